@@ -1,0 +1,80 @@
+# Perdure: everything a clone needs. `make` alone lists the targets; Python 3.11+, pip and make are enough.
+
+PYTHON ?= python3
+UV ?= uv
+ARGS ?=
+
+BIN := .venv/bin
+# Nothing here may read stdin, whose lines are chat messages, nor write to stdout, which is the agent's.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+INSTALL_PINS := $(PIP) install --require-hashes
+INSTALL_PERDURE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format faults bench pins clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: .venv/.run-stamp ## start the chat; lines on stdin are messages; ARGS="..." for other commands
+	@exec $(BIN)/perdure $(ARGS)
+
+setup: .venv/.dev-stamp ## make .venv with all that checks and tests need
+
+test: .venv/.dev-stamp ## run the tests; ARGS="-k name" for some of them
+	@$(BIN)/pytest -n 2 $(ARGS)
+
+check: .venv/.dev-stamp ## lint, formatting, types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy --strict
+
+format: .venv/.dev-stamp ## put code and imports into shape
+	@$(BIN)/ruff check --select I --fix
+	@$(BIN)/ruff format
+
+faults: .venv/.dev-stamp ## the long fault and property runs
+	@PERDURE_FAULTS=full $(BIN)/pytest tests/faults tests/properties -q $(ARGS)
+
+bench: .venv/.dev-stamp ## measure and print
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+# Pins carry versions and hashes for every platform, and no index address. uv.lock would record one, so there is none.
+PIN := $(UV) pip compile --quiet pyproject.toml --group build --universal --python-version 3.11 --upgrade \
+	--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
+pins: ## renew requirements/*.txt from pyproject.toml; needs uv
+	@command -v $(UV) >/dev/null || { echo "make pins needs uv: install it, or name it with UV=path/to/uv." >&2; exit 1; }
+	$(PIN) --all-extras --output-file requirements/dev.tmp
+	$(PIN) --constraint requirements/dev.tmp --output-file requirements/run.tmp
+	@for name in dev run; do \
+		{ echo "# Written by \`make pins\` from pyproject.toml; don't edit."; cat requirements/$$name.tmp; } \
+			> requirements/$$name.txt && rm requirements/$$name.tmp || exit 1; \
+	done
+	@! grep -nE '://|^--' requirements/run.txt requirements/dev.txt || { echo "An address got into the pins." >&2; exit 1; }
+
+clean: ## remove .venv and everything that is built or cached
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.venv/.made:
+	@command -v "$(PYTHON)" >/dev/null || \
+		{ echo "Perdure needs Python 3.11 or newer, and there is no $(PYTHON): install it, or name one with PYTHON=python3.12." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' </dev/null || \
+		{ echo "Perdure needs Python 3.11 or newer, and $(PYTHON) is older: name another with PYTHON=python3.12." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' </dev/null 2>/dev/null || \
+		{ echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: apt install python3-venv), then run make again." >&2; exit 1; }
+	@echo "Setting up .venv (about a minute, once)..." >&2
+	@"$(PYTHON)" -m venv .venv </dev/null >&2
+	@touch $@
+
+.venv/.run-stamp: requirements/run.txt pyproject.toml | .venv/.made
+	@$(INSTALL_PINS) -r requirements/run.txt </dev/null >&2
+	@$(INSTALL_PERDURE) </dev/null >&2
+	@touch $@
+
+# The development pins hold the run pins, so `make run` has nothing left to do after `make setup`.
+.venv/.dev-stamp: requirements/dev.txt requirements/run.txt pyproject.toml | .venv/.made
+	@$(INSTALL_PINS) -r requirements/dev.txt </dev/null >&2
+	@$(INSTALL_PERDURE) </dev/null >&2
+	@touch .venv/.run-stamp $@

@@ -1,0 +1,1 @@
+"""Programs that measure and print; never part of the test run."""

@@ -1,0 +1,120 @@
+"""The composition root: from settings to a running engine. The only file that knows everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from perdure.context.tokens import ScriptTokenCounter
+from perdure.core.ids import PREFIXES
+from perdure.core.ports import Clock, Ids, Model, Store
+from perdure.core.tools import ToolSpec
+from perdure.core.tx import Tx
+from perdure.engine.leases import process_owner
+from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.runner import Runner
+from perdure.memory.agents import put_tools
+from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
+from perdure.providers.registry import ModelRegistry
+from perdure.settings import Settings
+from perdure.storage.open import open_store
+from perdure.toolbox.functions import Functions, tool
+
+__all__ = ["App", "SystemClock", "Uuids", "start", "tool"]
+
+
+class SystemClock:
+    """`Clock` of this machine."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Uuids:
+    """`Ids` by uuid4."""
+
+    def new(self, kind: str) -> str:
+        return f"{PREFIXES[kind]}-{uuid.uuid4()}"
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """Everything that runs. `close` stops it in order."""
+
+    settings: Settings
+    store: Store
+    ports: Ports
+    runner: Runner
+    models: ModelRegistry
+    functions: Functions
+
+    async def close(self) -> None:
+        await self.runner.close()
+        await self.store.close()
+
+
+async def start(
+    settings: Settings,
+    *,
+    address: str | Path | None = None,
+    models: Mapping[str, Model] | None = None,
+    tools: Iterable[Callable[..., Any]] = (),
+    store: Store | None = None,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+) -> App:
+    """A running engine over the store at `address` (default: the file in the data folder), or over a given `store`.
+
+    Raises: StoreError, InvalidInput: a function that can't be a tool.
+    """
+    clock, ids = clock or SystemClock(), ids or Uuids()
+    functions, registry = Functions(tools), ModelRegistry(models)
+    if store is None:
+        store = await open_store(settings.store_path if address is None else address, at=clock.now())
+    try:
+        await _keep_tools_current(store, [*MEMORY_TOOL_SPECS.values(), *functions.specs()], ids=ids, at=clock.now())
+        ports = Ports(
+            store=store,
+            models=registry,
+            toolbox=functions,
+            clock=clock,
+            ids=ids,
+            randomness=random.SystemRandom(),
+            counter=ScriptTokenCounter(),
+            owner=process_owner(),
+            settings=EngineSettings(
+                lease_s=settings.lease_s,
+                beat_s=min(1.0, settings.lease_s / 3),
+                message_limit_chars=settings.message_limit_chars,
+                context_window_tokens=settings.context_window_tokens,
+            ),
+        )
+        runner = Runner(ports)
+        await runner.start()
+    except BaseException:
+        await store.close()
+        raise
+    # The library says nothing on its own; a program that wants its warnings sets logging up.
+    logging.getLogger("perdure").addHandler(logging.NullHandler())
+    return App(settings, store, ports, runner, registry, functions)
+
+
+async def _keep_tools_current(store: Store, specs: list[ToolSpec], *, ids: Ids, at: datetime) -> None:
+    """Write the tools only if one is new or has changed, so that opening a store does not always write to it."""
+    stored = {tool.spec.name: tool.spec for tool in await store.read(_stored_tools)}
+    if changed := [spec for spec in specs if stored.get(spec.name) != spec]:
+        await store.write(put_tools, changed, ids=ids, at=at)
+
+
+def _stored_tools(tx: Tx) -> Any:
+    return tx.tools.list(limit=10_000)

@@ -1,0 +1,93 @@
+"""The prefix: the part of a request that repeats. When it is written anew, and what it then says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from perdure.context.blocks_xml import blocks_xml
+from perdure.context.prompts import base_prompt
+from perdure.core.blocks import Block
+from perdure.core.runs import Prefix
+from perdure.core.tools import Tool
+
+__all__ = ["MEMORY_PLACEHOLDER", "Counts", "compile_system", "compile_tools", "rewrite_reason"]
+
+MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
+
+COLD_AFTER = timedelta(hours=1)
+"""No provider keeps a cached prefix that was not used for longer, so a rewrite costs nothing then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How much there is out of view. `tags` are the most used tags of the archive, most used first."""
+
+    messages: int = 0
+    passages: int = 0
+    tags: tuple[str, ...] = ()
+
+
+def compile_system(custom: str | None, blocks: Sequence[Block], counts: Counts) -> str:
+    """The system text: base prompt, blocks, and counts as of now.
+
+    A custom prompt that contains `{CORE_MEMORY}` gets memory there; any other, and Perdure's own, gets it at the end.
+    No clock and no ids: the same memory gives the same bytes.
+    """
+    memory = "\n\n".join(filter(None, (blocks_xml(blocks), _metadata(counts))))
+    base = base_prompt() if custom is None else custom
+    if MEMORY_PLACEHOLDER in base:
+        return base.replace(MEMORY_PLACEHOLDER, memory)
+    return "\n\n".join(filter(None, (base, memory)))
+
+
+def compile_tools(tools: Sequence[Tool]) -> tuple[Mapping[str, Any], ...]:
+    """The tools as the model sees them, sorted by name."""
+    return tuple(
+        {
+            "name": tool.spec.name,
+            "description": tool.spec.description,
+            "parameters": dict(tool.spec.parameters),
+        }
+        for tool in sorted(tools, key=lambda tool: tool.spec.name)
+    )
+
+
+def rewrite_reason(
+    prefix: Prefix | None,
+    *,
+    settings_revision: int,
+    view_tokens: int,
+    budget_tokens: int,
+    seen_changed: bool,
+    last_used_at: datetime | None,
+    now: datetime,
+) -> str | None:
+    """Why the prefix must, or may at no cost, be written anew; None to send it once more as it is.
+
+    Args:
+        view_tokens: tokens of prefix and messages together; budget_tokens: how many may be sent.
+        seen_changed: memory differs from what the prefix shows, so a rewrite would fold something in.
+        last_used_at: when the conversation's last model call began.
+    """
+    if prefix is None:
+        return "first"
+    if prefix.settings_revision != settings_revision:
+        return "settings"
+    if view_tokens > budget_tokens:
+        return "window"
+    if seen_changed and (last_used_at is None or now - last_used_at > COLD_AFTER):
+        return "cache_cold"
+    return None
+
+
+def _metadata(counts: Counts) -> str:
+    lines = [
+        f"- {counts.messages} messages are in recall memory (conversation_search finds them)",
+        f"- {counts.passages} passages are in archival memory (archival_memory_search finds them)",
+    ]
+    if counts.tags:
+        lines.append("- archival memory tags: " + ", ".join(counts.tags))
+    return "\n".join(("<memory_metadata>", *lines, "</memory_metadata>"))

@@ -1,0 +1,1 @@
+"""Values and ports. No input or output happens here, and nothing else of ours is imported."""

@@ -1,0 +1,58 @@
+"""Agents: who they are and how they are set up. What they remember stands in blocks, passages and messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import NameInvalid
+from perdure.core.ids import AgentId, OrgId
+
+__all__ = ["DEFAULT_AGENT_TYPE", "Agent", "check_name"]
+
+DEFAULT_AGENT_TYPE = "letta_v1_agent"
+
+_NAME = re.compile(r"[\w '\-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One agent.
+
+    `system` is a custom base prompt; None means Perdure's own. `settings` are the options of models, tools and context
+    that have no column of their own; `settings_revision` grows by one whenever anything that shapes a request changes,
+    so that a recorded request can name what it was made with. `number` is a small per-store number that full-text
+    indexes use as the agent's scope.
+    """
+
+    id: AgentId
+    org_id: OrgId
+    number: int = 0
+    name: str
+    agent_type: str = DEFAULT_AGENT_TYPE
+    model: str
+    system: str | None = None
+    description: str | None = None
+    timezone: str = "UTC"
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings_revision: int = 0
+    hidden: bool = False
+    created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
+
+
+def check_name(name: str, *, kind: str = "agent") -> str:
+    """`name` as given.
+
+    Raises: NameInvalid: if it has other characters than letters, digits, spaces, `_`, `'` and `-`, or is too long.
+    """
+    if not _NAME.fullmatch(name) or not name.strip():
+        raise NameInvalid(kind, name)
+    return name

@@ -1,0 +1,160 @@
+"""Core memory blocks: labelled text that is always in the context window.
+
+A block may be shared by several agents. Values and pure functions only; storing them is `perdure.storage`'s work.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, TextAmbiguous, TextNotFound
+from perdure.core.ids import AgentId, BlockId, MessageId, OrgId, RunId
+
+__all__ = [
+    "DEFAULT_LIMIT_CHARS",
+    "Author",
+    "Block",
+    "BlockVersion",
+    "appended",
+    "check_label",
+    "checked",
+    "diff_of",
+    "inserted",
+    "replaced",
+    "rewritten",
+]
+
+DEFAULT_LIMIT_CHARS = 5_000
+
+_LABEL = re.compile(r"[\w][\w./-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who made an edit: an agent by its tools, a person or program from outside, or Perdure itself.
+
+    `run_id` and `message_id` name the run and the message with the tool call, where there is one.
+    """
+
+    kind: Literal["agent", "user", "system"]
+    id: str
+    agent_id: AgentId | None = None
+    run_id: RunId | None = None
+    message_id: MessageId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One block at one version; every change of any field makes the next version."""
+
+    id: BlockId
+    org_id: OrgId
+    label: str
+    value: str = ""
+    limit_chars: int = DEFAULT_LIMIT_CHARS
+    description: str | None = None
+    read_only: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    is_template: bool = False
+    hidden: bool = False
+    version: int = 0
+    created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockVersion:
+    """What one edit left behind. `diff` is unified, without file headers; empty when the value did not change."""
+
+    block_id: BlockId
+    version: int
+    label: str
+    value: str
+    diff: str
+    author: Author
+    created_at: datetime
+
+
+def check_label(label: str) -> str:
+    """`label` as given.
+
+    Raises: InvalidInput: unless it is 1 to 100 letters, digits, `_`, `.`, `/` or `-`, beginning with a letter or digit.
+    """
+    if not _LABEL.fullmatch(label):
+        raise InvalidInput(
+            f"block label {label[:80]!r} can't be used: 1 to 100 letters, digits, _ . / and - without spaces"
+        )
+    return label
+
+
+def checked(block: Block) -> Block:
+    """`block`, when its value is within its limit.
+
+    Raises: BlockLimitExceeded.
+    """
+    if len(block.value) > block.limit_chars:
+        raise BlockLimitExceeded(block.label, size=len(block.value), limit=block.limit_chars)
+    return block
+
+
+def rewritten(block: Block, value: str) -> Block:
+    """The block with another value, as an agent's tool may make it.
+
+    Raises: BlockReadOnly, BlockLimitExceeded.
+    """
+    if block.read_only:
+        raise BlockReadOnly(block.label)
+    return checked(replace(block, value=value))
+
+
+def appended(block: Block, text: str) -> Block:
+    """The block with `text` on a new last line; an empty block becomes `text`."""
+    return rewritten(block, f"{block.value}\n{text}" if block.value else text)
+
+
+def replaced(block: Block, old: str, new: str) -> Block:
+    """The block with its one occurrence of `old` replaced.
+
+    Raises: TextNotFound: none; TextAmbiguous: more than one, with their line numbers from 1; and as `rewritten`.
+    """
+    if block.read_only:
+        raise BlockReadOnly(block.label)
+    # An empty `old` stands between any two characters; it is unique only in an empty block.
+    if not old and not block.value:
+        return rewritten(block, new)
+    starts = [match.start() for match in re.finditer(f"(?={re.escape(old)})", block.value)] if old else []
+    if not starts:
+        raise TextNotFound(block.label, old)
+    if len(starts) > 1:
+        raise TextAmbiguous(block.label, old, lines=[block.value.count("\n", 0, start) + 1 for start in starts])
+    start = starts[0]
+    return rewritten(block, block.value[:start] + new + block.value[start + len(old) :])
+
+
+def inserted(block: Block, text: str, *, line: int = -1) -> Block:
+    """The block with `text` after its line `line`, counted from 1: 0 is the beginning, -1 the end.
+
+    Raises: InvalidInput: for a line that is not there; and as `rewritten`.
+    """
+    lines = block.value.split("\n") if block.value else []
+    if line < -1 or line > len(lines):
+        raise InvalidInput(
+            f"insert_line {line} is not in block {block.label!r}: it has {len(lines)} lines;"
+            " 0 inserts at the beginning, -1 at the end"
+        )
+    at = len(lines) if line == -1 else line
+    return rewritten(block, "\n".join([*lines[:at], text, *lines[at:]]))
+
+
+def diff_of(before: str, after: str) -> str:
+    """A unified diff of two values without file headers, one line of context; empty when they are equal."""
+    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=1)
+    return "\n".join(list(lines)[2:])

@@ -1,0 +1,321 @@
+"""Every error Perdure raises on purpose.
+
+    PerdureError
+    ├── InvalidInput            the caller's value is wrong; nothing was written
+    │   ├── EmptyMessage
+    │   ├── MessageTooLarge
+    │   └── NameInvalid
+    ├── NotFound                no such agent, block, conversation, run, ... here
+    │   └── BlockNotFound       (also a ToolError)
+    ├── Conflict                the state has moved on, or is in use
+    │   ├── VersionConflict
+    │   ├── AlreadyExists
+    │   ├── ConversationBusy
+    │   └── IdempotencyMismatch
+    ├── ToolError               the model sees it and may act on it; the run goes on
+    │   ├── InvalidArguments
+    │   ├── BlockNotFound
+    │   ├── BlockLimitExceeded
+    │   ├── BlockReadOnly
+    │   ├── TextNotFound
+    │   ├── TextAmbiguous
+    │   └── PatchInvalid
+    ├── RunFailed               a run ended without an answer; the message is kept
+    ├── ModelError              the provider failed; the run ends with its reason
+    │   └── ModelNotFound
+    ├── StoreError              the database could not do it
+    │   ├── StoreBusy
+    │   ├── StoreFull
+    │   ├── StoreReadOnly
+    │   ├── StoreTooNew
+    │   ├── StoreClosed
+    │   └── NotAStore
+    ├── IllegalLog              a log that must not exist was found: a defect of ours
+    └── LeaseLost               another process has taken this run over
+
+Messages say what happened, with which value, and what helps; the facts stand in attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from perdure.core.runs import StopReason
+
+__all__ = [
+    "AlreadyExists",
+    "BlockLimitExceeded",
+    "BlockNotFound",
+    "BlockReadOnly",
+    "Conflict",
+    "ConversationBusy",
+    "EmptyMessage",
+    "IdempotencyMismatch",
+    "IllegalLog",
+    "InvalidArguments",
+    "InvalidInput",
+    "LeaseLost",
+    "MessageTooLarge",
+    "ModelError",
+    "ModelNotFound",
+    "NameInvalid",
+    "NotAStore",
+    "NotFound",
+    "PatchInvalid",
+    "PerdureError",
+    "RunFailed",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "TextAmbiguous",
+    "TextNotFound",
+    "ToolError",
+    "VersionConflict",
+]
+
+
+class PerdureError(Exception):
+    """The root: catch this to catch everything Perdure raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidInput(PerdureError):
+    """A value from the caller can't be used. Nothing was written."""
+
+    code = "invalid_input"
+
+
+class EmptyMessage(InvalidInput):
+    code = "empty_message"
+
+    def __init__(self) -> None:
+        super().__init__("the message is empty: send at least one character that is not white space")
+
+
+class MessageTooLarge(InvalidInput):
+    code = "message_too_large"
+
+    def __init__(self, *, size: int, limit: int) -> None:
+        super().__init__(
+            f"the message has {size:,} characters, the limit is {limit:,}:"
+            " send it in parts, or raise PERDURE_MESSAGE_LIMIT_CHARS"
+        )
+        self.size, self.limit = size, limit
+
+
+class NameInvalid(InvalidInput):
+    code = "name_invalid"
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"{kind} name {name[:80]!r} can't be used: 1 to 200 characters, letters, digits, spaces, _ ' and - only"
+        )
+        self.kind, self.name = kind, name
+
+
+class NotFound(PerdureError):
+    """There is no such thing in this organisation."""
+
+    code = "not_found"
+
+    def __init__(self, kind: str, key: str, *, hint: str = "") -> None:
+        super().__init__(f"{kind} {key!r} not found" + (f": {hint}" if hint else ""))
+        self.kind, self.key = kind, key
+
+
+class Conflict(PerdureError):
+    """The state is not what the caller thought."""
+
+    code = "conflict"
+
+
+class VersionConflict(Conflict):
+    code = "version_conflict"
+
+    def __init__(self, key: str, *, expected: int, found: int | None) -> None:
+        super().__init__(
+            f"{key} is at version {found}, not {expected}: somebody else wrote first; read it again and repeat the edit"
+        )
+        self.key, self.expected, self.found = key, expected, found
+
+
+class AlreadyExists(Conflict):
+    code = "already_exists"
+
+    def __init__(self, kind: str, key: str) -> None:
+        super().__init__(f"{kind} {key!r} exists already: choose another name, or edit the one that is there")
+        self.kind, self.key = kind, key
+
+
+class ConversationBusy(Conflict):
+    code = "conversation_busy"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"the conversation is busy with {run_id}: wait for it, cancel it, or send with if_busy='wait'")
+        self.run_id = run_id
+
+
+class IdempotencyMismatch(Conflict):
+    code = "idempotency_mismatch"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"idempotency key {key!r} was used for another message here: use a new key for a new message")
+        self.key = key
+
+
+class ToolError(PerdureError):
+    """What a tool tells the model. It becomes the call's error result; the run goes on."""
+
+    code = "tool_error"
+
+
+class InvalidArguments(ToolError):
+    code = "invalid_arguments"
+
+    def __init__(self, tool: str, problem: str) -> None:
+        super().__init__(f"the arguments of {tool} were not usable: {problem}. The tool was not run.")
+        self.tool, self.problem = tool, problem
+
+
+class BlockNotFound(NotFound, ToolError):
+    code = "block_not_found"
+
+    def __init__(self, label: str, *, known: Sequence[str] = ()) -> None:
+        NotFound.__init__(self, "memory block", label, hint=f"there are {', '.join(known)}" if known else "")
+        self.label, self.known = label, tuple(known)
+
+
+class BlockLimitExceeded(ToolError):
+    """An edit would make a block longer than its limit. The model sees it and may shorten the text."""
+
+    code = "block_limit_exceeded"
+
+    def __init__(self, label: str, *, size: int, limit: int) -> None:
+        super().__init__(
+            f"block {label!r} would hold {size:,} characters, its limit is {limit:,}."
+            " Shorten the text, or remove what is outdated first."
+        )
+        self.label, self.size, self.limit = label, size, limit
+
+
+class BlockReadOnly(ToolError):
+    code = "block_read_only"
+
+    def __init__(self, label: str) -> None:
+        super().__init__(f"block {label!r} is read-only and can't be edited by a tool.")
+        self.label = label
+
+
+class TextNotFound(ToolError):
+    code = "text_not_found"
+
+    def __init__(self, label: str, text: str) -> None:
+        super().__init__(
+            f"no replacement was made: {text[:200]!r} does not appear verbatim in memory block {label!r}."
+            " Copy the text exactly as it stands in the block, white space included."
+        )
+        self.label, self.text = label, text
+
+
+class TextAmbiguous(ToolError):
+    code = "text_ambiguous"
+
+    def __init__(self, label: str, text: str, *, lines: Sequence[int]) -> None:
+        super().__init__(
+            f"no replacement was made: {text[:200]!r} appears {len(lines)} times in memory block {label!r}"
+            f" (lines {', '.join(map(str, lines))}). Add more of the surrounding text so that it is unique."
+        )
+        self.label, self.text, self.lines = label, text, tuple(lines)
+
+
+class PatchInvalid(ToolError):
+    """A patch could not be read or does not fit the text; nothing of it was applied."""
+
+    code = "patch_invalid"
+
+
+class ModelError(PerdureError):
+    """The model did not answer. `kind` is the wire's error type, `stop_reason` how the run ends."""
+
+    code = "model_error"
+
+    def __init__(self, message: str, *, kind: str = "llm_error", stop_reason: StopReason = "llm_api_error") -> None:
+        super().__init__(message)
+        self.kind, self.stop_reason = kind, stop_reason
+
+
+class ModelNotFound(ModelError):
+    code = "model_not_found"
+
+    def __init__(self, handle: str, *, known: Sequence[str]) -> None:
+        super().__init__(
+            f"model {handle!r} is not available here: there are {', '.join(known) or 'none'}", kind="llm_bad_request"
+        )
+        self.handle, self.known = handle, tuple(known)
+
+
+class RunFailed(PerdureError):
+    """A run ended without an answer. The message is kept; `reply` tells how far it came."""
+
+    code = "run_failed"
+
+    def __init__(self, message: str, *, run_id: str, stop_reason: StopReason, reply: object) -> None:
+        super().__init__(f"the run ended with {stop_reason}: {message}")
+        self.run_id, self.stop_reason, self.reply = run_id, stop_reason, reply
+
+
+class StoreError(PerdureError):
+    """The database could not do it. What was not acknowledged was not written."""
+
+    code = "store_error"
+
+
+class StoreBusy(StoreError):
+    code = "store_busy"
+
+
+class StoreFull(StoreError):
+    code = "store_full"
+
+
+class StoreReadOnly(StoreError):
+    code = "store_read_only"
+
+
+class StoreTooNew(StoreError):
+    code = "store_too_new"
+
+    def __init__(self, place: str, *, found: int, known: int) -> None:
+        super().__init__(
+            f"{place} was written by a newer Perdure (schema {found}, this one knows {known}):"
+            " upgrade Perdure; the file was not touched"
+        )
+        self.place, self.found, self.known = place, found, known
+
+
+class StoreClosed(StoreError):
+    code = "store_closed"
+
+    def __init__(self) -> None:
+        super().__init__("the store is closed: open it again")
+
+
+class NotAStore(StoreError):
+    code = "not_a_store"
+
+
+class IllegalLog(PerdureError):
+    """A log that must not exist was found, such as a call without a result in a finished run: a defect of ours."""
+
+    code = "illegal_log"
+
+
+class LeaseLost(PerdureError):
+    """Another process has taken this run over; whoever sees this stops working on it."""
+
+    code = "lease_lost"

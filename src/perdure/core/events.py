@@ -1,0 +1,229 @@
+"""Events: what a run tells the outside.
+
+Each kind is a dataclass with a literal `type`; together they are a closed union. An event is stored in the transaction
+of the fact it tells and is sent afterwards; `StoredEvent.seq` counts from 1 within its run, without gaps. Deltas are
+previews of a message that is not yet a fact: only background runs store them (as `DeltaStreamed`), and a reader who
+saw the deltas of a step that a crash took with it is told by `StepAbandoned`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
+from perdure.core.messages import Message
+from perdure.core.runs import Failure, StopReason, Usage
+
+__all__ = [
+    "Delta",
+    "DeltaKind",
+    "DeltaStreamed",
+    "Event",
+    "MemoryEdited",
+    "MessageAdded",
+    "PrefixRewritten",
+    "RunCancelRequested",
+    "RunEnded",
+    "RunQueued",
+    "RunStarted",
+    "StepAbandoned",
+    "StepStarted",
+    "StoredEvent",
+    "ToolStarted",
+    "event_from_json",
+    "event_to_json",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunQueued:
+    run_id: RunId
+    type: Literal["run.queued"] = "run.queued"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A process took the run; `lease_number` above 1 means it was taken over from one that died."""
+
+    run_id: RunId
+    lease_number: int
+    type: Literal["run.started"] = "run.started"
+
+
+@dataclass(frozen=True, slots=True)
+class RunCancelRequested:
+    run_id: RunId
+    type: Literal["run.cancel_requested"] = "run.cancel_requested"
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    step_id: StepId
+    index: int
+    type: Literal["step.started"] = "step.started"
+
+
+@dataclass(frozen=True, slots=True)
+class StepAbandoned:
+    """The process died while the model answered: what was previewed of this step is void and will be asked again."""
+
+    step_id: StepId
+    type: Literal["step.abandoned"] = "step.abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixRewritten:
+    prefix_seq: int
+    reason: str
+    type: Literal["prefix.rewritten"] = "prefix.rewritten"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAdded:
+    """A message is in the log. The stored event names it; a reader gets the message itself."""
+
+    message_seq: int
+    message: Message | None = None
+    type: Literal["message.added"] = "message.added"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    call_id: str
+    name: str
+    type: Literal["tool.started"] = "tool.started"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEdited:
+    """A block changed during the run; `diff` is unified, without file headers."""
+
+    block_id: BlockId
+    label: str
+    version: int
+    diff: str
+    type: Literal["memory.edited"] = "memory.edited"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    run_id: RunId
+    stop_reason: StopReason
+    usage: Usage
+    step_count: int
+    failure: Failure | None = None
+    type: Literal["run.ended"] = "run.ended"
+
+
+DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of an answer as it is made. `index` numbers the calls of one answer, from 0; 0 for other kinds."""
+
+    step_id: StepId
+    message_id: MessageId
+    kind: DeltaKind
+    text: str
+    index: int = 0
+    call_id: str | None = None
+    type: Literal["delta"] = "delta"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaStreamed:
+    """A stored preview of a background run: several deltas of one kind, joined."""
+
+    delta: Delta
+    type: Literal["delta.streamed"] = "delta.streamed"
+
+
+Event = (
+    RunQueued
+    | RunStarted
+    | RunCancelRequested
+    | StepStarted
+    | StepAbandoned
+    | PrefixRewritten
+    | MessageAdded
+    | ToolStarted
+    | MemoryEdited
+    | RunEnded
+    | DeltaStreamed
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """An event with its place: `seq` counts from 1 within the run."""
+
+    agent_id: AgentId
+    run_seq: int
+    seq: int
+    event: Event
+    created_at: datetime
+
+
+def event_to_json(event: Event) -> str:
+    """The event's fields without `type`, as compact JSON; a message is named, not copied."""
+    match event:
+        case MessageAdded(message_seq=seq):
+            shape: dict[str, Any] = {"message_seq": seq}
+        case RunEnded():
+            shape = {
+                "run_id": event.run_id,
+                "stop_reason": event.stop_reason,
+                "usage": _fields(event.usage),
+                "step_count": event.step_count,
+                "failure": _fields(event.failure) if event.failure else None,
+            }
+        case DeltaStreamed(delta=delta):
+            shape = {"delta": _fields(delta)}
+        case _:
+            shape = _fields(event)
+    return json.dumps(shape, ensure_ascii=False, separators=(",", ":"))
+
+
+def event_from_json(kind: str, text: str) -> Event:
+    """The inverse of `event_to_json`; a `MessageAdded` comes back without its message.
+
+    Raises: ValueError: for an unknown kind.
+    """
+    if kind not in _READERS:
+        raise ValueError(f"unknown event {kind!r}")
+    return _READERS[kind](json.loads(text))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__ if name != "type"}
+
+
+def _run_ended(shape: Mapping[str, Any]) -> Event:
+    failure = shape["failure"]
+    return RunEnded(
+        shape["run_id"],
+        shape["stop_reason"],
+        Usage(**shape["usage"]),
+        shape["step_count"],
+        Failure(**failure) if failure else None,
+    )
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
+    "run.queued": lambda shape: RunQueued(**shape),
+    "run.started": lambda shape: RunStarted(**shape),
+    "run.cancel_requested": lambda shape: RunCancelRequested(**shape),
+    "step.started": lambda shape: StepStarted(**shape),
+    "step.abandoned": lambda shape: StepAbandoned(**shape),
+    "prefix.rewritten": lambda shape: PrefixRewritten(**shape),
+    "message.added": lambda shape: MessageAdded(**shape),
+    "tool.started": lambda shape: ToolStarted(**shape),
+    "memory.edited": lambda shape: MemoryEdited(**shape),
+    "run.ended": _run_ended,
+    "delta.streamed": lambda shape: DeltaStreamed(Delta(**shape["delta"])),
+}

@@ -1,0 +1,63 @@
+"""Identifiers: a prefix that names the kind, and a uuid4, as the wire wants them.
+
+Order never comes from an id; it comes from the sequence number beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+__all__ = [
+    "DEFAULT_ORG",
+    "DEFAULT_USER",
+    "PREFIXES",
+    "AgentId",
+    "ArchiveId",
+    "BlockId",
+    "ConversationId",
+    "MessageId",
+    "OrgId",
+    "PassageId",
+    "RunId",
+    "StepId",
+    "ToolId",
+    "is_id",
+]
+
+OrgId = NewType("OrgId", str)
+AgentId = NewType("AgentId", str)
+BlockId = NewType("BlockId", str)
+ArchiveId = NewType("ArchiveId", str)
+PassageId = NewType("PassageId", str)
+ConversationId = NewType("ConversationId", str)
+MessageId = NewType("MessageId", str)
+RunId = NewType("RunId", str)
+StepId = NewType("StepId", str)
+ToolId = NewType("ToolId", str)
+
+PREFIXES = {
+    "org": "org",
+    "user": "user",
+    "agent": "agent",
+    "block": "block",
+    "archive": "archive",
+    "passage": "passage",
+    "conversation": "conv",
+    "message": "message",
+    "run": "run",
+    "step": "step",
+    "tool": "tool",
+}
+"""Kind -> prefix. The prefixes are the wire's."""
+
+DEFAULT_ORG = OrgId("org-00000000-0000-4000-8000-000000000000")
+DEFAULT_USER = "user-00000000-0000-4000-8000-000000000000"
+
+_UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_ID = {kind: re.compile(f"{prefix}-{_UUID4}") for kind, prefix in PREFIXES.items()}
+
+
+def is_id(kind: str, text: str) -> bool:
+    """Whether `text` has the form of an id of this kind; it says nothing about existence."""
+    return _ID[kind].fullmatch(text) is not None

@@ -1,0 +1,202 @@
+"""Messages and their parts: the log of an agent.
+
+A message is immutable. What a caller later patches or removes is a revision row beside it
+(`storage.messages`), so the log stays append-only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from perdure.core.ids import AgentId, MessageId, RunId, StepId
+
+__all__ = [
+    "Draft",
+    "Message",
+    "MessageKind",
+    "Part",
+    "Reasoning",
+    "Role",
+    "Text",
+    "ToolCall",
+    "ToolResult",
+    "ToolStatus",
+    "parts_from_json",
+    "parts_to_json",
+    "text_of",
+]
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert"]
+"""`message` was said by somebody or is a tool's result; every other kind was added by the engine. Those are JSON
+envelopes, are not listed as history unless asked for, and can't be forged: the kind is a column, not text."""
+
+ToolStatus = Literal["success", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What a model thought before it spoke; `signature` is the provider's, sent back unchanged."""
+
+    text: str
+    signature: str | None = None
+    type: Literal["reasoning"] = "reasoning"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A request to run a tool. `arguments` is the model's text, not yet parsed: it may be no JSON at all.
+
+    `call_id` is unique within its run; a repeated one is renamed before it is stored.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+    type: Literal["tool_call"] = "tool_call"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The one result of a call. `text` is what the model sees."""
+
+    call_id: str
+    name: str
+    text: str
+    status: ToolStatus = "success"
+    stdout: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
+    type: Literal["tool_result"] = "tool_result"
+
+
+Part = Text | Reasoning | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A message before it has its place: no sequence number, no agent yet."""
+
+    id: MessageId
+    role: Role
+    parts: tuple[Part, ...]
+    kind: MessageKind = "message"
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+    occurred_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One row of an agent's log.
+
+    `seq` is the agent's own count over all its conversations: a larger one is later, always.
+    `tokens` is the upper estimate made when the row was written. `occurred_at` is when it was
+    said, `created_at` when it was stored; they differ for imported history only.
+    """
+
+    id: MessageId
+    agent_id: AgentId
+    seq: int
+    conversation_seq: int
+    role: Role
+    parts: tuple[Part, ...]
+    kind: MessageKind = "message"
+    run_seq: int | None = None
+    run_id: RunId | None = None
+    step_id: StepId | None = None
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+    tokens: int = 0
+    created_at: datetime
+    occurred_at: datetime
+    revision: int = 0
+
+    @property
+    def text(self) -> str:
+        """What was said: the text parts, or the results' texts, joined by line breaks."""
+        return text_of(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+def text_of(parts: Sequence[Part]) -> str:
+    """The text a person would read in these parts, without reasoning and calls."""
+    if len(parts) == 1 and isinstance(parts[0], Text):
+        return parts[0].text
+    return "\n".join(part.text for part in parts if isinstance(part, (Text, ToolResult)))
+
+
+def parts_to_json(parts: Sequence[Part]) -> str:
+    """Compact JSON of parts, fields in a fixed order, absent ones left out; the inverse of `parts_from_json`."""
+    return json.dumps([_part_to_dict(part) for part in parts], ensure_ascii=False, separators=(",", ":"))
+
+
+def parts_from_json(text: str) -> tuple[Part, ...]:
+    """Parts from what `parts_to_json` wrote.
+
+    Raises: ValueError: for a part of an unknown type.
+    """
+    return tuple(map(_part_from_dict, json.loads(text)))
+
+
+def _part_to_dict(part: Part) -> dict[str, Any]:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Reasoning(text=text, signature=signature):
+            return {"type": "reasoning", "text": text} | ({"signature": signature} if signature is not None else {})
+        case ToolCall():
+            return {"type": "tool_call", "call_id": part.call_id, "name": part.name, "arguments": part.arguments}
+        case ToolResult():
+            shape: dict[str, Any] = {
+                "type": "tool_result",
+                "call_id": part.call_id,
+                "name": part.name,
+                "text": part.text,
+                "status": part.status,
+            }
+            if part.stdout:
+                shape["stdout"] = list(part.stdout)
+            if part.stderr:
+                shape["stderr"] = list(part.stderr)
+            return shape
+
+
+def _part_from_dict(shape: dict[str, Any]) -> Part:
+    match shape["type"]:
+        case "text":
+            return Text(shape["text"])
+        case "reasoning":
+            return Reasoning(shape["text"], shape.get("signature"))
+        case "tool_call":
+            return ToolCall(shape["call_id"], shape["name"], shape["arguments"])
+        case "tool_result":
+            return ToolResult(
+                shape["call_id"],
+                shape["name"],
+                shape["text"],
+                shape["status"],
+                tuple(shape.get("stdout", ())),
+                tuple(shape.get("stderr", ())),
+            )
+        case other:
+            raise ValueError(f"unknown message part {other!r}")

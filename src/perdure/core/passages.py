@@ -1,0 +1,49 @@
+"""Archives and passages: what an agent put away to be found again by search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from perdure.core.ids import ArchiveId, OrgId, PassageId
+
+__all__ = ["Archive", "Passage", "TagMatch"]
+
+TagMatch = Literal["any", "all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A searchable store of passages; several agents may share one. `version` grows with every change of its
+    passages."""
+
+    id: ArchiveId
+    org_id: OrgId
+    number: int = 0
+    name: str
+    description: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    passage_count: int = 0
+    version: int = 0
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """One text in an archive, numbered by the archive's own count.
+
+    `source` says where it came from: the agent, run and message that stored it, or a file.
+    """
+
+    id: PassageId
+    archive_id: ArchiveId
+    seq: int = 0
+    text: str
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    occurred_at: datetime

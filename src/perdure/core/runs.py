@@ -1,0 +1,198 @@
+"""Runs, steps, prefixes and recipes: one request being served, and how each of its model calls was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from perdure.core.ids import AgentId, BlockId, ConversationId, RunId, StepId
+
+__all__ = [
+    "FAILED_REASONS",
+    "Failure",
+    "IfBusy",
+    "Lease",
+    "Prefix",
+    "Recipe",
+    "Run",
+    "RunKey",
+    "RunStatus",
+    "Step",
+    "StepStatus",
+    "StopReason",
+    "Usage",
+    "status_of",
+]
+
+RunStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
+StepStatus = Literal["pending", "success", "failed", "cancelled", "abandoned"]
+IfBusy = Literal["wait", "reject"]
+
+StopReason = Literal[
+    "end_turn",
+    "tool_rule",
+    "max_steps",
+    "requires_approval",
+    "cancelled",
+    "error",
+    "llm_api_error",
+    "invalid_llm_response",
+    "invalid_tool_call",
+    "no_tool_call",
+    "max_tokens_exceeded",
+    "insufficient_credits",
+    "context_window_overflow_in_system_prompt",
+]
+"""Why a run ended, in the wire's words."""
+
+FAILED_REASONS: frozenset[str] = frozenset(
+    {
+        "error",
+        "llm_api_error",
+        "invalid_llm_response",
+        "invalid_tool_call",
+        "no_tool_call",
+        "max_tokens_exceeded",
+        "insufficient_credits",
+        "context_window_overflow_in_system_prompt",
+    }
+)
+
+
+def status_of(reason: StopReason) -> RunStatus:
+    """The status a run has after ending for this reason."""
+    if reason == "cancelled":
+        return "cancelled"
+    return "failed" if reason in FAILED_REASONS else "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """Where a run stands: `seq` is the agent's own count of runs."""
+
+    agent_id: AgentId
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of one process to work on a run. `number` grows with every claim: an older holder can write nothing."""
+
+    owner: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one step, or of a run summed over its steps."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a run or step failed: the wire's error type and a sentence that helps."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One request being served, from its messages to a stop reason.
+
+    `first_message_seq` is where its input begins in the log; None while it waits behind another run, because a message
+    must not come to stand between that run's calls and their results.
+    """
+
+    id: RunId
+    key: RunKey
+    conversation_seq: int
+    conversation_id: ConversationId
+    status: RunStatus
+    stop_reason: StopReason | None = None
+    failure: Failure | None = None
+    background: bool = False
+    max_steps: int = 50
+    first_message_seq: int | None = None
+    lease_owner: str | None = None
+    lease_number: int = 0
+    lease_until: datetime | None = None
+    cancel_requested: bool = False
+    usage: Usage = Usage()
+    step_count: int = 0
+    event_seq: int = 0
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status not in ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """The part of a request that repeats: compiled once, stored once, sent as it is until it is rewritten.
+
+    `system` holds base prompt and memory section; `seen` the block versions folded into it; `from_message_seq` the
+    first log row that follows it. `reason` says why it was (re)written.
+    """
+
+    agent_id: AgentId
+    seq: int
+    conversation_seq: int
+    reason: str
+    system: str
+    tools: tuple[Mapping[str, Any], ...]
+    seen: Mapping[BlockId, int] = field(default_factory=dict)
+    from_message_seq: int = 0
+    settings_revision: int = 0
+    tokens: int = 0
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a request was made: enough to build it again, byte for byte, from the log."""
+
+    prefix_seq: int
+    upto_message_seq: int
+    tail: str
+    settings_revision: int
+    estimator: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One model call and what follows from it; `index` counts within the run, from 0."""
+
+    id: StepId
+    agent_id: AgentId
+    seq: int
+    run_seq: int
+    index: int
+    status: StepStatus
+    model: str
+    recipe: Recipe
+    lease_number: int
+    usage: Usage = Usage()
+    stop_reason: StopReason | None = None
+    failure: Failure | None = None
+    created_at: datetime
+    ended_at: datetime | None = None

@@ -1,0 +1,249 @@
+"""Words: one versioned function for index and query, on both databases; and text as a database can hold it.
+
+Scripts written without spaces (Chinese, Japanese, Korean, Thai, ...) run as overlapping bigrams plus the last
+character; other words are case-folded and Snowball-stemmed, and the originals of stemmed words are kept at the end, so
+that an exact form is found too while neighbouring stems stay neighbours. Emoji and other symbols are words of their
+own.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import Stemmer
+
+__all__ = ["WORDS_VERSION", "Clause", "Query", "index_words", "query_of", "restored", "stems", "storable"]
+
+WORDS_VERSION = 1
+"""Changing what `index_words` gives for any text means a higher number here, and a re-index of old stores."""
+
+MAX_CLAUSES = 16
+MAX_TOKEN_CHARS = 64  # of longer ones (encoded data, keys) the beginning is a word
+
+_SPACELESS = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af"  # Hangul
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"  # Kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+# Indic vowel signs are marks, which \w leaves out: without the ranges Hindi would fall apart at every vowel.
+_WORDS = re.compile(
+    f"(?P<run>[{_SPACELESS}]+)"
+    f"|(?P<word>(?:(?![{_SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+)"
+    "|(?P<symbol>[\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\U0001f000-\U0001faff])"
+)
+_LATIN = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
+_CYRILLIC = re.compile("[\u0400-\u04ff]")
+_MARKS = re.compile("[\u0300-\u036f]+")
+
+# Words that say nothing of what is looked for; left out of queries, never out of the index.
+_STOP_WORDS = frozenset(
+    [
+        "a",
+        "about",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "but",
+        "by",
+        "can",
+        "could",
+        "did",
+        "do",
+        "does",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "how",
+        "i",
+        "if",
+        "in",
+        "is",
+        "it",
+        "its",
+        "me",
+        "my",
+        "of",
+        "on",
+        "or",
+        "our",
+        "she",
+        "so",
+        "tell",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "to",
+        "us",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+    ]
+)
+
+
+class _Stemmers(threading.local):
+    """Stemmers keep state while they work, so each thread has its own."""
+
+    def __init__(self) -> None:
+        self.english = Stemmer.Stemmer("english")
+        self.russian = Stemmer.Stemmer("russian")
+
+
+_stemmers = _Stemmers()
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """Tokens that must stand next to each other; with `prefix`, the last one may go on."""
+
+    tokens: tuple[str, ...]
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to look for: a text matches if any clause does. Without clauses it matches nothing."""
+
+    clauses: tuple[Clause, ...]
+
+    def loosened(self) -> Query:
+        """The same with every phrase taken apart: for when the phrases find nothing."""
+        single = dict.fromkeys(
+            Clause((token,), clause.prefix and len(clause.tokens) == 1)
+            for clause in self.clauses
+            for token in clause.tokens
+        )
+        return Query(tuple(single)[: MAX_CLAUSES * 2])
+
+
+def stems(text: str) -> list[str]:
+    """The tokens of `text` in order: stems, bigrams and last characters of spaceless runs, symbols."""
+    return [token for kind, tokens in _tokens(text) for token in (tokens[:1] if kind == "word" else tokens)]
+
+
+def index_words(text: str) -> str:
+    """What the full-text index stores for `text`: tokens in order, then the originals of stemmed words,
+    space-separated."""
+    tokens: list[str] = []
+    originals: dict[str, None] = {}
+    for kind, found in _tokens(text):
+        if kind == "word":
+            tokens.append(found[0])
+            if found[1] != found[0]:
+                originals[found[1]] = None
+        else:
+            tokens.extend(found)
+    return " ".join((*tokens, *originals))
+
+
+def query_of(text: str) -> Query:
+    """The query for a user's words; no syntax but double quotes around a phrase, so nothing in it can be an error.
+
+    Stop words are left out unless there is nothing else; of more than 16 clauses the longest stay.
+    """
+    clauses: dict[Clause, None] = {}
+    weak: dict[Clause, None] = {}
+    for index, piece in enumerate(text.split('"')):
+        if index % 2 and (phrase := tuple(stems(piece))):
+            clauses[Clause(phrase)] = None
+            continue
+        for kind, found in _tokens(piece):
+            if kind == "run":
+                bigrams = tuple(found[:-1])
+                clauses[Clause(bigrams) if bigrams else Clause((found[-1],), prefix=True)] = None
+            elif kind == "word" and found[1] in _STOP_WORDS:
+                weak[Clause((found[0],))] = None
+            else:
+                clauses[Clause((found[0],))] = None
+    chosen = list(clauses or weak)
+    if len(chosen) > MAX_CLAUSES:
+        longest = set(sorted(chosen, key=lambda clause: -sum(map(len, clause.tokens)))[:MAX_CLAUSES])
+        chosen = [clause for clause in chosen if clause in longest]
+    return Query(tuple(chosen))
+
+
+def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """(kind, tokens): a word is (stem, original), a run its bigrams and last character, a symbol itself."""
+    folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    for match in _WORDS.finditer(folded):
+        found = match.group()
+        kind = match.lastgroup or "word"
+        if kind == "run":
+            yield kind, [*(found[at : at + 2] for at in range(len(found) - 1)), found[-1]]
+        elif kind == "symbol":
+            yield kind, (found,)
+        else:
+            if not found.isascii():
+                found = _without_marks(found)
+            found = found[:MAX_TOKEN_CHARS]
+            stemmer = _stemmers.russian if _CYRILLIC.match(found) else _stemmers.english
+            yield kind, (stemmer.stemWord(found), found)
+
+
+def _without_marks(word: str) -> str:
+    """A Latin word without accents, so that `cafe` finds `café`; in other scripts a mark makes another letter."""
+    if not _LATIN.search(word):
+        return word
+    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", word)))
+
+
+# A text column of either database can't hold a lone surrogate, PostgreSQL's no NUL either. Both are written as an
+# escape sequence, and the escape character itself doubled; all other text stands in the database as it is.
+_ESCAPE = "\x1b"
+_UNSTORABLE = re.compile("[\x00\x1b\ud800-\udfff]")
+_ESCAPED = re.compile("\x1b(?:\x1b|([0-9a-f]{4}))")
+
+
+def storable(text: str) -> str:
+    """`text` as any text column can hold it; `restored` gives it back. Most texts come back as they are."""
+    if "\x00" not in text and _ESCAPE not in text:
+        if text.isascii():
+            return text
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return text
+    return _UNSTORABLE.sub(lambda found: _ESCAPE * 2 if found[0] == _ESCAPE else f"{_ESCAPE}{ord(found[0]):04x}", text)
+
+
+def restored(text: str) -> str:
+    """The text that `storable` was given."""
+    if _ESCAPE not in text:
+        return text
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)

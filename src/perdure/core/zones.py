@@ -1,0 +1,22 @@
+"""Time zones by name, with a safe answer for names that are none."""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+__all__ = ["is_zone", "zone"]
+
+
+@functools.lru_cache(maxsize=64)
+def zone(name: str) -> tzinfo:
+    """The time zone of this IANA name; UTC for a name this machine doesn't know."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
+def is_zone(name: str) -> bool:
+    return name == "UTC" or zone(name) is not UTC

@@ -1,0 +1,150 @@
+"""T1: a request is accepted. Once this is committed, the caller may be told so, and it will be answered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import ConversationBusy, EmptyMessage, IdempotencyMismatch, InvalidInput, MessageTooLarge
+from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
+from perdure.core.ids import AgentId, RunId
+from perdure.core.messages import Draft, parts_from_json, parts_to_json, text_of
+from perdure.core.runs import IfBusy, Run
+from perdure.core.tx import Tx
+
+__all__ = ["Accepted", "Request", "accept", "begin_input", "check_input", "decode_drafts"]
+
+MAX_STEPS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a caller wants answered. `tokens` are the estimates of `drafts`, in their order.
+
+    `idempotency_key`: the same key again is the same run, whatever became of the first call's answer.
+    """
+
+    run_id: RunId
+    agent_id: AgentId
+    conversation_seq: int
+    drafts: tuple[Draft, ...]
+    tokens: tuple[int, ...]
+    idempotency_key: str | None = None
+    if_busy: IfBusy = "wait"
+    background: bool = False
+    max_steps: int = 50
+
+    @property
+    def digest(self) -> str:
+        """What was said, for telling a retry from another message under the same key."""
+        said = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """`repeated`: the run was accepted before, under the same key."""
+
+    run: Run
+    events: Sequence[StoredEvent]
+    repeated: bool = False
+
+
+def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int) -> None:
+    """Nothing, when the input can be accepted. Raises: EmptyMessage, MessageTooLarge, InvalidInput."""
+    if not drafts:
+        raise EmptyMessage
+    for draft in drafts:
+        text = text_of(draft.parts)
+        if len(text) > limit_chars:
+            raise MessageTooLarge(size=len(text), limit=limit_chars)
+        if not text.strip():
+            raise EmptyMessage
+    if not 1 <= max_steps <= MAX_STEPS:
+        raise InvalidInput(f"max_steps is {max_steps}: it must be from 1 to {MAX_STEPS:,}")
+
+
+def accept(tx: Tx, request: Request, *, owner: str, now: datetime, until: datetime) -> Accepted:
+    """The queued run, reserved for this process until `until`.
+
+    Behind another run of the conversation the input waits on the run's row: a message must not come to stand between
+    that run's calls and their results.
+
+    Raises: NotFound, ConversationBusy, IdempotencyMismatch.
+    """
+    tx.agents.get(request.agent_id, lock=True)
+    tx.conversations.at(request.agent_id, request.conversation_seq)
+    if request.idempotency_key is not None:
+        known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
+        if known is not None:
+            run, digest = known
+            if digest != request.digest:
+                raise IdempotencyMismatch(request.idempotency_key)
+            return Accepted(run, (), repeated=True)
+    busy = tx.runs.active(request.agent_id, request.conversation_seq)
+    if busy is not None and request.if_busy == "reject":
+        raise ConversationBusy(busy.id)
+    run = tx.runs.add(
+        request.agent_id,
+        request.run_id,
+        conversation_seq=request.conversation_seq,
+        at=now,
+        max_steps=request.max_steps,
+        background=request.background,
+        lease_owner=owner,
+        lease_until=until,
+        waiting_input=None if busy is None else _encode_drafts(request.drafts, request.tokens),
+    )
+    if request.idempotency_key is not None:
+        tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
+    events: list[Event] = [RunQueued(run.id)]
+    if busy is None:
+        events += begin_input(tx, run, request.drafts, request.tokens, now=now)
+    return Accepted(run, tx.events.add(run.key, events, at=now))
+
+
+def begin_input(
+    tx: Tx, run: Run, drafts: Sequence[Draft], tokens: Sequence[int], *, now: datetime
+) -> list[MessageAdded]:
+    """Put the run's input into the log; the events that tell of it, not yet stored."""
+    messages = tx.messages.append(
+        run.key.agent_id, drafts, conversation_seq=run.conversation_seq, at=now, tokens=tokens, run=run
+    )
+    tx.runs.begin_input(run.key, first_message_seq=messages[0].seq)
+    return [MessageAdded(message.seq, message) for message in messages]
+
+
+def _encode_drafts(drafts: Sequence[Draft], tokens: Sequence[int]) -> str:
+    def shape(draft: Draft, count: int) -> dict[str, Any]:
+        return {
+            "id": draft.id,
+            "role": draft.role,
+            "parts": parts_to_json(draft.parts),
+            "kind": draft.kind,
+            "name": draft.name,
+            "otid": draft.otid,
+            "sender_id": draft.sender_id,
+            "occurred_at": draft.occurred_at.isoformat() if draft.occurred_at else None,
+            "tokens": count,
+        }
+
+    return json.dumps([shape(draft, count) for draft, count in zip(drafts, tokens, strict=True)], ensure_ascii=False)
+
+
+def decode_drafts(text: str) -> tuple[list[Draft], list[int]]:
+    """The waiting input of a run: its drafts and their token estimates."""
+    drafts, tokens = [], []
+    for shape in json.loads(text):
+        tokens.append(shape.pop("tokens"))
+        occurred_at = shape.pop("occurred_at")
+        drafts.append(
+            Draft(
+                **shape | {"parts": parts_from_json(shape["parts"])},
+                occurred_at=datetime.fromisoformat(occurred_at) if occurred_at else None,
+            )
+        )
+    return drafts, tokens

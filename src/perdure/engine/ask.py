@@ -1,0 +1,226 @@
+"""T2 and T3: a run is claimed, and how its next model call is made is recorded, before the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from perdure.context.assemble import View, cut_point, tail
+from perdure.context.memory_delta import memory_deltas, versions_of
+from perdure.context.prefix import Counts, compile_system, compile_tools, rewrite_reason
+from perdure.core.agents import Agent
+from perdure.core.blocks import Block
+from perdure.core.conversations import Conversation
+from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted
+from perdure.core.ids import MessageId, StepId
+from perdure.core.messages import Draft, Message, Text
+from perdure.core.ports import Ids, TokenCounter
+from perdure.core.runs import Prefix, Recipe, Run, RunKey, Step
+from perdure.core.tx import Tx
+from perdure.engine.accept import begin_input, decode_drafts
+from perdure.engine.next_action import Ask, next_action
+from perdure.engine.ports import EngineSettings
+from perdure.engine.run_log import Progress, RunLog, load_run_log
+
+__all__ = ["Asked", "Asking", "ask", "claim", "load_view"]
+
+KEPT_VIEW = 0.7
+"""Of the budget, after a rewrite that the window forced: so that the next one is not due at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What T3 needs from outside the store. `have` is the view this process has already, if any."""
+
+    ids: Ids
+    have: View | None
+    counter: TokenCounter
+    settings: EngineSettings
+    now: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Progress):
+    """T3's outcome: besides the log, the agent and view that the request is made of."""
+
+    agent: Agent
+    view: View
+
+
+def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | None = None) -> Progress | None:
+    """Take the run, and if a model call comes first, record that too (T2 and T3 in one). None: it can't be claimed
+    now."""
+    run = tx.runs.claim(key, owner=owner, at=asking.now, until=asking.until, dead_owner=dead_owner)
+    if run is None:
+        return None
+    events: list[Event] = [RunStarted(run.id, run.lease_number)]
+    waiting = tx.runs.waiting_input(key)
+    if waiting is not None:
+        events += begin_input(tx, run, *decode_drafts(waiting), now=asking.now)
+    log = load_run_log(tx, key)
+    if isinstance(action := next_action(log), Ask):
+        return _ask(tx, log, action, asking, events)
+    return Progress(log, tx.events.add(key, events, at=asking.now))
+
+
+def ask(tx: Tx, key: RunKey, asking: Asking, *, log: RunLog) -> Progress:
+    """Record how the next model call is made (T3). Raises: LeaseLost."""
+    tx.runs.hold(key, log.lease, until=asking.until)
+    log = load_run_log(tx, key)
+    # Between the last transaction and this one the run may have been asked to stop.
+    if isinstance(action := next_action(log), Ask):
+        return _ask(tx, log, action, asking, [])
+    return Progress(log)
+
+
+def _ask(tx: Tx, log: RunLog, action: Ask, asking: Asking, events: list[Event]) -> Asked:
+    run, now = log.run, asking.now
+    agent = tx.agents.get(run.key.agent_id)
+    conversation = tx.conversations.at(agent.id, run.conversation_seq)
+    blocks = tx.blocks.of_agent(agent.id)
+    counts = _counts(tx, agent)
+    if action.abandoned is not None:
+        tx.steps.end(action.abandoned, status="abandoned", at=now)
+        events.append(StepAbandoned(action.abandoned.id))
+    prefix, rewritten = _prefix(tx, agent, conversation, blocks, counts, asking)
+    messages = log.messages
+    if rewritten:
+        events.append(PrefixRewritten(prefix.seq, prefix.reason))
+    elif deltas := _add_deltas(tx, run, conversation, blocks, asking):
+        messages = (*messages, *deltas)
+        events += [MessageAdded(message.seq, message) for message in deltas]
+    recipe = Recipe(
+        prefix_seq=prefix.seq,
+        upto_message_seq=messages[-1].seq,
+        tail=tail(now, agent.timezone, counts),
+        settings_revision=agent.settings_revision,
+    )
+    step = tx.steps.add(
+        run,
+        StepId(asking.ids.new("step")),
+        index=len(log.steps),
+        model=agent.model,
+        recipe=recipe,
+        lease=log.lease,
+        at=now,
+    )
+    events.append(StepStarted(step.id, step.index))
+    stored = tx.events.add(run.key, events, at=now)
+    log = RunLog(run=run, messages=messages, steps=(*_closed(log.steps, action), step), started=log.started)
+    return Asked(log, stored, agent=agent, view=_view(tx, run, prefix, recipe, asking.have))
+
+
+def _closed(steps: Sequence[Step], action: Ask) -> Sequence[Step]:
+    return [replace(step, status="abandoned") if step == action.abandoned else step for step in steps]
+
+
+def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
+    """What the model is shown by this recipe, read from the log: also long after the call."""
+    prefix = tx.prefixes.at(run.key.agent_id, recipe.prefix_seq)
+    return _view(tx, run, prefix, recipe, None)
+
+
+def _view(tx: Tx, run: Run, prefix: Prefix, recipe: Recipe, have: View | None) -> View:
+    if have is None or have.prefix.seq != prefix.seq:
+        have = View(prefix)
+    start = have.messages[-1].seq + 1 if have.messages else prefix.from_message_seq
+    return have.extended(
+        tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=start, upto_seq=recipe.upto_message_seq)
+    )
+
+
+def _prefix(
+    tx: Tx, agent: Agent, conversation: Conversation, blocks: Sequence[Block], counts: Counts, asking: Asking
+) -> tuple[Prefix, bool]:
+    """The prefix to send, and whether it was written anew."""
+    current: Prefix | None = None
+    if conversation.prefix_seq is not None:
+        have = asking.have
+        current = (
+            have.prefix
+            if have is not None and have.prefix.seq == conversation.prefix_seq
+            else tx.prefixes.at(agent.id, conversation.prefix_seq)
+        )
+    seen = versions_of(blocks)
+    budget = _budget(agent, asking.settings)
+    used = conversation.view_tokens + (current.tokens if current else 0)
+    reason = rewrite_reason(
+        current,
+        settings_revision=agent.settings_revision,
+        view_tokens=used,
+        budget_tokens=budget,
+        seen_changed=current is not None and dict(current.seen) != seen,
+        last_used_at=tx.steps.last_at(agent.id),
+        now=asking.now,
+    )
+    from_seq = current.from_message_seq if current else 0
+    if reason == "window":
+        runs = tx.messages.run_tokens(agent.id, conversation.seq, from_seq=from_seq)
+        kept = int(budget * KEPT_VIEW) - (current.tokens if current else 0)
+        cut = cut_point(runs, budget_tokens=max(0, kept))
+        if cut is None:  # the newest run alone fills the window; rewriting would remove nothing
+            reason = None
+        else:
+            from_seq = cut
+    if current is not None and reason is None:
+        return current, False
+    system = compile_system(agent.system, blocks, counts)
+    tools = compile_tools(tx.tools.of_agent(agent.id))
+    prefix = tx.prefixes.add(
+        Prefix(
+            agent_id=agent.id,
+            seq=0,
+            conversation_seq=conversation.seq,
+            reason=reason or "first",
+            system=system,
+            tools=tools,
+            seen=seen,
+            from_message_seq=from_seq,
+            settings_revision=agent.settings_revision,
+            tokens=asking.counter.count(system) + asking.counter.count(str(tools)),
+            created_at=asking.now,
+        )
+    )
+    tx.conversations.show(agent.id, conversation.seq, seen, prefix=prefix)
+    return prefix, True
+
+
+def _add_deltas(
+    tx: Tx, run: Run, conversation: Conversation, blocks: Sequence[Block], asking: Asking
+) -> Sequence[Message]:
+    """Tell the log of memory edits from outside that it has not shown yet."""
+    texts = memory_deltas(conversation.seen, blocks)
+    if not texts:
+        return []
+    drafts = [
+        Draft(id=MessageId(asking.ids.new("message")), role="system", kind="memory_delta", parts=(Text(text),))
+        for text in texts
+    ]
+    messages = tx.messages.append(
+        run.key.agent_id,
+        drafts,
+        conversation_seq=run.conversation_seq,
+        at=asking.now,
+        tokens=[asking.counter.count(text) for text in texts],
+        run=run,
+    )
+    tx.conversations.show(run.key.agent_id, conversation.seq, versions_of(blocks))
+    return messages
+
+
+def _counts(tx: Tx, agent: Agent) -> Counts:
+    archives = tx.archives.of_agent(agent.id)
+    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
+    return Counts(
+        messages=tx.messages.count(agent.id),
+        passages=sum(archive.passage_count for archive in archives),
+        tags=tuple(tags)[:20],
+    )
+
+
+def _budget(agent: Agent, settings: EngineSettings) -> int:
+    window = agent.settings.get("context_window_tokens")
+    tokens = window if isinstance(window, int) else settings.context_window_tokens
+    return max(1, tokens - min(settings.reserve_tokens, tokens // 4))

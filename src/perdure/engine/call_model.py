@@ -1,0 +1,234 @@
+"""T4 and T5: the model is asked, its answer streamed, and stored. A reply without a tool call ends the run with it
+(T9)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from perdure.context.assemble import assemble
+from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, PerdureError, StoreError
+from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
+from perdure.core.ids import MessageId
+from perdure.core.messages import Draft, Part, Reasoning, Text, ToolCall, parts_to_json
+from perdure.core.ports import Ids, ModelDelta, ModelReply
+from perdure.core.runs import Failure, RunKey, Step, StopReason
+from perdure.core.tx import Tx
+from perdure.engine.ask import Asked
+from perdure.engine.finish import end_run
+from perdure.engine.interrupts import Interrupted
+from perdure.engine.leases import holding
+from perdure.engine.next_action import Finish, next_action
+from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.run_log import Progress, RunLog, load_run_log
+
+__all__ = ["call_model"]
+
+
+async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Progress | Delta | StoredEvent]:
+    """The pieces of the answer, then the progress that its storing made."""
+    log = asked.log
+    message_id = MessageId(ports.ids.new("message"))
+    previews = _Previews(log, ports) if log.run.background else None
+    reply: ModelReply | None = None
+    try:
+        async with holding(log.run.key, log.lease, ports):
+            model = ports.models.find(step.model)
+            if model is None:
+                raise ModelNotFound(step.model, known=ports.models.handles())
+            request = assemble(step.model, asked.view, step.recipe, settings=asked.agent.settings)
+            async for piece in model.respond(request):
+                if isinstance(piece, ModelReply):
+                    reply = piece
+                    continue
+                delta = _delta(step, message_id, piece)
+                if previews is None:
+                    yield delta
+                else:
+                    for event in await previews.add(delta):
+                        yield event
+            if previews is not None:
+                for event in await previews.flush():
+                    yield event
+        _check_reply(reply, step)
+    except Interrupted:
+        yield Progress(await ports.store.read(load_run_log, log.run.key))
+        return
+    except (LeaseLost, StoreError):
+        raise
+    except Exception as error:
+        failure, reason = _failure(error)
+        yield await ports.store.write(
+            _store_failure,
+            log.run.key,
+            log=log,
+            step=step,
+            failure=failure,
+            reason=reason,
+            ids=ports.ids,
+            settings=ports.settings,
+            now=ports.clock.now(),
+        )
+        return
+    assert reply is not None
+    parts = _with_unique_calls(log, reply.parts)
+    now = ports.clock.now()
+    yield await ports.store.write(
+        _store_reply,
+        log.run.key,
+        log=log,
+        step=step,
+        draft=Draft(id=message_id, role="assistant", parts=parts),
+        reply=reply,
+        tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
+        ids=ports.ids,
+        settings=ports.settings,
+        now=now,
+        until=now + timedelta(seconds=ports.settings.lease_s),
+    )
+
+
+def _store_reply(
+    tx: Tx,
+    key: RunKey,
+    *,
+    log: RunLog,
+    step: Step,
+    draft: Draft,
+    reply: ModelReply,
+    tokens: int,
+    ids: Ids,
+    settings: EngineSettings,
+    now: datetime,
+    until: datetime,
+) -> Progress:
+    run = tx.runs.hold(key, log.lease, until=until)
+    messages = tx.messages.append(
+        key.agent_id,
+        [draft],
+        conversation_seq=run.conversation_seq,
+        at=now,
+        tokens=[tokens],
+        run=run,
+        step_id=step.id,
+    )
+    tx.steps.end(step, status="success", at=now, usage=reply.usage, stop_reason=reply.stop_reason)
+    events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
+    return _advanced(tx, key, events, ids=ids, settings=settings, now=now)
+
+
+def _store_failure(
+    tx: Tx,
+    key: RunKey,
+    *,
+    log: RunLog,
+    step: Step,
+    failure: Failure,
+    reason: StopReason,
+    ids: Ids,
+    settings: EngineSettings,
+    now: datetime,
+) -> Progress:
+    tx.runs.hold(key, log.lease, until=now)
+    tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure)
+    return _advanced(tx, key, [], ids=ids, settings=settings, now=now)
+
+
+def _advanced(
+    tx: Tx, key: RunKey, events: list[Event], *, ids: Ids, settings: EngineSettings, now: datetime
+) -> Progress:
+    """The log after a step; the run is ended in the same transaction if nothing is left to do."""
+    log = load_run_log(tx, key)
+    if isinstance(action := next_action(log), Finish):
+        return end_run(tx, log, action, events, ids=ids, settings=settings, now=now)
+    return Progress(log, tx.events.add(key, events, at=now))
+
+
+def _check_reply(reply: ModelReply | None, step: Step) -> None:
+    if reply is None:
+        raise ModelError(f"{step.model} ended its answer without a reply", kind="llm_empty_response")
+    said = any((isinstance(part, Text) and part.text.strip()) or isinstance(part, ToolCall) for part in reply.parts)
+    if not said and reply.stop_reason == "end_turn":
+        raise ModelError(
+            f"{step.model} answered nothing: neither text nor a tool call",
+            kind="llm_empty_response",
+            stop_reason="invalid_llm_response",
+        )
+
+
+def _failure(error: Exception) -> tuple[Failure, StopReason]:
+    """Why the step failed. What an adapter did not foresee ends the run too, or it would be asked for ever."""
+    match error:
+        case ModelError():
+            return Failure(kind=error.kind, message=str(error)), error.stop_reason
+        case PerdureError():
+            return Failure(kind="internal_error", message=str(error)), "error"
+        case _:
+            return Failure(kind="internal_error", message=f"{type(error).__name__}: {error}"), "error"
+
+
+def _with_unique_calls(log: RunLog, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts, every call id unique within the run: some models number their calls anew in each answer."""
+    taken = {call.call_id for message in log.messages for call in message.calls}
+    unique: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolCall):
+            call_id, count = part.call_id or "call", 1
+            while call_id in taken:
+                count += 1
+                call_id = f"{part.call_id or 'call'}-{count}"
+            taken.add(call_id)
+            unique.append(part if call_id == part.call_id else replace(part, call_id=call_id))
+        elif isinstance(part, (Text, Reasoning)) and not part.text:
+            continue
+        else:
+            unique.append(part)
+    return tuple(unique)
+
+
+def _delta(step: Step, message_id: MessageId, piece: ModelDelta) -> Delta:
+    return Delta(step.id, message_id, piece.kind, piece.text, piece.index, piece.call_id)
+
+
+class _Previews:
+    """T4: the deltas of a background run, stored before they are sent; those of one kind that come close together are
+    one.
+
+    Without storing them a reader who reconnects would miss what was said meanwhile.
+    """
+
+    def __init__(self, log: RunLog, ports: Ports) -> None:
+        self._log, self._ports = log, ports
+        self._waiting: list[Delta] = []
+        self._since: datetime | None = None
+
+    async def add(self, delta: Delta) -> Sequence[StoredEvent]:
+        """What this delta made due to be sent."""
+        now = self._ports.clock.now()
+        self._since = self._since or now
+        last = self._waiting[-1] if self._waiting else None
+        if last is not None and (last.kind, last.index, last.message_id) == (delta.kind, delta.index, delta.message_id):
+            self._waiting[-1] = replace(last, text=last.text + delta.text)
+        else:
+            self._waiting.append(delta)
+        settings = self._ports.settings
+        due = (now - self._since).total_seconds() >= settings.delta_flush_s
+        if due or sum(len(waiting.text) for waiting in self._waiting) >= settings.delta_flush_chars:
+            return await self.flush()
+        return ()
+
+    async def flush(self) -> Sequence[StoredEvent]:
+        waiting, self._waiting, self._since = self._waiting, [], None
+        if not waiting:
+            return ()
+        now = self._ports.clock.now()
+        until = now + timedelta(seconds=self._ports.settings.lease_s)
+        key, lease = self._log.run.key, self._log.lease
+
+        def store(tx: Tx) -> Sequence[StoredEvent]:
+            tx.runs.hold(key, lease, until=until)
+            return tx.events.add(key, [DeltaStreamed(delta) for delta in waiting], at=now)
+
+        return await self._ports.store.write(store)

@@ -1,0 +1,268 @@
+"""T6 and T7: tool calls are run and their results stored, each in its own transaction.
+
+A built-in memory tool runs inside the transaction of its result, so its edit happens exactly once. A foreign tool is
+recorded as started first; a call that a dead process had started is run again only if the tool is idempotent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.errors import Conflict, InvalidInput, PerdureError, ToolError
+from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
+from perdure.core.ids import MessageId
+from perdure.core.messages import Draft, ToolCall, ToolResult
+from perdure.core.ports import CallContext, Ids, TokenCounter
+from perdure.core.runs import RunKey
+from perdure.core.tool_schema import parse_arguments
+from perdure.core.tools import ToolOutcome, ToolSpec
+from perdure.core.tx import Tx
+from perdure.engine.interrupts import Interrupted
+from perdure.engine.leases import holding
+from perdure.engine.ports import Ports
+from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
+from perdure.memory.agent_tools import run_memory_tool
+from perdure.memory.calls import MemoryCall, MemoryEdit
+
+__all__ = ["call_tools"]
+
+REFUSED = (ToolError, InvalidInput, Conflict)
+"""What a tool says no with: it becomes the call's result, and the model may act on it."""
+
+
+async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> AsyncIterator[Progress]:
+    """The progress that each result makes, in the order of the calls but where tools may run at the same time.
+
+    After a cancel request nothing more is started.
+    """
+    specs = await ports.store.read(_specs, log.run.key)
+    waiting = list(calls)
+    while waiting:
+        batch = _batch(waiting, specs)
+        del waiting[: len(batch)]
+        first, spec = batch[0], specs.get(batch[0].call.name)
+        if spec is not None and spec.kind == "memory":
+            progress = await _call_memory(log, first, spec, ports)
+            yield progress
+        else:
+            progress = Progress(log)
+            async for progress in _call_foreign(log, batch, specs, ports):
+                yield progress
+        if progress.log.run.cancel_requested:
+            return
+
+
+def _batch(waiting: Sequence[OpenCall], specs: Mapping[str, ToolSpec]) -> list[OpenCall]:
+    """The first call, and those right after it that may run at the same time."""
+
+    def parallel(open_call: OpenCall) -> bool:
+        spec = specs.get(open_call.call.name)
+        return spec is not None and spec.kind == "function" and spec.parallel
+
+    batch = [waiting[0]]
+    if parallel(waiting[0]):
+        for open_call in waiting[1:]:
+            if not parallel(open_call):
+                break
+            batch.append(open_call)
+    return batch
+
+
+def _specs(tx: Tx, key: RunKey) -> dict[str, ToolSpec]:
+    return {tool.spec.name: tool.spec for tool in tx.tools.of_agent(key.agent_id)}
+
+
+async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: Ports) -> Progress:
+    call = open_call.call
+    try:
+        arguments = parse_arguments(call.name, spec.parameters, call.arguments)
+        return await ports.store.write(_store_edit, log=log, open_call=open_call, arguments=arguments, **_now(ports))
+    except REFUSED as error:
+        # The edit's own transaction is gone without a trace; its error is the result.
+        return await _store(log, open_call, ToolOutcome(text=str(error), status="error"), ports)
+
+
+def _store_edit(
+    tx: Tx,
+    *,
+    log: RunLog,
+    open_call: OpenCall,
+    arguments: Mapping[str, Any],
+    ids: Ids,
+    counter: TokenCounter,
+    now: datetime,
+    until: datetime,
+) -> Progress:
+    """A memory tool's work and its result, together (T7)."""
+    run = tx.runs.hold(log.run.key, log.lease, until=until)
+    agent = tx.agents.get(run.key.agent_id)
+    call = MemoryCall(agent=agent, run=run, message_id=open_call.message.id, now=now, ids=ids)
+    result = run_memory_tool(tx, open_call.call.name, arguments, call)
+    _show_edits(tx, log, result.edits)
+    edits = [MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in result.edits]
+    return _store_result(tx, log, open_call, ToolOutcome(text=result.text), edits, ids=ids, counter=counter, now=now)
+
+
+def _show_edits(tx: Tx, log: RunLog, edits: Sequence[MemoryEdit]) -> None:
+    """The result shows each edited block's new value, so this conversation's log has seen that version."""
+    if not edits:
+        return
+    agent_id, seq = log.run.key.agent_id, log.run.conversation_seq
+    seen = dict(tx.conversations.at(agent_id, seq).seen)
+    for edit in edits:
+        if edit.gone:
+            seen.pop(edit.block.id, None)
+        else:
+            seen[edit.block.id] = edit.block.version
+    tx.conversations.show(agent_id, seq, seen)
+
+
+async def _call_foreign(
+    log: RunLog, batch: Sequence[OpenCall], specs: Mapping[str, ToolSpec], ports: Ports
+) -> AsyncIterator[Progress]:
+    runnable: list[tuple[OpenCall, ToolSpec, dict[str, Any]]] = []
+    for open_call in batch:
+        call = open_call.call
+        ready = _ready(log, call, specs, ports)
+        if isinstance(ready, ToolOutcome):
+            yield await _store(log, open_call, ready, ports)
+        else:
+            runnable.append((open_call, *ready))
+    if not runnable:
+        return
+    progress = await ports.store.write(
+        _store_started, log=log, calls=[open_call.call for open_call, _, _ in runnable], **_now(ports)
+    )
+    yield progress
+    if progress.log.run.cancel_requested:
+        return
+    try:
+        async with holding(log.run.key, log.lease, ports):
+            running = {
+                asyncio.ensure_future(_run(log, open_call.call, spec, arguments, ports)): open_call
+                for open_call, spec, arguments in runnable
+            }
+            try:
+                while running:
+                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        yield await _store(log, running.pop(task), task.result(), ports)
+            finally:
+                for task in running:
+                    task.cancel()
+    except Interrupted:
+        yield Progress(await ports.store.read(load_run_log, log.run.key))
+
+
+def _ready(
+    log: RunLog, call: ToolCall, specs: Mapping[str, ToolSpec], ports: Ports
+) -> tuple[ToolSpec, dict[str, Any]] | ToolOutcome:
+    """Spec and arguments of a call that can be run, or why it can't be."""
+    spec = specs.get(call.name)
+    if spec is None:
+        known = ", ".join(sorted(specs)) or "none"
+        return ToolOutcome(text=f"there is no tool {call.name!r}; your tools are: {known}", status="error")
+    if not ports.toolbox.has(call.name):
+        return ToolOutcome(text=f"tool {call.name!r} is not loaded in this process, so it was not run", status="error")
+    if call.call_id in log.started and not spec.idempotent:
+        return ToolOutcome(
+            text="interrupted: outcome unknown. The process stopped while the tool was running; it was not run again.",
+            status="error",
+        )
+    try:
+        return spec, parse_arguments(call.name, spec.parameters, call.arguments)
+    except ToolError as error:
+        return ToolOutcome(text=str(error), status="error")
+
+
+async def _run(log: RunLog, call: ToolCall, spec: ToolSpec, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:
+    context = CallContext(
+        agent_id=log.run.key.agent_id,
+        conversation_id=log.run.conversation_id,
+        run_id=log.run.id,
+        call_id=call.call_id,
+    )
+    try:
+        async with asyncio.timeout(spec.timeout_s):
+            outcome = await ports.toolbox.call(call.name, arguments, context)
+    except TimeoutError:
+        return ToolOutcome(
+            text=f"tool {call.name!r} took more than {spec.timeout_s:g} s and was stopped", status="error"
+        )
+    except PerdureError as error:
+        return ToolOutcome(text=str(error), status="error")
+    except Exception as error:  # a toolbox answers with outcomes; one that raises must not stop the run
+        return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error")
+    if len(outcome.text) <= spec.return_limit_chars:
+        return outcome
+    size, limit = len(outcome.text), spec.return_limit_chars
+    note = f"… [NOTE: the result was cut: it has {size:,} characters, the limit is {limit:,}]"
+    return ToolOutcome(
+        text=outcome.text[:limit] + note, status=outcome.status, stdout=outcome.stdout, stderr=outcome.stderr
+    )
+
+
+async def _store(log: RunLog, open_call: OpenCall, outcome: ToolOutcome, ports: Ports) -> Progress:
+    def store(tx: Tx, *, ids: Ids, counter: TokenCounter, now: datetime, until: datetime) -> Progress:
+        tx.runs.hold(log.run.key, log.lease, until=until)
+        return _store_result(tx, log, open_call, outcome, (), ids=ids, counter=counter, now=now)
+
+    return await ports.store.write(store, **_now(ports))
+
+
+def _store_result(
+    tx: Tx,
+    log: RunLog,
+    open_call: OpenCall,
+    outcome: ToolOutcome,
+    edits: Sequence[MemoryEdited],
+    *,
+    ids: Ids,
+    counter: TokenCounter,
+    now: datetime,
+) -> Progress:
+    call = open_call.call
+    result = ToolResult(call.call_id, call.name, outcome.text, outcome.status, outcome.stdout, outcome.stderr)
+    messages = tx.messages.append(
+        log.run.key.agent_id,
+        [Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)],
+        conversation_seq=log.run.conversation_seq,
+        at=now,
+        tokens=[counter.count(outcome.text) + MESSAGE_OVERHEAD_TOKENS],
+        run=log.run,
+        step_id=open_call.message.step_id,
+    )
+    events: list[Event] = [*edits, *(MessageAdded(message.seq, message) for message in messages)]
+    stored = tx.events.add(log.run.key, events, at=now)
+    return Progress(load_run_log(tx, log.run.key), stored)
+
+
+def _store_started(
+    tx: Tx,
+    *,
+    log: RunLog,
+    calls: Sequence[ToolCall],
+    ids: Ids,
+    counter: TokenCounter,
+    now: datetime,
+    until: datetime,
+) -> Progress:
+    """A `started` row for each foreign call (T6)."""
+    tx.runs.hold(log.run.key, log.lease, until=until)
+    tx.runs.start_calls(log.run.key, [call.call_id for call in calls], lease=log.lease, at=now)
+    stored = tx.events.add(log.run.key, [ToolStarted(call.call_id, call.name) for call in calls], at=now)
+    return Progress(load_run_log(tx, log.run.key), stored)
+
+
+def _now(ports: Ports) -> dict[str, Any]:
+    now = ports.clock.now()
+    return {
+        "ids": ports.ids,
+        "counter": ports.counter,
+        "now": now,
+        "until": now + timedelta(seconds=ports.settings.lease_s),
+    }

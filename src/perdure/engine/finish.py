@@ -1,0 +1,93 @@
+"""T9: a run ends. Whatever the reason, its log is left legal: every call has its one result."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from perdure.core.events import Event, MessageAdded, RunEnded
+from perdure.core.ids import MessageId
+from perdure.core.messages import Draft, ToolResult
+from perdure.core.ports import Ids
+from perdure.core.runs import RunKey
+from perdure.core.tx import Tx
+from perdure.engine.next_action import Finish, next_action
+from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.run_log import Progress, RunLog, load_run_log
+
+__all__ = ["end_run", "finish"]
+
+
+async def finish(log: RunLog, ports: Ports) -> Progress:
+    """End the run as its log says, in one transaction. Raises: LeaseLost."""
+    now = ports.clock.now()
+    return await ports.store.write(_finish, log.run.key, log=log, ids=ports.ids, settings=ports.settings, now=now)
+
+
+def _finish(tx: Tx, key: RunKey, *, log: RunLog, ids: Ids, settings: EngineSettings, now: datetime) -> Progress:
+    tx.runs.hold(key, log.lease, until=now)
+    log = load_run_log(tx, key)
+    if isinstance(action := next_action(log), Finish):
+        return end_run(tx, log, action, [], ids=ids, settings=settings, now=now)
+    return Progress(log)
+
+
+def end_run(
+    tx: Tx,
+    log: RunLog,
+    action: Finish,
+    events: list[Event],
+    *,
+    ids: Ids,
+    settings: EngineSettings,
+    now: datetime,
+) -> Progress:
+    """The ended run, inside a transaction that holds its lease; `events` are what else that transaction has to tell."""
+    run = log.run
+    step = log.last_step
+    if step is not None and step.status == "pending":
+        tx.steps.end(step, status="cancelled", at=now, stop_reason=action.reason)
+    drafts = [
+        Draft(
+            id=MessageId(ids.new("message")),
+            role="tool",
+            parts=(
+                ToolResult(
+                    open_call.call.call_id,
+                    open_call.call.name,
+                    _why_unanswered(open_call.call.call_id in log.started, action),
+                    "error",
+                ),
+            ),
+        )
+        for open_call in log.open_calls
+    ]
+    if drafts:
+        messages = tx.messages.append(
+            run.key.agent_id,
+            drafts,
+            conversation_seq=run.conversation_seq,
+            at=now,
+            tokens=[20] * len(drafts),
+            run=run,
+            step_id=log.open_calls[0].message.step_id,
+        )
+        events += [MessageAdded(message.seq, message) for message in messages]
+    tx.runs.end(
+        run.key,
+        reason=action.reason,
+        usage=log.usage,
+        step_count=log.steps_taken,
+        failure=action.failure,
+        at=now,
+    )
+    events.append(RunEnded(run.id, action.reason, log.usage, log.steps_taken, action.failure))
+    if run.background:
+        since = now - timedelta(seconds=settings.keep_deltas_s)
+        tx.events.trim_deltas(run.key, keep=settings.keep_deltas, since=since)
+    stored = tx.events.add(run.key, events, at=now)
+    return Progress(load_run_log(tx, run.key), stored)
+
+
+def _why_unanswered(started: bool, action: Finish) -> str:
+    ended = "the run was cancelled" if action.reason == "cancelled" else f"the run ended ({action.reason})"
+    return f"interrupted: outcome unknown, {ended} while the tool was running" if started else f"not run: {ended}"

@@ -1,0 +1,69 @@
+"""What a run does next: a pure function of its log. There is no recovery code; after a crash the same question is
+asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.core.runs import Failure, Step, StopReason
+from perdure.engine.run_log import OpenCall, RunLog
+
+__all__ = ["Action", "Ask", "CallModel", "CallTools", "Done", "Finish", "next_action"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Record how the next model call is made. `abandoned` is the step of a process that died while its model
+    answered."""
+
+    abandoned: Step | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class CallTools:
+    calls: tuple[OpenCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    reason: StopReason
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The run has ended."""
+
+
+Action = Ask | CallModel | CallTools | Finish | Done
+
+
+def next_action(log: RunLog) -> Action:
+    """The one thing to do now.
+
+    A run that was asked to stop finishes first; a call without a result comes before anything that would send the log
+    to a model; a reply without a call ends the run.
+    """
+    run = log.run
+    if run.ended:
+        return Done()
+    if run.cancel_requested:
+        return Finish("cancelled")
+    if log.open_calls:
+        return CallTools(log.open_calls)
+    step = log.last_step
+    if step is not None:
+        if step.status == "pending":
+            return CallModel(step) if step.lease_number == run.lease_number else Ask(abandoned=step)
+        if step.status == "failed":
+            return Finish(step.stop_reason or "error", step.failure)
+        if step.status == "success" and not log.calls_of(step):
+            return Finish(step.stop_reason or "end_turn")
+    if log.steps_taken >= run.max_steps:
+        return Finish("max_steps")
+    return Ask()

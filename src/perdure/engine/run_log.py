@@ -1,0 +1,90 @@
+"""The log of one run: everything the next action is decided from, as it stands in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from perdure.core.errors import LeaseLost
+from perdure.core.events import StoredEvent
+from perdure.core.messages import Message, ToolCall
+from perdure.core.runs import Lease, Run, RunKey, Step, Usage
+from perdure.core.tx import Tx
+
+__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call that has no result yet, and the message it stands in."""
+
+    call: ToolCall
+    message: Message
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLog:
+    """A run, its messages and steps in order, and its started foreign calls (call id -> lease number).
+
+    It is read in one transaction and never changed; every transaction of the loop gives back the next one.
+    """
+
+    run: Run
+    messages: Sequence[Message]
+    steps: Sequence[Step]
+    started: Mapping[str, int]
+
+    @property
+    def lease(self) -> Lease:
+        """Raises: LeaseLost: nobody holds the run."""
+        if self.run.lease_owner is None:
+            raise LeaseLost(f"{self.run.id} is held by nobody")
+        return Lease(self.run.lease_owner, self.run.lease_number)
+
+    @cached_property
+    def open_calls(self) -> tuple[OpenCall, ...]:
+        """Calls without a result, in the order they were asked."""
+        answered = {result.call_id for message in self.messages for result in message.results}
+        return tuple(
+            OpenCall(call, message)
+            for message in self.messages
+            for call in message.calls
+            if call.call_id not in answered
+        )
+
+    @property
+    def last_step(self) -> Step | None:
+        return self.steps[-1] if self.steps else None
+
+    @property
+    def steps_taken(self) -> int:
+        """Model calls that count towards `max_steps`: those that a crash took away do not."""
+        return sum(step.status != "abandoned" for step in self.steps)
+
+    @property
+    def usage(self) -> Usage:
+        return sum((step.usage for step in self.steps), Usage())
+
+    def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
+        """The tool calls of the answer that this step brought."""
+        return tuple(call for message in self.messages if message.step_id == step.id for call in message.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one transaction of the loop brought: the log as it now stands, and the events to send."""
+
+    log: RunLog
+    events: Sequence[StoredEvent] = ()
+
+
+def load_run_log(tx: Tx, key: RunKey) -> RunLog:
+    """The log of a run. Raises: NotFound."""
+    run = tx.runs.at(key)
+    return RunLog(
+        run=run,
+        messages=tx.messages.of_run(run),
+        steps=tx.steps.of_run(key),
+        started=tx.runs.started_calls(key),
+    )

@@ -1,0 +1,278 @@
+"""The runner: accepts requests, drives runs in tasks of their own, and lets any number of readers follow them.
+
+A run is driven by the process that accepted it; another one takes it over when that process is gone. Nothing here is
+needed to go on after a crash: everything is asked of the store again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime, timedelta
+
+from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
+from perdure.core.events import Delta, RunCancelRequested, RunEnded, StoredEvent
+from perdure.core.ids import AgentId, RunId
+from perdure.core.ports import Ids
+from perdure.core.runs import Failure, Run, RunKey
+from perdure.core.tx import Tx
+from perdure.engine.accept import Accepted, Request, accept, check_input
+from perdure.engine.finish import end_run
+from perdure.engine.hub import Hub, Sent
+from perdure.engine.leases import is_dead
+from perdure.engine.loop import run as run_loop
+from perdure.engine.next_action import Finish
+from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.run_log import Progress, load_run_log
+from perdure.engine.views import Views
+
+__all__ = ["Runner"]
+
+log = logging.getLogger(__name__)
+
+STORE_TRIES = 5
+RECOVERY_S = 5.0
+
+Line = tuple[AgentId, int]
+"""A conversation: agent and number."""
+
+
+class Runner:
+    """Runs the runs of one process.
+
+    Args:
+        is_dead: whether a lease owner is known to be gone.
+    """
+
+    def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
+        self._ports, self._is_dead = ports, is_dead
+        self._hub, self._views = Hub(), Views()
+        self._wanted: dict[Line, set[int]] = {}
+        self._drivers: dict[Line, asyncio.Task[None]] = {}
+        self._driven: set[RunKey] = set()
+        self._recovery: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Take over what dead processes left, now and from time to time."""
+        self._recovery = asyncio.create_task(self._recover_for_ever())
+
+    async def close(self) -> None:
+        """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
+        tasks = [task for task in (self._recovery, *self._drivers.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def accept(self, request: Request) -> Accepted:
+        """T1, and the run is under way. Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict,
+        StoreError."""
+        settings = self._ports.settings
+        check_input(request.drafts, limit_chars=settings.message_limit_chars, max_steps=request.max_steps)
+        now = self._ports.clock.now()
+        accepted = await self._ports.store.write(
+            accept, request, owner=self._ports.owner, now=now, until=now + timedelta(seconds=settings.lease_s)
+        )
+        if not accepted.run.ended:
+            self._want(accepted.run)
+        return accepted
+
+    async def send(self, request: Request) -> AsyncIterator[StoredEvent | Delta]:
+        """Accept a request and follow its run from the first event to the last. Leaving early does not stop the run."""
+        accepted = await self.accept(request)
+        async for sent in self.follow(accepted.run, known=accepted.events):
+            yield sent
+
+    async def follow(
+        self, run: Run, *, after: int = 0, known: Sequence[StoredEvent] = ()
+    ) -> AsyncIterator[StoredEvent | Delta]:
+        """Every event of a run with a number above `after`, in order and without gaps, until it has ended; and previews
+        where this process drives it.
+
+        Raises: StoreError: this process could not go on with the run; it is taken up again later.
+        """
+        queue = self._hub.listen(run.key)
+        try:
+            last = after
+            pending: Sequence[StoredEvent] = known
+            if not known:
+                pending = await self._stored(run.key, last)
+            while True:
+                for event in pending:
+                    if event.seq <= last:
+                        continue
+                    last = event.seq
+                    yield event
+                    if isinstance(event.event, RunEnded):
+                        return
+                pending = ()
+                sent = await self._next(run.key, queue)
+                match sent:
+                    case Delta():
+                        yield sent
+                    case PerdureError():
+                        raise sent
+                    case StoredEvent() if sent.seq == last + 1:
+                        pending = (sent,)
+                    case _:  # nothing came, or not the next one: another process drives, or we listened too late
+                        pending = await self._stored(run.key, last)
+        finally:
+            self._hub.leave(run.key, queue)
+
+    async def cancel(self, run_id: RunId) -> Run:
+        """Ask a run to stop; the run as it then stands. An ended run is left as it is. Raises: NotFound, StoreError."""
+        now = self._ports.clock.now()
+        run, events = await self._ports.store.write(_request_cancel, run_id, now=now)
+        for event in events:
+            self._hub.publish(run.key, event)
+        self._ports.interrupts.fire(run.key)
+        return run
+
+    async def recover(self) -> None:
+        """Take over runs that nobody drives any more, as far as their models can be reached from here."""
+        now = self._ports.clock.now()
+        for run, model in await self._ports.store.read(_unended, now=now):
+            owner = run.lease_owner
+            free = run.lease_until is None or run.lease_until < now or (owner is not None and self._is_dead(owner))
+            if free and run.key not in self._driven and self._ports.models.find(model) is not None:
+                self._want(run)
+
+    async def _recover_for_ever(self) -> None:
+        while True:
+            try:
+                await self.recover()
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("looking for abandoned runs failed: %s", error)
+            await self._ports.clock.sleep(RECOVERY_S)
+
+    def _want(self, run: Run) -> None:
+        line = (run.key.agent_id, run.conversation_seq)
+        self._wanted.setdefault(line, set()).add(run.key.seq)
+        if line not in self._drivers:
+            self._drivers[line] = asyncio.create_task(self._drive(line))
+
+    async def _drive(self, line: Line) -> None:
+        """Work on a conversation until every run that is wanted of it has ended, here or elsewhere."""
+        wanted = self._wanted[line]
+        try:
+            while wanted:
+                key = RunKey(line[0], min(wanted))
+                progress = await self._views.claim(key, line[1], self._ports)
+                if progress is None:
+                    progress = await self._take_over(key, line)
+                if progress is not None:
+                    await self._run(progress)
+                    wanted.discard(progress.log.run.key.seq)
+                elif key.seq in wanted:
+                    await self._ports.clock.sleep(self._ports.settings.poll_s)
+        except StoreError as error:
+            for seq in wanted:
+                self._hub.publish(RunKey(line[0], seq), error)
+        finally:
+            # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
+            del self._drivers[line], self._wanted[line]
+
+    async def _take_over(self, key: RunKey, line: Line) -> Progress | None:
+        """Another run stands before the wanted one, or another process holds it: take that one if its holder is
+        gone."""
+        run, oldest = await self._ports.store.read(_whose_turn, key, line[1])
+        if run.ended or oldest is None:
+            self._wanted[line].discard(key.seq)
+            return None
+        owner = oldest.lease_owner
+        dead_owner = owner if owner is not None and self._is_dead(owner) else None
+        return await self._views.claim(oldest.key, line[1], self._ports, dead_owner=dead_owner)
+
+    async def _run(self, progress: Progress) -> None:
+        """Drive a claimed run to its end, or until it is another process's."""
+        run = progress.log.run
+        self._driven.add(run.key)
+        try:
+            for attempt in range(STORE_TRIES):
+                try:
+                    # Nothing is awaited between two events: the loop may be interrupted at its own awaits only.
+                    async for sent in run_loop(progress, self._ports, self._views):
+                        self._hub.publish(run.key, sent)
+                    return
+                except LeaseLost:
+                    return
+                except StoreClosed:
+                    raise
+                except StoreError as error:
+                    log.warning("%s: %s", run.id, error)
+                    if attempt == STORE_TRIES - 1:
+                        raise
+                    await self._ports.clock.sleep(0.1 * 2**attempt)
+                    again = await self._views.claim(
+                        run.key, run.conversation_seq, self._ports, dead_owner=self._ports.owner
+                    )
+                    if again is None:
+                        return
+                    progress = again
+                except Exception as error:
+                    log.exception("%s stopped by a defect", run.id)
+                    await self._give_up(run.key, error)
+                    return
+        finally:
+            self._driven.discard(run.key)
+
+    async def _give_up(self, key: RunKey, error: Exception) -> None:
+        """End a run that this code can't go on with, so that the agent's next message is answered."""
+        failure = Failure(kind="internal_error", message=f"{type(error).__name__}: {error}")
+        progress = await self._ports.store.write(
+            _fail,
+            key,
+            owner=self._ports.owner,
+            failure=failure,
+            ids=self._ports.ids,
+            settings=self._ports.settings,
+            now=self._ports.clock.now(),
+        )
+        for event in progress.events:
+            self._hub.publish(key, event)
+
+    async def _next(self, key: RunKey, queue: asyncio.Queue[Sent]) -> Sent | None:
+        """What is sent next; None after a while without anything."""
+        if not queue.empty():
+            return queue.get_nowait()
+        settings = self._ports.settings
+        try:
+            async with asyncio.timeout(settings.beat_s if key in self._driven else settings.poll_s):
+                return await queue.get()
+        except TimeoutError:
+            return None
+
+    async def _stored(self, key: RunKey, after: int) -> Sequence[StoredEvent]:
+        return await self._ports.store.read(_events_after, key, after)
+
+
+def _events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
+    return tx.events.list(key, after=after)
+
+
+def _request_cancel(tx: Tx, run_id: RunId, *, now: datetime) -> tuple[Run, Sequence[StoredEvent]]:
+    run = tx.runs.get(run_id)
+    events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=now) if tx.runs.request_cancel(run.key) else ()
+    return tx.runs.at(run.key), events
+
+
+def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, str]]:
+    """The oldest unended run of each conversation, with its agent's model; those without a valid lease first."""
+    runs = {run.key: run for run in (*tx.runs.claimable(at=now), *tx.runs.held())}
+    return [(run, tx.agents.get(run.key.agent_id).model) for run in runs.values()]
+
+
+def _whose_turn(tx: Tx, key: RunKey, conversation_seq: int) -> tuple[Run, Run | None]:
+    return tx.runs.at(key), tx.runs.active(key.agent_id, conversation_seq)
+
+
+def _fail(
+    tx: Tx, key: RunKey, *, owner: str, failure: Failure, ids: Ids, settings: EngineSettings, now: datetime
+) -> Progress:
+    progress = Progress(load_run_log(tx, key))
+    run = progress.log.run
+    if run.ended or run.lease_owner != owner:
+        return progress
+    return end_run(tx, progress.log, Finish("error", failure), [], ids=ids, settings=settings, now=now)

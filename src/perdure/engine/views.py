@@ -1,0 +1,70 @@
+"""Views: what this process has already read of each conversation, so that a long one costs no more than a short one.
+
+Derived, bounded, and safe to lose: a view is a prefix and the rows after it, both of which never change.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import timedelta
+
+from perdure.context.assemble import View
+from perdure.core.agents import Agent
+from perdure.core.ids import AgentId
+from perdure.core.runs import RunKey, Step
+from perdure.core.tx import Tx
+from perdure.engine.ask import Asked, Asking, ask, claim, load_view
+from perdure.engine.ports import Ports
+from perdure.engine.run_log import Progress, RunLog
+
+__all__ = ["Views"]
+
+
+class Views:
+    """The newest views, at most `size` of them."""
+
+    def __init__(self, size: int = 256) -> None:
+        self._size = size
+        self._views: OrderedDict[tuple[AgentId, int], View] = OrderedDict()
+
+    async def claim(
+        self, key: RunKey, conversation_seq: int, ports: Ports, *, dead_owner: str | None = None
+    ) -> Progress | None:
+        """T2 (and T3): the progress of taking the run; None if it can't be taken now."""
+        asking = self._asking((key.agent_id, conversation_seq), ports)
+        progress = await ports.store.write(claim, key, asking, owner=ports.owner, dead_owner=dead_owner)
+        return None if progress is None else self._kept(progress)
+
+    async def ask(self, log: RunLog, ports: Ports) -> Progress:
+        """T3: the progress of recording the next model call."""
+        asking = self._asking((log.run.key.agent_id, log.run.conversation_seq), ports)
+        return self._kept(await ports.store.write(ask, log.run.key, asking, log=log))
+
+    async def asked(self, log: RunLog, step: Step, ports: Ports) -> Asked:
+        """What a recorded model call is made of, read again from the log."""
+
+        def load(tx: Tx) -> tuple[Agent, View]:
+            return tx.agents.get(log.run.key.agent_id), load_view(tx, log.run, step.recipe)
+
+        agent, view = await ports.store.read(load)
+        return Asked(log, (), agent=agent, view=view)
+
+    def _asking(self, key: tuple[AgentId, int], ports: Ports) -> Asking:
+        now = ports.clock.now()
+        return Asking(
+            ids=ports.ids,
+            have=self._views.get(key),
+            counter=ports.counter,
+            settings=ports.settings,
+            now=now,
+            until=now + timedelta(seconds=ports.settings.lease_s),
+        )
+
+    def _kept(self, progress: Progress) -> Progress:
+        if isinstance(progress, Asked):
+            key = (progress.log.run.key.agent_id, progress.log.run.conversation_seq)
+            self._views[key] = progress.view
+            self._views.move_to_end(key)
+            while len(self._views) > self._size:
+                self._views.popitem(last=False)
+        return progress

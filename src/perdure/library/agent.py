@@ -1,0 +1,220 @@
+"""An agent: talk to it, search what it knows, look into its memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+
+from perdure.app import App
+from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
+from perdure.core.errors import NotFound, RunFailed
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import ArchiveId, ConversationId, MessageId, PassageId, RunId
+from perdure.core.messages import Draft, Message, Role, Text
+from perdure.core.passages import Passage, TagMatch
+from perdure.core.runs import IfBusy, Run
+from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.engine.accept import Accepted, Request
+from perdure.library.blocks import AsyncAgentBlocks
+from perdure.library.reply import Reply
+from perdure.memory.messages import MessageHit, search_messages
+from perdure.memory.passages import PassageHit, archive_of, insert_passage, search_passages
+
+__all__ = ["AsyncAgent"]
+
+
+class AsyncAgent:
+    """One agent, as it was when it was looked up; its memory is always read anew."""
+
+    def __init__(self, app: App, agent: Agent) -> None:
+        self._app = app
+        self.info = agent
+        self.id = agent.id
+        self.name = agent.name
+        self.blocks = AsyncAgentBlocks(app, agent.id)
+
+    async def send(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+    ) -> Reply:
+        """Say something and wait for the whole reply.
+
+        Args:
+            conversation: by default the agent's first one.
+            idempotency_key: the same key again is the same message: it is not said twice, its run's reply is returned.
+            if_busy: whether to wait behind a run of this conversation, or to be refused.
+        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, IdempotencyMismatch,
+        StoreError;
+            RunFailed: the message is kept, but the model could not answer; `reply` tells how far it came.
+        """
+        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps)
+        events = [sent async for sent in self._app.runner.send(request) if isinstance(sent, StoredEvent)]
+        reply = Reply.of(events)
+        if reply.failure is not None:
+            raise RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
+        return reply
+
+    async def stream(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+        background: bool = False,
+    ) -> AsyncIterator[StoredEvent | Delta]:
+        """Say something and follow what happens: stored events in order, and deltas of the answer as it is made.
+
+        Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
+        why.
+        Raises: as `send`, but for RunFailed.
+        """
+        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background)
+        async for sent in self._app.runner.send(request):
+            yield sent
+
+    async def submit(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+        background: bool = True,
+    ) -> Accepted:
+        """Say something without waiting; once this returns, the message is durable and will be answered."""
+        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background)
+        return await self._app.runner.accept(request)
+
+    async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
+        """The events of a run after number `after`, until it has ended. Raises: NotFound, StoreError."""
+        run = await self._app.store.read(lambda tx: tx.runs.get(run_id))
+        async for sent in self._app.runner.follow(run, after=after):
+            yield sent
+
+    async def cancel(self, run_id: RunId) -> Run:
+        """Ask a run to stop; it ends with the stop reason `cancelled`. Raises: NotFound, StoreError."""
+        return await self._app.runner.cancel(run_id)
+
+    async def run(self, run_id: RunId) -> Run:
+        """Raises: NotFound."""
+        return await self._app.store.read(lambda tx: tx.runs.get(run_id))
+
+    async def messages(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        limit: int = 100,
+        before_seq: int | None = None,
+        after_seq: int | None = None,
+        newest_first: bool = False,
+    ) -> Sequence[Message]:
+        """A page of the history: of one conversation, or of all of them."""
+
+        def page(tx: Tx) -> Sequence[Message]:
+            seq = None if conversation is None else _conversation(tx, self.info, conversation).seq
+            return tx.messages.list(
+                self.id,
+                conversation_seq=seq,
+                limit=limit,
+                before_seq=before_seq,
+                after_seq=after_seq,
+                newest_first=newest_first,
+            )
+
+        return await self._app.store.read(page)
+
+    async def search(
+        self,
+        text: str,
+        *,
+        roles: Sequence[Role] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 10,
+    ) -> list[MessageHit]:
+        """The messages of the whole history that best match, best first; for an empty text the newest ones."""
+        where = MessageFilter(roles=tuple(roles), since=since, until=until)
+        return await self._app.store.read(search_messages, self.id, text, where=where, limit=limit)
+
+    async def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
+        """Put a text into archival memory. Raises: InvalidInput."""
+        ports = self._app.ports
+        now = ports.clock.now()
+
+        def insert(tx: Tx) -> Passage:
+            archive = archive_of(tx, self.id, ArchiveId(ports.ids.new("archive")), at=now)
+            passage_id = PassageId(ports.ids.new("passage"))
+            return insert_passage(tx, archive.id, passage_id, text, at=now, tags=tags, occurred_at=occurred_at)
+
+        return await ports.store.write(insert)
+
+    async def search_archive(
+        self,
+        text: str,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 10,
+    ) -> list[PassageHit]:
+        """The passages that best match, best first; for an empty text the newest ones."""
+        where = PassageFilter(tags=tuple(tags), tag_match=tag_match, since=since, until=until)
+        return await self._app.store.read(search_passages, self.id, text, where=where, limit=limit)
+
+    async def new_conversation(self) -> Conversation:
+        """A new line of messages over the same memory."""
+        ports = self._app.ports
+        conversation_id = ConversationId(ports.ids.new("conversation"))
+        now = ports.clock.now()
+        return await ports.store.write(lambda tx: tx.conversations.add(self.id, conversation_id, at=now))
+
+    async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
+        """Oldest first."""
+        return await self._app.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
+
+    async def _request(
+        self,
+        text: str,
+        conversation: ConversationId | None,
+        idempotency_key: str | None,
+        if_busy: IfBusy,
+        max_steps: int | None,
+        background: bool = False,
+    ) -> Request:
+        ports = self._app.ports
+        seq = 0
+        if conversation is not None:
+            seq = (await ports.store.read(_conversation, self.info, conversation)).seq
+        draft = Draft(id=MessageId(ports.ids.new("message")), role="user", parts=(Text(text),))
+        # A text over the limit is refused before anything is done with it, so it is not counted either.
+        tokens = 0 if len(text) > ports.settings.message_limit_chars else ports.counter.count(text)
+        return Request(
+            run_id=RunId(ports.ids.new("run")),
+            agent_id=self.id,
+            conversation_seq=seq,
+            drafts=(draft,),
+            tokens=(tokens + MESSAGE_OVERHEAD_TOKENS,),
+            idempotency_key=idempotency_key,
+            if_busy=if_busy,
+            background=background,
+            max_steps=self._app.settings.max_steps if max_steps is None else max_steps,
+        )
+
+
+def _conversation(tx: Tx, agent: Agent, conversation_id: ConversationId) -> Conversation:
+    """The agent's own conversation of this id. Raises: NotFound, also for another agent's."""
+    conversation = tx.conversations.get(conversation_id)
+    if conversation.agent_id != agent.id:
+        raise NotFound("conversation", conversation_id, hint=f"agent {agent.name!r} has no such conversation")
+    return conversation

@@ -1,0 +1,171 @@
+"""`AsyncPerdure`: a store and its agents, for programs with an event loop of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from perdure.app import App, start
+from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
+from perdure.core.blocks import Author
+from perdure.core.errors import NotFound
+from perdure.core.ids import DEFAULT_USER, AgentId, BlockId, is_id
+from perdure.core.ports import Clock, Ids, Model, Store
+from perdure.core.tx import Tx
+from perdure.library.agent import AsyncAgent
+from perdure.library.blocks import AsyncBlocks
+from perdure.memory.agents import NewAgent, NewBlock, create_agent
+from perdure.memory.tool_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
+from perdure.settings import Settings
+
+__all__ = ["AsyncPerdure", "as_blocks"]
+
+USER = Author(kind="user", id=DEFAULT_USER)
+
+
+class AsyncPerdure:
+    """An open store. Make it with `await AsyncPerdure.open(...)`, close it with `close` or `async with`."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.blocks = AsyncBlocks(app)
+
+    @classmethod
+    async def open(
+        cls,
+        address: str | Path | None = None,
+        *,
+        models: Mapping[str, Model] | None = None,
+        tools: Iterable[Callable[..., Any]] = (),
+        settings: Settings | None = None,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> AsyncPerdure:
+        """The store at `address`: a file that is made if need be, or `postgresql://...`; by default the user's own.
+
+        Args:
+            models: handle -> model, besides those that are built in.
+            tools: Python functions, marked by `tool` or not, that agents may be given by name.
+            settings: by default those of the environment (`PERDURE_...`).
+            store, clock, ids: stand-ins, such as those of `perdure.testing`.
+        Raises: StoreError, InvalidInput.
+        """
+        settings = settings or Settings.from_environment()
+        app = await start(settings, address=address, models=models, tools=tools, store=store, clock=clock, ids=ids)
+        return cls(app)
+
+    async def close(self) -> None:
+        """Stop; runs that have not ended go on when the store is opened again."""
+        await self._app.close()
+
+    async def __aenter__(self) -> AsyncPerdure:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def models(self) -> Sequence[str]:
+        """The handles of the models that can be used here."""
+        return self._app.models.handles()
+
+    @property
+    def path(self) -> Path:
+        """The data folder's store file, as the settings name it."""
+        return self._app.settings.store_path
+
+    async def create_agent(
+        self,
+        name: str = "agent",
+        *,
+        model: str | None = None,
+        persona: str | None = None,
+        human: str | None = None,
+        blocks: Mapping[str, str] | Sequence[NewBlock] = (),
+        block_ids: Sequence[BlockId] = (),
+        tools: Sequence[str] | None = None,
+        archival: bool = True,
+        system: str | None = None,
+        description: str | None = None,
+        timezone: str = "UTC",
+        tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        agent_type: str = DEFAULT_AGENT_TYPE,
+    ) -> AsyncAgent:
+        """A new agent with blocks `persona` and `human`, and those in `blocks` (label -> value, or `NewBlock`s).
+
+        Args:
+            model: a handle such as "perdure/extractive"; by default the setting `model`.
+            block_ids: existing blocks to share.
+            tools: names of tools; by default the memory tools of the agent type, the archival ones (unless `archival`
+            is
+                off) and every function this store was opened with.
+            system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
+        Raises: InvalidInput, NameInvalid, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
+        """
+        made = as_blocks(blocks)
+        labels = {block.label for block in made}
+        for label, value in (("persona", persona), ("human", human)):
+            if label not in labels:
+                made = (*made, NewBlock(label=label, value=value or ""))
+        if tools is None:
+            functions = [spec.name for spec in self._app.functions.specs()]
+            tools = [*DEFAULT_TOOLS.get(agent_type, ()), *(ARCHIVAL_TOOLS if archival else ()), *functions]
+        new = NewAgent(
+            name=name,
+            model=model or self._app.settings.model,
+            agent_type=agent_type,
+            system=system,
+            description=description,
+            timezone=timezone,
+            blocks=made,
+            block_ids=tuple(block_ids),
+            tools=tuple(tools),
+            tags=tuple(tags),
+            metadata=metadata or {},
+            settings=settings or {},
+        )
+        ports = self._app.ports
+        agent = await ports.store.write(create_agent, new, ids=ports.ids, author=USER, at=ports.clock.now())
+        return AsyncAgent(self._app, agent)
+
+    async def agent(self, name_or_id: str) -> AsyncAgent:
+        """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
+        return AsyncAgent(self._app, await self._app.store.read(_find, name_or_id))
+
+    async def last_agent(self) -> AsyncAgent | None:
+        """The agent that was used last; None when there is none yet."""
+        agent = await self._app.store.read(lambda tx: tx.agents.last_used())
+        return None if agent is None else AsyncAgent(self._app, agent)
+
+    async def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[AsyncAgent]:
+        """Agents, newest first; `after` is the last one of the page before."""
+        agents = await self._app.store.read(lambda tx: tx.agents.list(limit=limit, after=after))
+        return [AsyncAgent(self._app, agent) for agent in agents]
+
+    async def delete_agent(self, agent_id: AgentId) -> None:
+        """Remove an agent with its whole history. Its blocks and archives stay: others may share them. Raises:
+        NotFound."""
+        await self._app.store.write(lambda tx: tx.agents.delete(agent_id))
+
+
+def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock, ...]:
+    if isinstance(blocks, Mapping):
+        return tuple(NewBlock(label=label, value=value) for label, value in blocks.items())
+    return tuple(blocks)
+
+
+def _find(tx: Tx, name_or_id: str) -> Agent:
+    if is_id("agent", name_or_id):
+        return tx.agents.get(AgentId(name_or_id))
+    agent = tx.agents.find_by_name(name_or_id)
+    if agent is None:
+        known = ", ".join(repr(known.name) for known in tx.agents.list(limit=10))
+        raise NotFound("agent", name_or_id, hint=f"there are {known}" if known else "there is none yet")
+    return agent

@@ -1,0 +1,52 @@
+"""What comes back from a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.core.events import MemoryEdited, MessageAdded, RunEnded, StoredEvent
+from perdure.core.ids import RunId
+from perdure.core.messages import Message
+from perdure.core.runs import Failure, StopReason, Usage
+
+__all__ = ["Reply"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The outcome of one run.
+
+    `text` is what the agent said, its replies joined by line breaks; `messages` are all that the run added to the log,
+    the caller's own included; `edits` the memory edits on the way.
+    """
+
+    text: str
+    run_id: RunId
+    stop_reason: StopReason
+    messages: tuple[Message, ...]
+    edits: tuple[MemoryEdited, ...]
+    usage: Usage
+    step_count: int
+    failure: Failure | None = None
+
+    @classmethod
+    def of(cls, events: list[StoredEvent]) -> Reply:
+        """The reply that a whole run's events tell; the last one is its end."""
+        end = events[-1].event
+        assert isinstance(end, RunEnded)
+        messages = tuple(
+            event.event.message
+            for event in events
+            if isinstance(event.event, MessageAdded) and event.event.message is not None
+        )
+        said = [message.text for message in messages if message.role == "assistant" and message.text]
+        return cls(
+            text="\n".join(said),
+            run_id=end.run_id,
+            stop_reason=end.stop_reason,
+            messages=messages,
+            edits=tuple(event.event for event in events if isinstance(event.event, MemoryEdited)),
+            usage=end.usage,
+            step_count=end.step_count,
+            failure=end.failure,
+        )

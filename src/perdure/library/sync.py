@@ -1,0 +1,371 @@
+"""`Perdure` and `Agent`: the library with plain calls. Every method is the asynchronous one's, run in the store's own
+loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from perdure.core.agents import DEFAULT_AGENT_TYPE
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
+from perdure.core.conversations import Conversation
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import AgentId, BlockId, ConversationId, RunId
+from perdure.core.messages import Message, Role
+from perdure.core.passages import Passage, TagMatch
+from perdure.core.ports import Clock, Ids, Model, Store
+from perdure.core.runs import IfBusy, Run
+from perdure.engine.accept import Accepted
+from perdure.library.agent import AsyncAgent
+from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.portal import Portal
+from perdure.library.reply import Reply
+from perdure.memory.agents import NewBlock
+from perdure.memory.messages import MessageHit
+from perdure.memory.passages import PassageHit
+from perdure.settings import Settings
+
+__all__ = ["Agent", "AgentBlocks", "Blocks", "Perdure"]
+
+
+class Perdure:
+    """An open store and its agents.
+
+    ```python
+    with Perdure("agents.db") as perdure:
+        agent = perdure.create_agent("Ada's helper")
+        print(agent.send("My name is Ada.").text)
+    ```
+
+    Arguments and errors: see `AsyncPerdure.open`.
+    """
+
+    def __init__(
+        self,
+        address: str | Path | None = None,
+        *,
+        models: Mapping[str, Model] | None = None,
+        tools: Iterable[Callable[..., Any]] = (),
+        settings: Settings | None = None,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self._portal = Portal()
+        try:
+            self._inner = self._portal.run(
+                AsyncPerdure.open(
+                    address, models=models, tools=tools, settings=settings, store=store, clock=clock, ids=ids
+                )
+            )
+        except BaseException:
+            self._portal.close()
+            raise
+        self.blocks = Blocks(self._portal, self._inner.blocks)
+
+    def close(self) -> None:
+        """Stop; runs that have not ended go on when the store is opened again. Closing twice is no error."""
+        if self._portal.is_open:
+            self._portal.run(self._inner.close())
+            self._portal.close()
+
+    def __enter__(self) -> Perdure:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def models(self) -> Sequence[str]:
+        return self._inner.models
+
+    @property
+    def path(self) -> Path:
+        return self._inner.path
+
+    def create_agent(
+        self,
+        name: str = "agent",
+        *,
+        model: str | None = None,
+        persona: str | None = None,
+        human: str | None = None,
+        blocks: Mapping[str, str] | Sequence[NewBlock] = (),
+        block_ids: Sequence[BlockId] = (),
+        tools: Sequence[str] | None = None,
+        archival: bool = True,
+        system: str | None = None,
+        description: str | None = None,
+        timezone: str = "UTC",
+        tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        agent_type: str = DEFAULT_AGENT_TYPE,
+    ) -> Agent:
+        """A new agent; see `AsyncPerdure.create_agent`."""
+        made = self._inner.create_agent(
+            name,
+            model=model,
+            persona=persona,
+            human=human,
+            blocks=blocks,
+            block_ids=block_ids,
+            tools=tools,
+            archival=archival,
+            system=system,
+            description=description,
+            timezone=timezone,
+            tags=tags,
+            metadata=metadata,
+            settings=settings,
+            agent_type=agent_type,
+        )
+        return Agent(self._portal, self._portal.run(made))
+
+    def agent(self, name_or_id: str) -> Agent:
+        """The agent of this id or name. Raises: NotFound, naming what there is."""
+        return Agent(self._portal, self._portal.run(self._inner.agent(name_or_id)))
+
+    def last_agent(self) -> Agent | None:
+        """The agent that was used last; None when there is none yet."""
+        agent = self._portal.run(self._inner.last_agent())
+        return None if agent is None else Agent(self._portal, agent)
+
+    def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[Agent]:
+        """Agents, newest first."""
+        return [Agent(self._portal, agent) for agent in self._portal.run(self._inner.agents(limit=limit, after=after))]
+
+    def delete_agent(self, agent_id: AgentId) -> None:
+        """Remove an agent with its whole history. Raises: NotFound."""
+        self._portal.run(self._inner.delete_agent(agent_id))
+
+
+class Agent:
+    """One agent; see `AsyncAgent` for arguments and errors."""
+
+    def __init__(self, portal: Portal, inner: AsyncAgent) -> None:
+        self._portal, self._inner = portal, inner
+        self.info, self.id, self.name = inner.info, inner.id, inner.name
+        self.blocks = AgentBlocks(portal, inner.blocks)
+
+    def send(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+    ) -> Reply:
+        """Say something and wait for the whole reply."""
+        return self._portal.run(
+            self._inner.send(
+                text,
+                conversation=conversation,
+                idempotency_key=idempotency_key,
+                if_busy=if_busy,
+                max_steps=max_steps,
+            )
+        )
+
+    def stream(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+        background: bool = False,
+    ) -> Iterator[StoredEvent | Delta]:
+        """Say something and follow what happens."""
+        return self._portal.iterate(
+            self._inner.stream(
+                text,
+                conversation=conversation,
+                idempotency_key=idempotency_key,
+                if_busy=if_busy,
+                max_steps=max_steps,
+                background=background,
+            )
+        )
+
+    def submit(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+        background: bool = True,
+    ) -> Accepted:
+        """Say something without waiting for the reply."""
+        return self._portal.run(
+            self._inner.submit(
+                text,
+                conversation=conversation,
+                idempotency_key=idempotency_key,
+                if_busy=if_busy,
+                max_steps=max_steps,
+                background=background,
+            )
+        )
+
+    def follow(self, run_id: RunId, *, after: int = 0) -> Iterator[StoredEvent | Delta]:
+        """The events of a run after number `after`, until it has ended."""
+        return self._portal.iterate(self._inner.follow(run_id, after=after))
+
+    def cancel(self, run_id: RunId) -> Run:
+        """Ask a run to stop."""
+        return self._portal.run(self._inner.cancel(run_id))
+
+    def run(self, run_id: RunId) -> Run:
+        return self._portal.run(self._inner.run(run_id))
+
+    def messages(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        limit: int = 100,
+        before_seq: int | None = None,
+        after_seq: int | None = None,
+        newest_first: bool = False,
+    ) -> Sequence[Message]:
+        """A page of the history."""
+        return self._portal.run(
+            self._inner.messages(
+                conversation=conversation,
+                limit=limit,
+                before_seq=before_seq,
+                after_seq=after_seq,
+                newest_first=newest_first,
+            )
+        )
+
+    def search(
+        self,
+        text: str,
+        *,
+        roles: Sequence[Role] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 10,
+    ) -> list[MessageHit]:
+        """The messages of the whole history that best match, best first."""
+        return self._portal.run(self._inner.search(text, roles=roles, since=since, until=until, limit=limit))
+
+    def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
+        """Put a text into archival memory."""
+        return self._portal.run(self._inner.archive(text, tags=tags, occurred_at=occurred_at))
+
+    def search_archive(
+        self,
+        text: str,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 10,
+    ) -> list[PassageHit]:
+        """The passages that best match, best first."""
+        return self._portal.run(
+            self._inner.search_archive(text, tags=tags, tag_match=tag_match, since=since, until=until, limit=limit)
+        )
+
+    def new_conversation(self) -> Conversation:
+        """A new line of messages over the same memory."""
+        return self._portal.run(self._inner.new_conversation())
+
+    def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
+        """Oldest first."""
+        return self._portal.run(self._inner.conversations(limit=limit, after_seq=after_seq))
+
+
+class AgentBlocks:
+    """The blocks of one agent, by label; see `AsyncAgentBlocks`."""
+
+    def __init__(self, portal: Portal, inner: AsyncAgentBlocks) -> None:
+        self._portal, self._inner = portal, inner
+
+    def list(self) -> Sequence[Block]:
+        """In the order they were attached."""
+        return self._portal.run(self._inner.list())
+
+    def get(self, label: str) -> Block:
+        return self._portal.run(self._inner.get(label))
+
+    def create(
+        self,
+        label: str,
+        value: str = "",
+        *,
+        limit_chars: int = DEFAULT_LIMIT_CHARS,
+        description: str | None = None,
+        read_only: bool = False,
+    ) -> Block:
+        """A new block of this agent."""
+        return self._portal.run(
+            self._inner.create(label, value, limit_chars=limit_chars, description=description, read_only=read_only)
+        )
+
+    def update(self, label: str, value: str, *, expected: int | None = None) -> Block:
+        """The block with another value."""
+        return self._portal.run(self._inner.update(label, value, expected=expected))
+
+    def change(self, label: str, *, expected: int | None = None, **changes: Any) -> Block:
+        """The block with other fields."""
+        return self._portal.run(self._inner.change(label, expected=expected, **changes))
+
+    def append(self, label: str, text: str) -> Block:
+        """The block with a new last line."""
+        return self._portal.run(self._inner.append(label, text))
+
+    def history(self, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:
+        """Every version, newest first."""
+        return self._portal.run(self._inner.history(label, limit=limit))
+
+    def restore(self, label: str, version: int) -> Block:
+        """The value of an earlier version, as a new version."""
+        return self._portal.run(self._inner.restore(label, version))
+
+    def attach(self, block_id: BlockId) -> None:
+        """Share an existing block."""
+        self._portal.run(self._inner.attach(block_id))
+
+    def detach(self, label: str) -> None:
+        """Take a block out of this agent's memory."""
+        self._portal.run(self._inner.detach(label))
+
+
+class Blocks:
+    """All blocks of the store, by id; see `AsyncBlocks`."""
+
+    def __init__(self, portal: Portal, inner: AsyncBlocks) -> None:
+        self._portal, self._inner = portal, inner
+
+    def create(self, label: str, value: str = "", **fields: Any) -> Block:
+        """A new block that no agent has yet."""
+        return self._portal.run(self._inner.create(label, value, **fields))
+
+    def get(self, block_id: BlockId) -> Block:
+        return self._portal.run(self._inner.get(block_id))
+
+    def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
+        """Oldest first."""
+        return self._portal.run(self._inner.list(label=label, limit=limit, after=after))
+
+    def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
+        """The block with other fields."""
+        return self._portal.run(self._inner.update(block_id, expected=expected, **changes))
+
+    def delete(self, block_id: BlockId) -> None:
+        """Remove the block with its history from every agent."""
+        self._portal.run(self._inner.delete(block_id))

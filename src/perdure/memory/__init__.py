@@ -1,0 +1,1 @@
+"""The tiers of memory: units of work over a transaction, and pure ranking."""

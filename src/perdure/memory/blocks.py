@@ -1,0 +1,123 @@
+"""Core memory: units of work on blocks, for agents' tools and for people alike.
+
+A unit runs inside one transaction. `expected` is the version the caller has seen; without one, the edit is made on
+whatever the block holds when the transaction reads it, which the database makes one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label, checked
+from perdure.core.errors import BlockNotFound, VersionConflict
+from perdure.core.ids import AgentId, BlockId
+from perdure.core.tx import Tx
+
+__all__ = ["DEFAULT_DESCRIPTIONS", "create_block", "edit_block", "find_block", "restore_block", "update_block"]
+
+DEFAULT_DESCRIPTIONS = {
+    "persona": "Who you are: your name, character, way of speaking and working. Keep it true to how you act.",
+    "human": "What you know of the person you talk with: name, place, likes, work, wishes. One fact a line.",
+}
+"""What a block is for, when its creator does not say."""
+
+
+def create_block(
+    tx: Tx,
+    block_id: BlockId,
+    label: str,
+    value: str = "",
+    *,
+    author: Author,
+    at: datetime,
+    limit_chars: int = DEFAULT_LIMIT_CHARS,
+    description: str | None = None,
+    read_only: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+    tags: tuple[str, ...] = (),
+    is_template: bool = False,
+    agent_id: AgentId | None = None,
+) -> Block:
+    """A new block, attached to `agent_id` if there is one.
+
+    Raises: InvalidInput: bad label; BlockLimitExceeded; AlreadyExists: the agent has a block of that label; NotFound.
+    """
+    block = checked(
+        Block(
+            id=block_id,
+            org_id=tx.org_id,
+            label=check_label(label),
+            value=value,
+            limit_chars=limit_chars,
+            description=description if description is not None else DEFAULT_DESCRIPTIONS.get(label),
+            read_only=read_only,
+            metadata=metadata or {},
+            tags=tags,
+            is_template=is_template,
+            created_at=at,
+            updated_at=at,
+            created_by=author.id,
+            updated_by=author.id,
+        )
+    )
+    block = tx.blocks.add(block, author=author)
+    if agent_id is not None:
+        tx.blocks.attach(agent_id, block.id)
+    return block
+
+
+def find_block(tx: Tx, agent_id: AgentId, label: str) -> Block:
+    """The agent's block of this label. Raises: BlockNotFound, naming those that are there."""
+    block = tx.blocks.find(agent_id, label)
+    if block is None:
+        raise BlockNotFound(label, known=[known.label for known in tx.blocks.of_agent(agent_id)])
+    return block
+
+
+def edit_block(
+    tx: Tx, agent_id: AgentId, label: str, edit: Callable[[Block], Block], *, author: Author, at: datetime
+) -> Block:
+    """The agent's block after `edit`, a pure function such as those of `core.blocks`; unchanged if the edit changes
+    nothing.
+
+    Raises: BlockNotFound; what `edit` raises.
+    """
+    block = find_block(tx, agent_id, label)
+    edited = edit(block)
+    if edited == block:
+        return block
+    return tx.blocks.put(edited, expected=block.version, author=author, at=at)
+
+
+def update_block(
+    tx: Tx, block_id: BlockId, changes: Mapping[str, Any], *, author: Author, at: datetime, expected: int | None = None
+) -> Block:
+    """The block with other values of `value`, `label`, `limit_chars`, `description`, `read_only`, `metadata`, `tags`,
+    ...
+
+    `read_only` binds the agents' tools, not people: this edits such blocks too.
+
+    Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput, AlreadyExists.
+    """
+    block = tx.blocks.get(block_id)
+    if expected is not None and expected != block.version:
+        raise VersionConflict(f"block {block.label!r}", expected=expected, found=block.version)
+    edited = checked(replace(block, **changes))
+    check_label(edited.label)
+    if edited == block:
+        return block
+    return tx.blocks.put(edited, expected=block.version, author=author, at=at)
+
+
+def restore_block(
+    tx: Tx, block_id: BlockId, version: int, *, author: Author, at: datetime, expected: int | None = None
+) -> Block:
+    """The block with the value it had at `version`, as a new version: history goes on, nothing of it is lost.
+
+    Raises: NotFound: no such block or version; VersionConflict; BlockLimitExceeded: the limit is lower now.
+    """
+    value = tx.blocks.version(block_id, version).value
+    return update_block(tx, block_id, {"value": value}, author=author, at=at, expected=expected)

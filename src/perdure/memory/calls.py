@@ -1,0 +1,67 @@
+"""A call of a memory tool: for whom, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.core.agents import Agent
+from perdure.core.blocks import Author, Block, diff_of
+from perdure.core.ids import MessageId
+from perdure.core.ports import Ids
+from perdure.core.runs import Run
+from perdure.core.tx import Tx
+from perdure.memory.blocks import edit_block, find_block
+
+__all__ = ["MemoryCall", "MemoryEdit", "MemoryResult", "edited"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCall:
+    """For whom and from where a memory tool is called. `ids` names what the call creates."""
+
+    agent: Agent
+    run: Run
+    message_id: MessageId
+    now: datetime
+    ids: Ids
+
+    @property
+    def author(self) -> Author:
+        return Author(
+            kind="agent",
+            id=self.agent.id,
+            agent_id=self.agent.id,
+            run_id=self.run.id,
+            message_id=self.message_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEdit:
+    """A block as an edit left it; `gone` when it is no longer the agent's."""
+
+    block: Block
+    diff: str
+    gone: bool = False
+
+    @classmethod
+    def of(cls, before: Block | None, after: Block | None) -> MemoryEdit:
+        """The edit that led from one to the other; None is a block that is not there. One of them must be."""
+        block = after or before
+        assert block is not None
+        return cls(block, diff_of(before.value if before else "", after.value if after else ""), gone=after is None)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryResult:
+    text: str
+    edits: tuple[MemoryEdit, ...] = ()
+
+
+def edited(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block]) -> MemoryEdit:
+    """One edit of one of the agent's blocks. Raises: BlockNotFound; what `edit` raises."""
+    before = find_block(tx, call.agent.id, label)
+    after = edit_block(tx, call.agent.id, label, edit, author=call.author, at=call.now)
+    return MemoryEdit.of(before, after)

@@ -1,0 +1,97 @@
+"""Archival memory: putting texts away and finding them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.passages import Archive, Passage
+from perdure.core.text import query_of
+from perdure.core.tx import PassageFilter, Tx
+from perdure.memory.ranking import bm25
+
+__all__ = ["MAX_PASSAGE_CHARS", "PassageHit", "archive_of", "insert_passage", "search_passages"]
+
+MAX_PASSAGE_CHARS = 1_000_000
+CANDIDATES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PassageHit:
+    passage: Passage
+    score: float
+
+
+def archive_of(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> Archive:
+    """The archive that takes what the agent inserts; its first use makes it, under `new_id`. Raises: NotFound."""
+    archives = tx.archives.of_agent(agent_id)
+    if archives:
+        return archives[0]
+    agent = tx.agents.get(agent_id)
+    archive = tx.archives.add(
+        Archive(id=new_id, org_id=tx.org_id, name=f"{agent.name}'s archive", created_at=at, updated_at=at)
+    )
+    tx.archives.attach(agent_id, archive.id)
+    return archive
+
+
+def insert_passage(
+    tx: Tx,
+    archive_id: ArchiveId,
+    passage_id: PassageId,
+    text: str,
+    *,
+    at: datetime,
+    tags: Sequence[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+    occurred_at: datetime | None = None,
+) -> Passage:
+    """The new passage, searchable at once.
+
+    Raises: InvalidInput: an empty text, or one of more than a million characters; NotFound.
+    """
+    if not text.strip():
+        raise InvalidInput("the passage is empty: give the text to remember")
+    if len(text) > MAX_PASSAGE_CHARS:
+        raise InvalidInput(
+            f"the passage has {len(text):,} characters, the limit is {MAX_PASSAGE_CHARS:,}: insert it in parts"
+        )
+    return tx.passages.add(
+        Passage(
+            id=passage_id,
+            archive_id=archive_id,
+            text=text,
+            tags=tuple(tag.strip() for tag in tags if tag.strip()),
+            metadata=metadata or {},
+            source=source or {},
+            created_at=at,
+            occurred_at=occurred_at or at,
+        )
+    )
+
+
+def search_passages(
+    tx: Tx, agent_id: AgentId, text: str, *, where: PassageFilter | None = None, limit: int = 10
+) -> list[PassageHit]:
+    """The passages of the agent's archives that best match `text`, best first; for an empty text the newest ones."""
+    where = where or PassageFilter()
+    hits: list[PassageHit] = []
+    for archive in tx.archives.of_agent(agent_id):
+        if not text.strip():
+            newest = tx.passages.newest(archive.id, where=where, limit=limit)
+            hits.extend(PassageHit(passage, 0.0) for passage in newest)
+            continue
+        query = query_of(text)
+        found = tx.passages.match(archive.id, query, where=where, limit=CANDIDATES)
+        if not found:
+            query = query.loosened()
+            found = tx.passages.match(archive.id, query, where=where, limit=CANDIDATES)
+        passages = tx.passages.by_seqs(archive.id, [hit.seq for hit in found])
+        scores = bm25(query, [passage.text for passage in passages], scope_size=archive.passage_count)
+        hits.extend(PassageHit(passage, score) for passage, score in zip(passages, scores, strict=True))
+    return sorted(hits, key=lambda hit: (-hit.score, -hit.passage.occurred_at.timestamp()))[:limit]

@@ -1,0 +1,147 @@
+"""Reading a request the way a language model would: memory as it now stands, and how far this turn has come."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.core.messages import ToolCall, ToolResult
+from perdure.core.ports import ModelRequest
+from perdure.providers.extractive.sentences import clean
+
+__all__ = ["Turn", "arguments_of", "offered_tools", "read_turn", "today", "visible_blocks"]
+
+# The result of one of these is the whole new value of the block it edited.
+EDIT_TOOLS = frozenset(
+    {
+        "memory_insert",
+        "memory_replace",
+        "memory_rethink",
+        "memory_apply_patch",
+        "core_memory_append",
+        "core_memory_replace",
+    }
+)
+
+_SECTION = re.compile(r"^<memory_blocks>[ \t]*$", re.MULTILINE)
+_OPENING = re.compile(r"<([^\s<>/][^\s<>]*)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What was said since the last reply, and what was done about it.
+
+    `done` pairs the calls made since the last of `texts` with their results (None: no result came), in order;
+    `answers` counts the model answers that held them.
+    """
+
+    texts: tuple[str, ...]
+    done: tuple[tuple[ToolCall, ToolResult | None], ...]
+    answers: int
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts)
+
+
+def visible_blocks(request: ModelRequest) -> dict[str, str]:
+    """Label -> value of every block the request shows, with the edits further down in the log applied."""
+    blocks = _blocks_in_system(request.system)
+    calls: dict[str, ToolCall] = {}
+    for message in request.messages:
+        if message.kind == "memory_delta":
+            _apply_delta(blocks, _json_object(message.text))
+        elif message.kind == "message":
+            calls.update((call.call_id, call) for call in message.calls)
+            for result in message.results:
+                call = calls.get(result.call_id)
+                if call is None or call.name not in EDIT_TOOLS or result.status != "success":
+                    continue
+                arguments = arguments_of(call)
+                label = arguments.get("label", arguments.get("block_label"))
+                if isinstance(label, str):
+                    blocks[label] = result.text
+    return {label: clean(value) for label, value in blocks.items()}
+
+
+def read_turn(request: ModelRequest) -> Turn:
+    """The turn this request is about. Without a message since the last reply, `texts` is empty."""
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    results: dict[str, ToolResult] = {}
+    answers = 0
+    for message in request.messages:
+        if message.kind != "message":
+            continue
+        if message.role == "user":
+            texts.append(clean(message.text))
+            calls, results, answers = [], {}, 0
+        elif message.role == "assistant" and message.calls:
+            calls.extend(message.calls)
+            answers += 1
+        elif message.role == "assistant" and message.text.strip():
+            texts = []
+        results.update((result.call_id, result) for result in message.results)
+    return Turn(tuple(texts), tuple((call, results.get(call.call_id)) for call in calls), answers)
+
+
+def offered_tools(request: ModelRequest) -> frozenset[str]:
+    """The names of the tools that may be called now."""
+    if request.tool_choice == "none":
+        return frozenset()
+    return frozenset(name for tool in request.tools if isinstance(name := tool.get("name"), str))
+
+
+def arguments_of(call: ToolCall) -> Mapping[str, Any]:
+    """The arguments of a call; empty when its text is no JSON object."""
+    return _json_object(call.arguments)
+
+
+def today(request: ModelRequest) -> str | None:
+    """The date the engine tells in the tail, as it stands there."""
+    date = _json_object(request.tail).get("date")
+    return date if isinstance(date, str) and date else None
+
+
+def _blocks_in_system(system: str) -> dict[str, str]:
+    """The blocks of the memory section, read line by line: a tag inside a value is text."""
+    section = _SECTION.search(system)
+    if section is None:
+        return {}
+    blocks: dict[str, str] = {}
+    lines = iter(system[section.end() :].split("\n"))
+    for line in lines:
+        if line == "</memory_blocks>":
+            break
+        opening = _OPENING.fullmatch(line)
+        if opening is None:
+            continue
+        label = opening[1]
+        for before in lines:
+            if before == "<value>":
+                value = list(iter(lambda: next(lines, "</value>"), "</value>"))
+                blocks[label] = "\n".join(value).replace("<\\/value>", "</value>")
+            elif before == f"</{label}>":
+                break
+    return blocks
+
+
+def _apply_delta(blocks: dict[str, str], delta: Mapping[str, Any]) -> None:
+    label, value = delta.get("label"), delta.get("value")
+    if not isinstance(label, str):
+        return
+    if delta.get("op") == "detached":
+        blocks.pop(label, None)
+    elif isinstance(value, str):
+        blocks[label] = value
+
+
+def _json_object(text: str) -> Mapping[str, Any]:
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}

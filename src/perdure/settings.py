@@ -1,0 +1,69 @@
+"""Every setting: its name, its default, its unit, and the environment variable that changes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from perdure.core.errors import InvalidInput
+
+__all__ = ["STORE_FILE", "Settings", "default_home"]
+
+STORE_FILE = "perdure.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What can be set. Each field is read from `PERDURE_` and its name in capitals.
+
+    Args:
+        home: the data folder; empty is the platform's data folder for this user.
+        model: the model handle of agents that are created without one.
+        message_limit_chars: the longest message that is accepted, in characters.
+        max_steps: model calls a run may make before it ends with `max_steps`.
+        context_window_tokens: how much a model takes, for models that nobody knows better of.
+        lease_s: after how many seconds another machine may take over the run of a process that is not heard of.
+    """
+
+    home: str = ""
+    model: str = "perdure/extractive"
+    message_limit_chars: int = 1_000_000
+    max_steps: int = 50
+    context_window_tokens: int = 128_000
+    lease_s: float = 15.0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """The settings of this environment. Raises: InvalidInput: a variable that is no number where one is needed."""
+        environment = os.environ if environment is None else environment
+        changed: dict[str, object] = {}
+        for field in fields(cls):
+            name = f"PERDURE_{field.name.upper()}"
+            if not (text := environment.get(name, "").strip()):
+                continue
+            kind = type(getattr(_DEFAULTS, field.name))
+            try:
+                value = kind(text)
+            except ValueError as error:
+                raise InvalidInput(f"{name} is {text!r}: a positive number is needed") from error
+            if kind is not str and value <= 0:
+                raise InvalidInput(f"{name} is {text!r}: a positive number is needed")
+            changed[field.name] = value
+        return cls(**changed)  # type: ignore[arg-type]  # each was made by its field's own type
+
+    @property
+    def store_path(self) -> Path:
+        """The SQLite file."""
+        return (Path(self.home).expanduser() if self.home else default_home()) / STORE_FILE
+
+
+_DEFAULTS = Settings()
+
+
+def default_home() -> Path:
+    """The platform's data folder for this user."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("perdure", appauthor=False))

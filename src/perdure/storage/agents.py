@@ -1,0 +1,157 @@
+"""`tx.agents`: the agent verbs of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.core.agents import Agent
+from perdure.core.errors import AlreadyExists, NotFound
+from perdure.core.ids import AgentId, OrgId
+from perdure.core.text import restored, storable
+from perdure.storage.database import Database, Row, dump, from_iso, iso, load, next_number
+from perdure.storage.messages import message_words_of
+
+__all__ = ["Agents"]
+
+_COLUMNS = (
+    "id, org_id, number, name, agent_type, model, system, description, timezone, tags, metadata, settings,"
+    " settings_revision, hidden, created_at, updated_at, created_by, updated_by"
+)
+
+# In this order, so that nothing is left that could only be reached through what is already gone.
+_CHILDREN = (
+    "events",
+    "call_starts",
+    "steps",
+    "prefixes",
+    "idempotency_keys",
+    "runs",
+    "message_revisions",
+    "messages",
+    "conversations",
+    "agent_blocks",
+    "agent_archives",
+    "agent_tools",
+)
+
+
+class Agents:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    def add(self, agent: Agent) -> Agent:
+        if self._db.rows("SELECT 1 FROM agents WHERE id = :id", {"id": agent.id}):
+            raise AlreadyExists("agent", agent.id)
+        agent = replace(agent, number=next_number(self._db))
+        self._db.run(
+            f"INSERT INTO agents ({_COLUMNS}) VALUES (:id, :org_id, :number, :name, :agent_type, :model, :system,"
+            " :description, :timezone, :tags, :metadata, :settings, :settings_revision, :hidden, :created_at,"
+            " :updated_at, :created_by, :updated_by)",
+            _params(agent),
+        )
+        return agent
+
+    def get(self, agent_id: AgentId, *, lock: bool = False) -> Agent:
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update if lock else ''}",
+            {"id": agent_id, "org_id": self._org_id},
+        )
+        if not rows:
+            raise NotFound("agent", agent_id)
+        return _agent(rows[0])
+
+    def find_by_name(self, name: str) -> Agent | None:
+        return self._first(
+            f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id AND name = :name ORDER BY number DESC LIMIT 1",
+            {"org_id": self._org_id, "name": storable(name)},
+        )
+
+    def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
+        before = "" if after is None else "AND number < (SELECT number FROM agents WHERE id = :after)"
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id {before} ORDER BY number DESC LIMIT :limit",
+            {"org_id": self._org_id, "limit": limit} | ({} if after is None else {"after": after}),
+        )
+        return [_agent(row) for row in rows]
+
+    def last_used(self) -> Agent | None:
+        params = {"org_id": self._org_id}
+        return self._first(
+            f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id AND last_run_at IS NOT NULL"
+            " ORDER BY last_run_at DESC, number DESC LIMIT 1",
+            params,
+        ) or self._first(f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id ORDER BY number DESC LIMIT 1", params)
+
+    def put(self, agent: Agent) -> Agent:
+        agent = replace(agent, settings_revision=agent.settings_revision + 1)
+        changed = self._db.run(
+            "UPDATE agents SET name = :name, agent_type = :agent_type, model = :model, system = :system,"
+            " description = :description, timezone = :timezone, tags = :tags, metadata = :metadata,"
+            " settings = :settings, settings_revision = :settings_revision, hidden = :hidden,"
+            " updated_at = :updated_at, updated_by = :updated_by WHERE id = :id AND org_id = :org_id",
+            _params(agent),
+        )
+        if not changed:
+            raise NotFound("agent", agent.id)
+        return agent
+
+    def delete(self, agent_id: AgentId) -> None:
+        agent = self.get(agent_id)
+        params = {"agent_id": agent_id}
+        self._db.unindex_words("message_words", agent.number, list(message_words_of(self._db, agent_id)))
+        self._db.run("DELETE FROM ids WHERE owner_id = :agent_id", params)
+        for table in _CHILDREN:
+            self._db.run(f"DELETE FROM {table} WHERE agent_id = :agent_id", params)
+        self._db.run("DELETE FROM agents WHERE id = :agent_id", params)
+
+    def _first(self, sql: str, params: dict[str, Any]) -> Agent | None:
+        rows = self._db.rows(sql, params)
+        return _agent(rows[0]) if rows else None
+
+
+def _params(agent: Agent) -> dict[str, Any]:
+    return {
+        "id": agent.id,
+        "org_id": agent.org_id,
+        "number": agent.number,
+        "name": storable(agent.name),
+        "agent_type": agent.agent_type,
+        "model": storable(agent.model),
+        "system": None if agent.system is None else storable(agent.system),
+        "description": None if agent.description is None else storable(agent.description),
+        "timezone": storable(agent.timezone),
+        "tags": dump(agent.tags),
+        "metadata": dump(agent.metadata),
+        "settings": dump(agent.settings),
+        "settings_revision": agent.settings_revision,
+        "hidden": int(agent.hidden),
+        "created_at": iso(agent.created_at),
+        "updated_at": iso(agent.updated_at),
+        "created_by": agent.created_by,
+        "updated_by": agent.updated_by,
+    }
+
+
+def _agent(row: Row) -> Agent:
+    return Agent(
+        id=row[0],
+        org_id=row[1],
+        number=row[2],
+        name=restored(row[3]),
+        agent_type=row[4],
+        model=restored(row[5]),
+        system=None if row[6] is None else restored(row[6]),
+        description=None if row[7] is None else restored(row[7]),
+        timezone=restored(row[8]),
+        tags=tuple(load(row[9])),
+        metadata=load(row[10]),
+        settings=load(row[11]),
+        settings_revision=row[12],
+        hidden=bool(row[13]),
+        created_at=from_iso(row[14]),
+        updated_at=from_iso(row[15]),
+        created_by=row[16],
+        updated_by=row[17],
+    )

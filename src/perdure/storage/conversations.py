@@ -1,0 +1,93 @@
+"""`tx.conversations`: the conversation verbs of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from perdure.core.conversations import Conversation
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, BlockId, ConversationId, OrgId
+from perdure.core.runs import Prefix
+from perdure.core.text import restored
+from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
+
+__all__ = ["Conversations"]
+
+_COLUMNS = (
+    "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
+    " last_message_at"
+)
+
+
+class Conversations:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    def add(self, agent_id: AgentId, conversation_id: ConversationId, *, at: datetime) -> Conversation:
+        rows = self._db.rows(
+            "UPDATE agents SET conversation_seq = conversation_seq + 1 WHERE id = :id AND org_id = :org_id"
+            " RETURNING conversation_seq - 1",
+            {"id": agent_id, "org_id": self._org_id},
+        )
+        if not rows:
+            raise NotFound("agent", agent_id)
+        seq = int(rows[0][0])
+        self._db.run(
+            "INSERT INTO conversations (agent_id, seq, id, settings, seen, created_at, updated_at)"
+            " VALUES (:agent_id, :seq, :id, '{}', '{}', :at, :at)",
+            {"agent_id": agent_id, "seq": seq, "id": conversation_id, "at": iso(at)},
+        )
+        register(self._db, self._org_id, agent_id, [(conversation_id, seq)])
+        return Conversation(id=conversation_id, agent_id=agent_id, seq=seq, created_at=at, updated_at=at)
+
+    def get(self, conversation_id: ConversationId) -> Conversation:
+        agent_id, seq = locate(self._db, self._org_id, "conversation", conversation_id)
+        return self.at(AgentId(agent_id), seq)
+
+    def at(self, agent_id: AgentId, seq: int) -> Conversation:
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq",
+            {"agent_id": agent_id, "seq": seq},
+        )
+        if not rows:
+            raise NotFound("conversation", f"{seq} of {agent_id}")
+        return _conversation(rows[0])
+
+    def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq > :after"
+            " ORDER BY seq LIMIT :limit",
+            {"agent_id": agent_id, "after": after_seq, "limit": limit},
+        )
+        return [_conversation(row) for row in rows]
+
+    def show(self, agent_id: AgentId, seq: int, seen: Mapping[BlockId, int], *, prefix: Prefix | None = None) -> None:
+        params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen)}
+        changes = "seen = :seen"
+        if prefix is not None:
+            # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
+            changes += (
+                ", prefix_seq = :prefix_seq, view_tokens = (SELECT COALESCE(SUM(tokens), 0) FROM messages"
+                " WHERE agent_id = :agent_id AND conversation_seq = :seq AND seq >= :from_seq AND removed = 0)"
+            )
+            params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}
+        self._db.run(f"UPDATE conversations SET {changes} WHERE agent_id = :agent_id AND seq = :seq", params)
+
+
+def _conversation(row: Row) -> Conversation:
+    return Conversation(
+        id=row[0],
+        agent_id=row[1],
+        seq=row[2],
+        summary=None if row[3] is None else restored(row[3]),
+        settings=load(row[4]),
+        seen=load(row[5]),
+        prefix_seq=row[6],
+        view_tokens=row[7],
+        archived_at=from_iso(row[8]),
+        created_at=from_iso(row[9]),
+        updated_at=from_iso(row[10]),
+        last_message_at=from_iso(row[11]),
+    )

@@ -1,0 +1,129 @@
+"""What a database must offer beneath the SQL: run a statement, and the few things that really differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from perdure.core.blocks import Author
+from perdure.core.errors import NotFound
+from perdure.core.ids import OrgId
+from perdure.core.text import Query, restored, storable
+
+__all__ = [
+    "Database",
+    "FullText",
+    "Row",
+    "dump",
+    "from_iso",
+    "iso",
+    "load",
+    "locate",
+    "next_number",
+    "register",
+    "unregister",
+]
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FullText:
+    """How a full-text match stands in a statement: `source` aliased as w, `key` the sequence number of a hit, `score`
+    its rank (higher is better)."""
+
+    source: str
+    key: str
+    where: str
+    score: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Database(Protocol):
+    """A connection with an open transaction. Parameters are written `:name`."""
+
+    clustered: str
+    blob: str
+    for_update: str
+
+    def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
+
+    def run(self, sql: str, params: Mapping[str, Any]) -> int:
+        """The number of rows it changed."""
+        ...
+
+    def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None: ...
+
+    def full_text_table(self, table: str) -> None:
+        """Create the index `table`: rows of (scope number, sequence number, labels, words)."""
+        ...
+
+    def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        """Add rows of (sequence number, label, words)."""
+        ...
+
+    def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        """Remove rows that were added with exactly these values."""
+        ...
+
+    def full_text(self, table: str, number: int, query: Query, labels: Sequence[str]) -> FullText:
+        """How to match `query` within one scope; with `labels`, rows of any of these only."""
+        ...
+
+
+def iso(at: datetime) -> str:
+    """The time as text that sorts: UTC, microseconds."""
+    return at.isoformat(timespec="microseconds")
+
+
+def from_iso(text: str | None) -> Any:
+    """The inverse of `iso`; None stays None, for columns that may be null."""
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def dump(value: Any) -> str:
+    """Compact JSON, storable in any text column."""
+    return storable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def load(text: str | None) -> Any:
+    """The inverse of `dump`; None stays None."""
+    return None if text is None else json.loads(restored(text))
+
+
+def next_number(db: Database) -> int:
+    """A fresh number for a root row, from 1: the order of creation, and the scope in full-text indexes."""
+    return int(db.rows("UPDATE counters SET value = value + 1 WHERE name = 'number' RETURNING value", {})[0][0])
+
+
+def register(db: Database, org_id: OrgId, owner_id: str, rows: Sequence[tuple[str, int]]) -> None:
+    """Put (id, seq) pairs into the directory."""
+    db.run_many(
+        "INSERT INTO ids (id, org_id, owner_id, seq) VALUES (:id, :org_id, :owner_id, :seq)",
+        [{"id": id_, "org_id": org_id, "owner_id": owner_id, "seq": seq} for id_, seq in rows],
+    )
+
+
+def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
+    """(owner, seq) of an id. Raises: NotFound."""
+    rows = db.rows("SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id", {"id": id_, "org_id": org_id})
+    if not rows:
+        raise NotFound(kind, id_)
+    return rows[0][0], rows[0][1]
+
+
+def unregister(db: Database, id_: str) -> None:
+    db.run("DELETE FROM ids WHERE id = :id", {"id": id_})
+
+
+def author_params(author: Author) -> dict[str, Any]:
+    return {
+        "author_kind": author.kind,
+        "author_id": storable(author.id),
+        "author_agent_id": author.agent_id,
+        "author_run_id": author.run_id,
+        "author_message_id": author.message_id,
+    }

@@ -1,0 +1,74 @@
+"""`tx.events`: the event verbs of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from perdure.core.errors import NotFound
+from perdure.core.events import Event, MessageAdded, StoredEvent, event_from_json, event_to_json
+from perdure.core.runs import RunKey
+from perdure.core.text import restored, storable
+from perdure.storage.database import Database, from_iso, iso
+from perdure.storage.messages import read_messages
+
+__all__ = ["Events"]
+
+
+class Events:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def add(self, key: RunKey, events: Sequence[Event], *, at: datetime) -> Sequence[StoredEvent]:
+        params = {"agent_id": key.agent_id, "run_seq": key.seq}
+        rows = self._db.rows(
+            "UPDATE runs SET event_seq = event_seq + :rows WHERE agent_id = :agent_id AND seq = :run_seq"
+            " RETURNING event_seq - :rows + 1",
+            params | {"rows": len(events)},
+        )
+        if not rows:
+            raise NotFound("run", f"{key.seq} of {key.agent_id}")
+        first = int(rows[0][0])
+        self._db.run_many(
+            "INSERT INTO events (agent_id, run_seq, seq, type, body, created_at)"
+            " VALUES (:agent_id, :run_seq, :seq, :type, :body, :at)",
+            [
+                params
+                | {"seq": first + index, "type": event.type, "body": storable(event_to_json(event)), "at": iso(at)}
+                for index, event in enumerate(events)
+            ],
+        )
+        return [
+            StoredEvent(agent_id=key.agent_id, run_seq=key.seq, seq=first + index, event=event, created_at=at)
+            for index, event in enumerate(events)
+        ]
+
+    def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
+        rows = self._db.rows(
+            "SELECT seq, type, body, created_at FROM events"
+            " WHERE agent_id = :agent_id AND run_seq = :run_seq AND seq > :after ORDER BY seq LIMIT :limit",
+            {"agent_id": key.agent_id, "run_seq": key.seq, "after": after, "limit": limit},
+        )
+        events = [(row[0], event_from_json(row[1], restored(row[2])), from_iso(row[3])) for row in rows]
+        named = [event.message_seq for _, event, _ in events if isinstance(event, MessageAdded)]
+        messages = read_messages(self._db, key.agent_id, named)
+        return [
+            StoredEvent(
+                agent_id=key.agent_id,
+                run_seq=key.seq,
+                seq=seq,
+                event=MessageAdded(event.message_seq, messages.get(event.message_seq))
+                if isinstance(event, MessageAdded)
+                else event,
+                created_at=at,
+            )
+            for seq, event, at in events
+        ]
+
+    def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
+        return self._db.run(
+            "DELETE FROM events WHERE agent_id = :agent_id AND run_seq = :run_seq AND type = 'delta.streamed'"
+            " AND (created_at < :since OR seq <= (SELECT event_seq FROM runs WHERE agent_id = :agent_id"
+            " AND seq = :run_seq) - :keep)",
+            {"agent_id": key.agent_id, "run_seq": key.seq, "keep": keep, "since": iso(since)},
+        )

@@ -1,0 +1,318 @@
+"""`tx.messages`: the message verbs of one transaction.
+
+A row is never changed but for `revision` and `removed`, which point at its newest revision; that one holds the parts to
+show instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.blocks import Author
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, MessageId, OrgId, StepId
+from perdure.core.messages import Draft, Message, Part, ToolResult, parts_from_json, parts_to_json, text_of
+from perdure.core.runs import Run
+from perdure.core.text import Query, index_words, restored, storable
+from perdure.core.tools import REPEATING_TOOLS
+from perdure.core.tx import Found, MessageFilter
+from perdure.storage.database import Database, Row, from_iso, iso, locate, register
+
+__all__ = ["Messages", "message_words_of", "read_messages"]
+
+_COLUMNS = (
+    "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
+    " created_at, occurred_at, revision"
+)
+_INSERT = (
+    f"INSERT INTO messages ({_COLUMNS}) VALUES (:id, :agent_id, :seq, :conversation_seq, :role, :kind, :parts,"
+    " :run_seq, :run_id, :step_id, :name, :otid, :sender_id, :tokens, :created_at, :occurred_at, 0)"
+)
+
+
+class Messages:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    _ADVANCE = """
+        UPDATE agents SET message_seq = message_seq + :rows, message_count = message_count + :said
+        WHERE id = :id AND org_id = :org_id RETURNING message_seq - :rows, number
+    """
+
+    def append(
+        self,
+        agent_id: AgentId,
+        drafts: Sequence[Draft],
+        *,
+        conversation_seq: int,
+        at: datetime,
+        tokens: Sequence[int],
+        run: Run | None = None,
+        step_id: StepId | None = None,
+    ) -> Sequence[Message]:
+        said = sum(draft.kind == "message" for draft in drafts)
+        advanced = self._db.rows(
+            self._ADVANCE, {"rows": len(drafts), "said": said, "id": agent_id, "org_id": self._org_id}
+        )
+        if not advanced:
+            raise NotFound("agent", agent_id)
+        first, number = advanced[0]
+        messages = [
+            Message(
+                id=draft.id,
+                agent_id=agent_id,
+                seq=first + index,
+                conversation_seq=conversation_seq,
+                role=draft.role,
+                parts=draft.parts,
+                kind=draft.kind,
+                run_seq=run.key.seq if run else None,
+                run_id=run.id if run else None,
+                step_id=step_id,
+                name=draft.name,
+                otid=draft.otid,
+                sender_id=draft.sender_id,
+                tokens=tokens[index],
+                created_at=at,
+                occurred_at=draft.occurred_at or at,
+            )
+            for index, draft in enumerate(drafts)
+        ]
+        self._db.run_many(_INSERT, [_params(message) for message in messages])
+        register(self._db, self._org_id, agent_id, [(message.id, message.seq) for message in messages])
+        self._db.run(
+            "UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens"
+            " WHERE agent_id = :agent_id AND seq = :seq",
+            {"at": iso(at), "tokens": sum(tokens), "agent_id": agent_id, "seq": conversation_seq},
+        )
+        if words := list(filter(None, map(_words, messages))):
+            self._db.index_words("message_words", number, words)
+        return messages
+
+    def get(self, message_id: MessageId) -> Message:
+        agent_id, seq = locate(self._db, self._org_id, "message", message_id)
+        found = self.by_seqs(AgentId(agent_id), [seq])
+        if not found:
+            raise NotFound("message", message_id, hint="it was removed")
+        return found[0]
+
+    def list(
+        self,
+        agent_id: AgentId,
+        *,
+        conversation_seq: int | None = None,
+        after_seq: int | None = None,
+        before_seq: int | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+        engine_kinds: bool = False,
+    ) -> Sequence[Message]:
+        where, params = "agent_id = :agent_id", {"agent_id": agent_id, "limit": limit}
+        if conversation_seq is not None:
+            where, params = where + " AND conversation_seq = :conversation", params | {"conversation": conversation_seq}
+        if after_seq is not None:
+            where, params = where + " AND seq > :after", params | {"after": after_seq}
+        if before_seq is not None:
+            where, params = where + " AND seq < :before", params | {"before": before_seq}
+        if not engine_kinds:
+            where += " AND kind = 'message'"
+        order = "DESC" if newest_first else "ASC"
+        return self._read(f"{where} AND removed = 0 ORDER BY seq {order} LIMIT :limit", params)
+
+    def view(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, upto_seq: int) -> Sequence[Message]:
+        return self._read(
+            "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
+            " AND removed = 0 ORDER BY seq",
+            {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq},
+        )
+
+    def run_tokens(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int) -> Sequence[tuple[int, int]]:
+        # A row without a run (imported history) is grouped with its neighbours of the same kind.
+        rows = self._db.rows(
+            "SELECT MIN(seq), SUM(tokens) FROM messages WHERE agent_id = :agent_id AND conversation_seq = :conversation"
+            " AND seq >= :from_seq AND removed = 0 GROUP BY run_seq ORDER BY MIN(seq)",
+            {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq},
+        )
+        return [(row[0], int(row[1])) for row in rows]
+
+    def of_run(self, run: Run) -> Sequence[Message]:
+        return self._read(
+            "agent_id = :agent_id AND run_seq = :run_seq AND removed = 0 ORDER BY seq",
+            {"agent_id": run.key.agent_id, "run_seq": run.key.seq},
+        )
+
+    def count(self, agent_id: AgentId) -> int:
+        rows = self._db.rows("SELECT message_count FROM agents WHERE id = :id", {"id": agent_id})
+        return int(rows[0][0]) if rows else 0
+
+    def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Sequence[Found]:
+        numbers = self._db.rows(
+            "SELECT number FROM agents WHERE id = :id AND org_id = :org_id", {"id": agent_id, "org_id": self._org_id}
+        )
+        if not numbers or not query.clauses:
+            return []
+        text = self._db.full_text("message_words", numbers[0][0], query, where.roles)
+        conditions, params = _conditions(where)
+        rows = self._db.rows(
+            f"SELECT m.seq, {text.score} AS score FROM {text.source}"
+            f" JOIN messages m ON m.agent_id = :agent_id AND m.seq = {text.key}"
+            f" WHERE {text.where} AND m.removed = 0{conditions} ORDER BY score DESC, m.seq DESC LIMIT :limit",
+            {"agent_id": agent_id, "limit": limit} | params | dict(text.params),
+        )
+        return [Found(row[0], row[1]) for row in rows]
+
+    def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]:
+        conditions, params = _conditions(where)
+        return self._read(
+            f"agent_id = :agent_id AND kind = 'message' AND removed = 0{conditions} ORDER BY seq DESC LIMIT :limit",
+            {"agent_id": agent_id, "limit": limit} | params,
+        )
+
+    def by_seqs(self, agent_id: AgentId, seqs: Sequence[int]) -> Sequence[Message]:
+        found = read_messages(self._db, agent_id, seqs)
+        return [found[seq] for seq in seqs if seq in found]
+
+    def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
+        before = self.get(message_id)
+        params = {"agent_id": before.agent_id, "seq": before.seq}
+        revision = before.revision + 1
+        self._db.run(
+            "INSERT INTO message_revisions (agent_id, seq, revision, parts, author_kind, author_id, created_at)"
+            " VALUES (:agent_id, :seq, :revision, :parts, :author_kind, :author_id, :at)",
+            params
+            | {
+                "revision": revision,
+                "parts": None if parts is None else storable(parts_to_json(parts)),
+                "author_kind": author.kind,
+                "author_id": storable(author.id),
+                "at": iso(at),
+            },
+        )
+        self._db.run(
+            "UPDATE messages SET revision = :revision, removed = :removed WHERE agent_id = :agent_id AND seq = :seq",
+            params | {"revision": revision, "removed": int(parts is None)},
+        )
+        # A request that showed the old parts must not be built on: the settings revision makes the prefix new.
+        number = self._db.rows(
+            "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id RETURNING number",
+            {"id": before.agent_id},
+        )[0][0]
+        if old := _words(before):
+            self._db.unindex_words("message_words", number, [old])
+        if parts is None:
+            self._db.run(
+                "UPDATE agents SET message_count = message_count - :said WHERE id = :id",
+                {"said": int(before.kind == "message"), "id": before.agent_id},
+            )
+        elif new := _words(self.get(message_id)):
+            self._db.index_words("message_words", number, [new])
+
+    def _read(self, where: str, params: dict[str, Any]) -> Sequence[Message]:
+        return _read(self._db, where, params)
+
+
+def read_messages(db: Database, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, Message]:
+    """seq -> message, without the removed ones. The numbers stand in the statement: they are ours and whole."""
+    if not seqs:
+        return {}
+    listed = ", ".join(str(int(seq)) for seq in seqs)
+    found = _read(db, f"agent_id = :agent_id AND seq IN ({listed}) AND removed = 0", {"agent_id": agent_id})
+    return {message.seq: message for message in found}
+
+
+def message_words_of(db: Database, agent_id: AgentId) -> Iterator[tuple[int, str, str]]:
+    """What the full-text index holds of an agent, made again from the messages."""
+    yield from filter(None, map(_words, _read(db, "agent_id = :agent_id AND removed = 0", {"agent_id": agent_id})))
+
+
+def _read(db: Database, where: str, params: dict[str, Any]) -> Sequence[Message]:
+    messages = [_message(row) for row in db.rows(f"SELECT {_COLUMNS} FROM messages WHERE {where}", params)]
+    if any(message.revision for message in messages):
+        return [_revised(db, message) if message.revision else message for message in messages]
+    return messages
+
+
+def _revised(db: Database, message: Message) -> Message:
+    parts = db.rows(
+        "SELECT parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq AND revision = :revision",
+        {"agent_id": message.agent_id, "seq": message.seq, "revision": message.revision},
+    )[0][0]
+    return replace(message, parts=parts_from_json(restored(parts)))
+
+
+def _words(message: Message) -> tuple[int, str, str] | None:
+    """The full-text row of a message; None for what search leaves out: the engine's own, and texts without words."""
+    if message.kind != "message":
+        return None
+    words = index_words(text_of([part for part in message.parts if not _repeats(part)]))
+    return (message.seq, message.role, words) if words else None
+
+
+def _repeats(part: Part) -> bool:
+    return isinstance(part, ToolResult) and part.name in REPEATING_TOOLS
+
+
+def _conditions(where: MessageFilter) -> tuple[str, dict[str, Any]]:
+    clauses: list[str] = []
+    params: dict[str, Any] = {}
+    if where.conversation_seq is not None:
+        clauses.append("conversation_seq = :w_conversation")
+        params["w_conversation"] = where.conversation_seq
+    if where.roles:
+        clauses.append("role IN (" + ", ".join(f"'{role}'" for role in where.roles) + ")")
+    if where.since is not None:
+        clauses.append("occurred_at >= :w_since")
+        params["w_since"] = iso(where.since)
+    if where.until is not None:
+        clauses.append("occurred_at <= :w_until")
+        params["w_until"] = iso(where.until)
+    if where.before_seq is not None:
+        clauses.append("seq < :w_before")
+        params["w_before"] = where.before_seq
+    return "".join(f" AND {clause}" for clause in clauses), params
+
+
+def _params(message: Message) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "agent_id": message.agent_id,
+        "seq": message.seq,
+        "conversation_seq": message.conversation_seq,
+        "role": message.role,
+        "kind": message.kind,
+        "parts": storable(parts_to_json(message.parts)),
+        "run_seq": message.run_seq,
+        "run_id": message.run_id,
+        "step_id": message.step_id,
+        "name": None if message.name is None else storable(message.name),
+        "otid": None if message.otid is None else storable(message.otid),
+        "sender_id": message.sender_id,
+        "tokens": message.tokens,
+        "created_at": iso(message.created_at),
+        "occurred_at": iso(message.occurred_at),
+    }
+
+
+def _message(row: Row) -> Message:
+    return Message(
+        id=row[0],
+        agent_id=row[1],
+        seq=row[2],
+        conversation_seq=row[3],
+        role=row[4],
+        kind=row[5],
+        parts=parts_from_json(restored(row[6])),
+        run_seq=row[7],
+        run_id=row[8],
+        step_id=row[9],
+        name=None if row[10] is None else restored(row[10]),
+        otid=None if row[11] is None else restored(row[11]),
+        sender_id=row[12],
+        tokens=row[13],
+        created_at=from_iso(row[14]),
+        occurred_at=from_iso(row[15]),
+        revision=row[16],
+    )

@@ -1,0 +1,32 @@
+"""Numbered migrations. One is never edited after release; each runs in one transaction with the row that records it.
+
+`MIGRATIONS` is the whole list, in order. What differs between the databases is filled in by the database itself:
+`{clustered}` (rows stored in key order), `{blob}`, and `full_text_table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure.storage.database import Database
+from perdure.storage.migrations import m0001_first
+
+__all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
+
+MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = ((1, "first", m0001_first.apply),)
+
+SCHEMA_VERSION = MIGRATIONS[-1][0]
+
+
+def migrate(db: Database, *, at: str) -> int:
+    """Bring the open transaction's database to `SCHEMA_VERSION`; how many migrations ran. Safe to run twice."""
+    db.run("CREATE TABLE IF NOT EXISTS schema_migrations (number INTEGER PRIMARY KEY, name TEXT, applied_at TEXT)", {})
+    done = {row[0] for row in db.rows("SELECT number FROM schema_migrations", {})}
+    todo = [migration for migration in MIGRATIONS if migration[0] not in done]
+    for number, name, apply in todo:
+        apply(db)
+        db.run(
+            "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :at)",
+            {"number": number, "name": name, "at": at},
+        )
+    return len(todo)

@@ -1,0 +1,26 @@
+"""Open a store by its address: a file path for SQLite, `postgresql://...` for PostgreSQL."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.ports import Store
+
+__all__ = ["open_store"]
+
+
+async def open_store(address: str | Path, *, at: datetime, org_id: OrgId = DEFAULT_ORG) -> Store:
+    """The store at this address, created or upgraded if need be.
+
+    Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError; ImportError: PostgreSQL without the `postgres` extra.
+    """
+    text = str(address)
+    if text.startswith(("postgresql://", "postgres://")):
+        from perdure.storage.postgres import PostgresStore
+
+        return await PostgresStore.open(text, at=at, org_id=org_id)
+    from perdure.storage.sqlite import SqliteStore
+
+    return SqliteStore.open(Path(address), at=at, org_id=org_id)

@@ -1,0 +1,201 @@
+"""The store over PostgreSQL: the same SQL, run by a pool of synchronous connections in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from perdure.core.errors import PerdureError, StoreBusy, StoreClosed, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.text import Query
+from perdure.core.tx import Tx
+from perdure.storage.database import FullText, Row, iso
+from perdure.storage.migrations import SCHEMA_VERSION, migrate
+from perdure.storage.tx import SqlTx
+
+try:
+    import psycopg
+    from psycopg_pool import ConnectionPool
+except ImportError as exc:
+    raise ImportError("the PostgreSQL store needs psycopg: install 'perdure[postgres]'") from exc
+
+__all__ = ["PostgresDatabase", "PostgresStore"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CONNECTIONS = 8
+MIGRATION_LOCK = 0x50455244  # advisory; one process migrates, the others wait
+SERIALIZATION_TRIES = 5
+TSVECTOR_BYTES = 900_000
+
+_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
+
+
+@functools.lru_cache(maxsize=1024)
+def _pyformat(sql: str) -> str:
+    """The statement with `%(name)s` for `:name`."""
+    return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+
+
+class PostgresDatabase:
+    """One connection, as `SqlTx` needs it."""
+
+    clustered = ""
+    blob = "BYTEA"
+    for_update = " FOR UPDATE"
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
+
+    def run(self, sql: str, params: Mapping[str, Any]) -> int:
+        return self._connection.execute(_pyformat(sql).encode(), params).rowcount
+
+    def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_pyformat(sql).encode(), params)
+
+    def full_text_table(self, table: str) -> None:
+        self.run(
+            f"CREATE TABLE {table} (number BIGINT NOT NULL, seq BIGINT NOT NULL, label TEXT NOT NULL,"
+            " words TSVECTOR NOT NULL, PRIMARY KEY (number, seq))",
+            {},
+        )
+        self.run(f"CREATE INDEX {table}_by_word ON {table} USING GIN (words)", {})
+
+    def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        self.run_many(
+            f"INSERT INTO {table} (number, seq, label, words) VALUES (:number, :seq, :label, CAST(:words AS tsvector))",
+            [{"number": number, "seq": seq, "label": label, "words": _tsvector(words)} for seq, label, words in rows],
+        )
+
+    def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        self.run_many(
+            f"DELETE FROM {table} WHERE number = :number AND seq = :seq",
+            [{"number": number, "seq": seq} for seq, _, _ in rows],
+        )
+
+    def full_text(self, table: str, number: int, query: Query, labels: Sequence[str]) -> FullText:
+        match = " | ".join(
+            "(" + " <-> ".join(f"'{token}'" for token in clause.tokens) + (":*" if clause.prefix else "") + ")"
+            for clause in query.clauses
+        )
+        listed = ", ".join(f"'{label}'" for label in labels)
+        return FullText(
+            source=f"{table} w",
+            key="w.seq",
+            where="w.number = :w_number AND w.words @@ CAST(:w_match AS tsquery)"
+            + (f" AND w.label IN ({listed})" if labels else ""),
+            score="ts_rank_cd(w.words, CAST(:w_match AS tsquery))",
+            params={"w_number": number, "w_match": match},
+        )
+
+
+def _tsvector(words: str) -> str:
+    """The words as a literal with positions. PostgreSQL's own parser is kept out: it would split again what `core.text`
+    has split, and drops symbols. A tsvector holds 1 MB at most; of a longer text the beginning is indexed."""
+    literal: list[str] = []
+    size, seen = 0, set[str]()
+    for position, word in enumerate(words.split(" "), start=1):
+        size += 4 + (0 if word in seen else len(word.encode()))
+        if size > TSVECTOR_BYTES:
+            break
+        seen.add(word)
+        literal.append(f"'{word}':{min(position, 16_383)}")
+    return " ".join(literal)
+
+
+class PostgresStore:
+    """`Store` over a PostgreSQL database. Open it with `PostgresStore.open`."""
+
+    def __init__(self, pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]], org_id: OrgId) -> None:
+        self._pool, self._org_id = pool, org_id
+        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="perdure-postgres")
+        self._closed = False
+
+    @classmethod
+    async def open(cls, address: str, *, at: datetime, org_id: OrgId = DEFAULT_ORG) -> PostgresStore:
+        """The store at this address, created or upgraded if need be.
+
+        Raises: StoreTooNew: a newer Perdure wrote it; StoreError: it can't be reached.
+        """
+
+        def prepare() -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
+            try:
+                with psycopg.connect(address, connect_timeout=10) as connection:
+                    _upgrade(connection, at=at)
+                pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
+                    address, min_size=1, max_size=CONNECTIONS, open=False
+                )
+                pool.open(wait=True, timeout=10)
+            except psycopg.Error as error:
+                raise _typed(error) from error
+            return pool
+
+        return cls(await asyncio.get_running_loop().run_in_executor(None, prepare), org_id)
+
+    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=True))
+
+    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=False))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        await asyncio.get_running_loop().run_in_executor(None, self._pool.close)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreClosed
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _run(self, unit: Callable[[Tx], T], *, snapshot: bool) -> T:
+        # A unit is a pure function of the transaction, so one that lost a deadlock or a race is simply run again.
+        for attempt in range(SERIALIZATION_TRIES):
+            try:
+                with self._pool.connection() as connection:
+                    if snapshot:
+                        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                    return unit(SqlTx(PostgresDatabase(connection), self._org_id))
+            except PerdureError:
+                raise
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+                if attempt == SERIALIZATION_TRIES - 1:
+                    raise StoreBusy(f"the database was too busy with competing transactions: {error}") from error
+            except psycopg.Error as error:
+                raise _typed(error) from error
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], *, at: datetime) -> None:
+    db = PostgresDatabase(connection)
+    db.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
+    if db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None:
+        found = db.rows("SELECT MAX(number) FROM schema_migrations", {})[0][0] or 0
+        if found > SCHEMA_VERSION:
+            raise StoreTooNew("the database", found=found, known=SCHEMA_VERSION)
+    migrate(db, at=iso(at))
+
+
+def _typed(error: psycopg.Error) -> StoreError:
+    """Our error for one of PostgreSQL's."""
+    match error:
+        case psycopg.errors.DiskFull():
+            return StoreFull(f"no space left in the database: {error}")
+        case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
+            return StoreReadOnly(f"the database can't be written: {error}")
+        case psycopg.errors.LockNotAvailable():
+            return StoreBusy(f"the database was locked: {error}")
+        case _:
+            return StoreError(f"the database failed: {error}")

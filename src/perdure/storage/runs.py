@@ -1,0 +1,257 @@
+"""`tx.runs`: the run verbs of one transaction. Who may work on a run is decided here, in single statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import LeaseLost, NotFound
+from perdure.core.ids import AgentId, OrgId, RunId
+from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, status_of
+from perdure.core.text import restored, storable
+from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
+
+__all__ = ["Runs", "dump_usage", "load_failure", "load_usage"]
+
+_COLUMNS = (
+    "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
+    " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, event_seq,"
+    " created_at, started_at, ended_at"
+)
+_OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
+_UNENDED = "status IN ('queued', 'running')"
+
+# The oldest unended run of its conversation: the only one that may run.
+_OLDEST = (
+    "NOT EXISTS (SELECT 1 FROM runs o WHERE o.agent_id = r.agent_id AND o.conversation_seq = r.conversation_seq"
+    " AND o.seq < r.seq AND o.status IN ('queued', 'running'))"
+)
+
+
+class Runs:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    def add(
+        self,
+        agent_id: AgentId,
+        run_id: RunId,
+        *,
+        conversation_seq: int,
+        at: datetime,
+        max_steps: int,
+        background: bool,
+        lease_owner: str | None,
+        lease_until: datetime | None,
+        waiting_input: str | None,
+    ) -> Run:
+        advanced = self._db.rows(
+            "UPDATE agents SET run_seq = run_seq + 1, last_run_at = :at WHERE id = :id AND org_id = :org_id"
+            " RETURNING run_seq - 1",
+            {"id": agent_id, "org_id": self._org_id, "at": iso(at)},
+        )
+        if not advanced:
+            raise NotFound("agent", agent_id)
+        key = RunKey(agent_id, int(advanced[0][0]))
+        self._db.run(
+            "INSERT INTO runs (agent_id, seq, id, org_id, conversation_seq, conversation_id, status, background,"
+            " max_steps, waiting_input, lease_owner, lease_until, created_at)"
+            " SELECT :agent_id, :seq, :id, :org_id, c.seq, c.id, 'queued', :background, :max_steps, :waiting_input,"
+            " :lease_owner, :lease_until, :at FROM conversations c"
+            " WHERE c.agent_id = :agent_id AND c.seq = :conversation",
+            {
+                "agent_id": agent_id,
+                "seq": key.seq,
+                "id": run_id,
+                "org_id": self._org_id,
+                "conversation": conversation_seq,
+                "background": int(background),
+                "max_steps": max_steps,
+                "waiting_input": None if waiting_input is None else storable(waiting_input),
+                "lease_owner": lease_owner,
+                "lease_until": None if lease_until is None else iso(lease_until),
+                "at": iso(at),
+            },
+        )
+        register(self._db, self._org_id, agent_id, [(run_id, key.seq)])
+        return self.at(key)
+
+    def get(self, run_id: RunId) -> Run:
+        agent_id, seq = locate(self._db, self._org_id, "run", run_id)
+        return self.at(RunKey(AgentId(agent_id), seq))
+
+    def at(self, key: RunKey) -> Run:
+        rows = self._read("r.agent_id = :agent_id AND r.seq = :seq", _key(key))
+        if not rows:
+            raise NotFound("run", f"{key.seq} of {key.agent_id}")
+        return rows[0]
+
+    def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
+        older = "" if before_seq is None else "AND r.seq < :before"
+        return self._read(
+            f"r.agent_id = :agent_id {older} ORDER BY r.seq DESC LIMIT :limit",
+            {"agent_id": agent_id, "limit": limit} | ({} if before_seq is None else {"before": before_seq}),
+        )
+
+    def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
+        rows = self._read(
+            f"r.agent_id = :agent_id AND r.conversation_seq = :conversation AND r.{_UNENDED} ORDER BY r.seq LIMIT 1",
+            {"agent_id": agent_id, "conversation": conversation_seq},
+        )
+        return rows[0] if rows else None
+
+    def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
+        return self._read(
+            f"r.org_id = :org_id AND r.{_UNENDED} AND (r.lease_until IS NULL OR r.lease_until < :at) AND {_OLDEST}"
+            " ORDER BY r.created_at LIMIT :limit",
+            {"org_id": self._org_id, "at": iso(at), "limit": limit},
+        )
+
+    def held(self, *, limit: int = 32) -> Sequence[Run]:
+        return self._read(
+            f"r.org_id = :org_id AND r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at LIMIT :limit",
+            {"org_id": self._org_id, "limit": limit},
+        )
+
+    # A reservation made at acceptance is the holder's own to claim; a running lease, also of the same owner, must have
+    # run out, or its holder be known as gone.
+    _CLAIM = f"""
+        UPDATE runs AS r SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,
+            lease_until = :until, started_at = COALESCE(started_at, :at)
+        WHERE r.agent_id = :agent_id AND r.seq = :seq AND r.{_UNENDED} AND {_OLDEST}
+          AND (r.lease_owner IS NULL OR r.lease_until < :at OR (r.lease_owner = :owner AND r.status = 'queued')
+               OR r.lease_owner = :dead_owner)
+    """
+
+    def claim(
+        self, key: RunKey, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
+    ) -> Run | None:
+        claimed = self._db.run(
+            self._CLAIM,
+            _key(key) | {"owner": owner, "at": iso(at), "until": iso(until), "dead_owner": dead_owner or ""},
+        )
+        return self.at(key) if claimed else None
+
+    def hold(self, key: RunKey, lease: Lease, *, until: datetime) -> Run:
+        held = self._db.run(
+            "UPDATE runs SET lease_until = :until WHERE agent_id = :agent_id AND seq = :seq AND status = 'running'"
+            " AND lease_owner = :owner AND lease_number = :number",
+            _key(key) | {"until": iso(until), "owner": lease.owner, "number": lease.number},
+        )
+        if not held:
+            raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
+        return self.at(key)
+
+    def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
+        self._db.run(
+            "UPDATE runs SET first_message_seq = :first, waiting_input = NULL"
+            " WHERE agent_id = :agent_id AND seq = :seq",
+            _key(key) | {"first": first_message_seq},
+        )
+
+    def waiting_input(self, key: RunKey) -> str | None:
+        rows = self._db.rows("SELECT waiting_input FROM runs WHERE agent_id = :agent_id AND seq = :seq", _key(key))
+        return restored(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def request_cancel(self, key: RunKey) -> bool:
+        return bool(
+            self._db.run(
+                "UPDATE runs SET cancel_requested = 1 WHERE agent_id = :agent_id AND seq = :seq"
+                f" AND cancel_requested = 0 AND {_UNENDED}",
+                _key(key),
+            )
+        )
+
+    def end(
+        self, key: RunKey, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
+    ) -> Run:
+        self._db.run(
+            "UPDATE runs SET status = :status, stop_reason = :reason, failure = :failure, usage = :usage,"
+            " step_count = :step_count, lease_owner = NULL, lease_until = NULL, ended_at = :at"
+            f" WHERE agent_id = :agent_id AND seq = :seq AND {_UNENDED}",
+            _key(key)
+            | {
+                "status": status_of(reason),
+                "reason": reason,
+                "failure": dump({"kind": failure.kind, "message": failure.message}) if failure else None,
+                "usage": dump_usage(usage),
+                "step_count": step_count,
+                "at": iso(at),
+            },
+        )
+        return self.at(key)
+
+    def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
+        self._db.run(
+            "INSERT INTO idempotency_keys (agent_id, conversation_seq, idempotency_key, run_seq, digest)"
+            " VALUES (:agent_id, :conversation, :key, :seq, :digest)",
+            _key(key) | {"conversation": conversation_seq, "key": storable(idempotency_key), "digest": digest},
+        )
+
+    def find_by_key(self, agent_id: AgentId, conversation_seq: int, idempotency_key: str) -> tuple[Run, str] | None:
+        rows = self._db.rows(
+            "SELECT run_seq, digest FROM idempotency_keys"
+            " WHERE agent_id = :agent_id AND conversation_seq = :conversation AND idempotency_key = :key",
+            {"agent_id": agent_id, "conversation": conversation_seq, "key": storable(idempotency_key)},
+        )
+        return (self.at(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
+
+    def start_calls(self, key: RunKey, call_ids: Sequence[str], *, lease: Lease, at: datetime) -> None:
+        self._db.run_many(
+            "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
+            " VALUES (:agent_id, :seq, :call_id, :lease, :at)",
+            [_key(key) | {"call_id": storable(call_id), "lease": lease.number, "at": iso(at)} for call_id in call_ids],
+        )
+
+    def started_calls(self, key: RunKey) -> Mapping[str, int]:
+        rows = self._db.rows(
+            "SELECT call_id, MAX(lease_number) FROM call_starts WHERE agent_id = :agent_id AND run_seq = :seq"
+            " GROUP BY call_id",
+            _key(key),
+        )
+        return {restored(row[0]): row[1] for row in rows}
+
+    def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Run]:
+        return [_run(row) for row in self._db.rows(f"SELECT {_OF_R} FROM runs r WHERE {where}", params)]
+
+
+def dump_usage(usage: Usage) -> str:
+    return dump({name: getattr(usage, name) for name in Usage.__slots__})
+
+
+def load_usage(text: str | None) -> Usage:
+    return Usage() if text is None else Usage(**load(text))
+
+
+def load_failure(text: str | None) -> Failure | None:
+    return None if text is None else Failure(**load(text))
+
+
+def _key(key: RunKey) -> dict[str, Any]:
+    return {"agent_id": key.agent_id, "seq": key.seq}
+
+
+def _run(row: Row) -> Run:
+    return Run(
+        id=row[0],
+        key=RunKey(row[1], row[2]),
+        conversation_seq=row[3],
+        conversation_id=row[4],
+        status=row[5],
+        stop_reason=row[6],
+        failure=load_failure(row[7]),
+        background=bool(row[8]),
+        max_steps=row[9],
+        first_message_seq=row[10],
+        lease_owner=row[11],
+        lease_number=row[12],
+        lease_until=from_iso(row[13]),
+        cancel_requested=bool(row[14]),
+        usage=load_usage(row[15]),
+        step_count=row[16],
+        event_seq=row[17],
+        created_at=from_iso(row[18]),
+        started_at=from_iso(row[19]),
+        ended_at=from_iso(row[20]),
+    )

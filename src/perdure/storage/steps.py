@@ -1,0 +1,187 @@
+"""`tx.steps` and `tx.prefixes`: how each model call was made, and the compiled part of a request that repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, OrgId, StepId
+from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, StepStatus, StopReason, Usage
+from perdure.core.text import restored, storable
+from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.runs import dump_usage, load_failure, load_usage
+
+__all__ = ["Prefixes", "Steps"]
+
+_STEP = (
+    "id, agent_id, seq, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure,"
+    " created_at, ended_at"
+)
+_PREFIX = (
+    "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
+    " created_at"
+)
+
+
+class Steps:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    def add(
+        self, run: Run, step_id: StepId, *, index: int, model: str, recipe: Recipe, lease: Lease, at: datetime
+    ) -> Step:
+        agent_id = run.key.agent_id
+        seq = _advance(self._db, self._org_id, agent_id, "step_seq")
+        self._db.run(
+            f"INSERT INTO steps ({_STEP}) VALUES (:id, :agent_id, :seq, :run_seq, :index, 'pending', :model, :recipe,"
+            " :lease_number, NULL, NULL, NULL, :at, NULL)",
+            {
+                "id": step_id,
+                "agent_id": agent_id,
+                "seq": seq,
+                "run_seq": run.key.seq,
+                "index": index,
+                "model": storable(model),
+                "recipe": dump({name: getattr(recipe, name) for name in Recipe.__slots__}),
+                "lease_number": lease.number,
+                "at": iso(at),
+            },
+        )
+        register(self._db, self._org_id, agent_id, [(step_id, seq)])
+        return Step(
+            id=step_id,
+            agent_id=agent_id,
+            seq=seq,
+            run_seq=run.key.seq,
+            index=index,
+            status="pending",
+            model=model,
+            recipe=recipe,
+            lease_number=lease.number,
+            created_at=at,
+        )
+
+    def get(self, step_id: StepId) -> Step:
+        agent_id, seq = locate(self._db, self._org_id, "step", step_id)
+        return self._read("agent_id = :agent_id AND seq = :seq", {"agent_id": agent_id, "seq": seq})[0]
+
+    def of_run(self, key: RunKey) -> Sequence[Step]:
+        return self._read(
+            "agent_id = :agent_id AND run_seq = :run_seq ORDER BY seq", {"agent_id": key.agent_id, "run_seq": key.seq}
+        )
+
+    def last_at(self, agent_id: AgentId) -> datetime | None:
+        rows = self._db.rows(
+            "SELECT created_at FROM steps WHERE agent_id = :agent_id ORDER BY seq DESC LIMIT 1", {"agent_id": agent_id}
+        )
+        return from_iso(rows[0][0]) if rows else None
+
+    def end(
+        self,
+        step: Step,
+        *,
+        status: StepStatus,
+        at: datetime,
+        usage: Usage | None = None,
+        stop_reason: StopReason | None = None,
+        failure: Failure | None = None,
+    ) -> Step:
+        self._db.run(
+            "UPDATE steps SET status = :status, usage = :usage, stop_reason = :stop_reason, failure = :failure,"
+            " ended_at = :at WHERE agent_id = :agent_id AND seq = :seq",
+            {
+                "agent_id": step.agent_id,
+                "seq": step.seq,
+                "status": status,
+                "usage": dump_usage(usage) if usage else None,
+                "stop_reason": stop_reason,
+                "failure": dump({"kind": failure.kind, "message": failure.message}) if failure else None,
+                "at": iso(at),
+            },
+        )
+        return replace(
+            step, status=status, usage=usage or Usage(), stop_reason=stop_reason, failure=failure, ended_at=at
+        )
+
+    def _read(self, where: str, params: dict[str, Any]) -> list[Step]:
+        return [_step(row) for row in self._db.rows(f"SELECT {_STEP} FROM steps WHERE {where}", params)]
+
+
+class Prefixes:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    def add(self, prefix: Prefix) -> Prefix:
+        prefix = replace(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
+        self._db.run(
+            f"INSERT INTO prefixes ({_PREFIX}) VALUES (:agent_id, :seq, :conversation, :reason, :system, :tools, :seen,"
+            " :from_seq, :settings_revision, :tokens, :at)",
+            {
+                "agent_id": prefix.agent_id,
+                "seq": prefix.seq,
+                "conversation": prefix.conversation_seq,
+                "reason": prefix.reason,
+                "system": storable(prefix.system),
+                "tools": dump(prefix.tools),
+                "seen": dump(prefix.seen),
+                "from_seq": prefix.from_message_seq,
+                "settings_revision": prefix.settings_revision,
+                "tokens": prefix.tokens,
+                "at": iso(prefix.created_at),
+            },
+        )
+        return prefix
+
+    def at(self, agent_id: AgentId, seq: int) -> Prefix:
+        rows = self._db.rows(
+            f"SELECT {_PREFIX} FROM prefixes WHERE agent_id = :agent_id AND seq = :seq",
+            {"agent_id": agent_id, "seq": seq},
+        )
+        if not rows:
+            raise NotFound("prefix", f"{seq} of {agent_id}")
+        row = rows[0]
+        return Prefix(
+            agent_id=row[0],
+            seq=row[1],
+            conversation_seq=row[2],
+            reason=row[3],
+            system=restored(row[4]),
+            tools=tuple(load(row[5])),
+            seen=load(row[6]),
+            from_message_seq=row[7],
+            settings_revision=row[8],
+            tokens=row[9],
+            created_at=from_iso(row[10]),
+        )
+
+
+def _advance(db: Database, org_id: OrgId, agent_id: AgentId, counter: str) -> int:
+    rows = db.rows(
+        f"UPDATE agents SET {counter} = {counter} + 1 WHERE id = :id AND org_id = :org_id RETURNING {counter} - 1",
+        {"id": agent_id, "org_id": org_id},
+    )
+    if not rows:
+        raise NotFound("agent", agent_id)
+    return int(rows[0][0])
+
+
+def _step(row: Row) -> Step:
+    return Step(
+        id=row[0],
+        agent_id=row[1],
+        seq=row[2],
+        run_seq=row[3],
+        index=row[4],
+        status=row[5],
+        model=restored(row[6]),
+        recipe=Recipe(**load(row[7])),
+        lease_number=row[8],
+        usage=load_usage(row[9]),
+        stop_reason=row[10],
+        failure=load_failure(row[11]),
+        created_at=from_iso(row[12]),
+        ended_at=from_iso(row[13]),
+    )

@@ -1,0 +1,36 @@
+"""`SqlTx`: the one implementation of `Tx`, over either database."""
+
+from __future__ import annotations
+
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.storage.agents import Agents
+from perdure.storage.blocks import Blocks
+from perdure.storage.conversations import Conversations
+from perdure.storage.database import Database
+from perdure.storage.events import Events
+from perdure.storage.messages import Messages
+from perdure.storage.passages import Archives, Passages
+from perdure.storage.runs import Runs
+from perdure.storage.steps import Prefixes, Steps
+from perdure.storage.tools import Tools
+
+__all__ = ["SqlTx"]
+
+
+class SqlTx:
+    """The verbs of one organisation on one connection. It holds no state of its own, so one serves many
+    transactions."""
+
+    def __init__(self, db: Database, org_id: OrgId = DEFAULT_ORG) -> None:
+        self.org_id = org_id
+        self.agents = Agents(db, org_id)
+        self.blocks = Blocks(db, org_id)
+        self.archives = Archives(db, org_id)
+        self.passages = Passages(db, org_id)
+        self.conversations = Conversations(db, org_id)
+        self.messages = Messages(db, org_id)
+        self.runs = Runs(db, org_id)
+        self.steps = Steps(db, org_id)
+        self.prefixes = Prefixes(db, org_id)
+        self.events = Events(db)
+        self.tools = Tools(db, org_id)

@@ -1,0 +1,9 @@
+"""Small real objects that stand in for the outside world, for our tests and for yours."""
+
+from __future__ import annotations
+
+from perdure.testing.clock import FakeClock, SequentialIds
+from perdure.testing.inline_store import InlineStore
+from perdure.testing.scripted_model import ScriptedModel, calls, fails, says, thinks
+
+__all__ = ["FakeClock", "InlineStore", "ScriptedModel", "SequentialIds", "calls", "fails", "says", "thinks"]

@@ -1,0 +1,40 @@
+"""A clock that stands still unless told otherwise, and ids that can be foretold."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from perdure.core.ids import PREFIXES
+
+__all__ = ["START", "FakeClock", "SequentialIds"]
+
+START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+
+
+class FakeClock:
+    """`Clock` that moves only by `advance` and `sleep`; sleeping takes no time but lets other tasks run."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._now = start
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+        await asyncio.sleep(0)
+
+
+class SequentialIds:
+    """`Ids` that count: valid in form, and the same in every run. `salt` keeps two sources apart."""
+
+    def __init__(self, salt: int = 0) -> None:
+        self._salt, self._count = salt, 0
+
+    def new(self, kind: str) -> str:
+        self._count += 1
+        return f"{PREFIXES[kind]}-{self._salt:08x}-0000-4000-8000-{self._count:012x}"

@@ -1,0 +1,87 @@
+"""A model that says what its script says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.core.errors import ModelError
+from perdure.core.messages import Part, Reasoning, Text, ToolCall
+from perdure.core.ports import ModelDelta, ModelReply, ModelRequest
+from perdure.core.runs import Usage
+
+__all__ = ["Line", "ScriptedModel", "calls", "fails", "says", "thinks"]
+
+Line = ModelReply | ModelError | Callable[[ModelRequest], ModelReply]
+"""One answer: given, failing, or computed from the request."""
+
+
+def says(text: str, *, usage: Usage | None = None) -> ModelReply:
+    """A plain reply; it ends the run."""
+    return ModelReply(parts=(Text(text),), usage=usage or Usage(input_tokens=10, output_tokens=2))
+
+
+def calls(name: str, *more: ToolCall, call_id: str = "", **arguments: Any) -> ModelReply:
+    """A reply with a tool call, and those in `more` after it. An empty id is filled by the model."""
+    call = ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False))
+    return ModelReply(parts=(call, *more), usage=Usage(input_tokens=10, output_tokens=5))
+
+
+def thinks(thought: str, reply: ModelReply) -> ModelReply:
+    """The reply with reasoning before it."""
+    return replace(reply, parts=(Reasoning(thought), *reply.parts))
+
+
+def fails(message: str = "the provider is down", *, kind: str = "llm_error") -> ModelError:
+    return ModelError(message, kind=kind)
+
+
+class ScriptedModel:
+    """`Model` that gives the lines of its script, one a request; after the last one it repeats `otherwise`.
+
+    `asked` holds the requests, in order.
+    """
+
+    def __init__(self, *script: Line, otherwise: Line | None = None) -> None:
+        self._script = list(script)
+        self._otherwise = otherwise if otherwise is not None else says("OK.")
+        self.asked: list[ModelRequest] = []
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        self.asked.append(request)
+        line = self._script.pop(0) if self._script else self._otherwise
+        if isinstance(line, ModelError):
+            raise line
+        reply = line if isinstance(line, ModelReply) else line(request)
+        reply = replace(reply, parts=_with_ids(reply.parts, len(self.asked)))
+        for delta in _deltas(reply.parts):
+            yield delta
+        yield reply
+
+
+def _with_ids(parts: Sequence[Part], answer: int) -> tuple[Part, ...]:
+    return tuple(
+        replace(part, call_id=f"call_{answer}_{index}") if isinstance(part, ToolCall) and not part.call_id else part
+        for index, part in enumerate(parts)
+    )
+
+
+def _deltas(parts: Sequence[Part]) -> list[ModelDelta]:
+    deltas: list[ModelDelta] = []
+    call = 0
+    for part in parts:
+        match part:
+            case Text(text=text):
+                deltas += [ModelDelta("text", piece) for piece in re.findall(r"\S*\s*", text) if piece]
+            case Reasoning(text=text):
+                deltas.append(ModelDelta("reasoning", text))
+            case ToolCall():
+                deltas.append(ModelDelta("tool_name", part.name, call, part.call_id))
+                deltas.append(ModelDelta("tool_arguments", part.arguments, call, part.call_id))
+                call += 1
+            case _:
+                pass
+    return deltas

@@ -1,0 +1,149 @@
+"""Python functions of the program itself as tools. They run in this process: they are the program's own code."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from perdure.core.errors import InvalidArguments, InvalidInput, NotFound
+from perdure.core.ports import CallContext
+from perdure.core.tool_schema import schema_of
+from perdure.core.tools import ToolOutcome, ToolSpec
+
+__all__ = ["FunctionTool", "Functions", "tool"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MARK = "__perdure_tool__"
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    name: str | None = None
+    idempotent: bool = False
+    parallel: bool = False
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTool:
+    """A function and what a model is told of it."""
+
+    function: Callable[..., Any]
+    spec: ToolSpec
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> FunctionTool:
+        """The tool of a function, marked by `tool` or not. Raises: InvalidInput: no schema can be made of it."""
+        options: _Options = getattr(function, _MARK, _Options())
+        description, parameters = schema_of(function)
+        name = options.name or function.__name__
+        if not name.isidentifier() or len(name) > 48:
+            raise InvalidInput(f"tool name {name[:80]!r} can't be used: up to 48 letters, digits and _, no spaces")
+        spec = ToolSpec(
+            name=name,
+            description=description,
+            parameters=parameters,
+            idempotent=options.idempotent,
+            parallel=options.parallel,
+            timeout_s=options.timeout_s,
+        )
+        return cls(function, spec)
+
+
+@overload
+def tool(function: F) -> F: ...
+@overload
+def tool(
+    *, name: str | None = None, idempotent: bool = False, parallel: bool = False, timeout_s: float | None = None
+) -> Callable[[F], F]: ...
+def tool(
+    function: F | None = None,
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    parallel: bool = False,
+    timeout_s: float | None = None,
+) -> F | Callable[[F], F]:
+    """Mark a Python function as a tool: its schema comes from its signature and docstring, it runs in this process.
+
+    Args:
+        name: what the model calls it; the function's name if left out.
+        idempotent: it does no harm to run it twice, so a call that a crash interrupted is run again.
+        parallel: several calls of one answer may run at the same time.
+        timeout_s: seconds after which the call is given up; an `async` function is stopped, another one runs to its end
+            unheard.
+    """
+    options = _Options(name, idempotent, parallel, timeout_s)
+
+    def mark(function: F) -> F:
+        setattr(function, _MARK, options)
+        return function
+
+    return mark if function is None else mark(function)
+
+
+class Functions:
+    """`Toolbox` over Python functions."""
+
+    def __init__(self, functions: Iterable[Callable[..., Any]] = ()) -> None:
+        self._tools: dict[str, FunctionTool] = {}
+        for function in functions:
+            self.add(function)
+
+    def add(self, function: Callable[..., Any]) -> ToolSpec:
+        """Take a function in, replacing one of the same name. Raises: InvalidInput."""
+        made = FunctionTool.of(function)
+        self._tools[made.spec.name] = made
+        return made.spec
+
+    def specs(self) -> Sequence[ToolSpec]:
+        return [made.spec for made in self._tools.values()]
+
+    def has(self, name: str) -> bool:
+        return name in self._tools
+
+    async def call(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        made = self._tools.get(name)
+        if made is None:
+            raise NotFound("tool", name)
+        values = _coerced(made, arguments)
+        try:
+            if inspect.iscoroutinefunction(made.function):
+                result = await made.function(**values)
+            else:
+                result = await asyncio.to_thread(made.function, **values)
+        except Exception as error:
+            # The model needs what went wrong, the person who wrote the tool where: the frames below this one.
+            frames = traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
+            return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error", stderr=("".join(frames),))
+        return ToolOutcome(text=_text(result))
+
+
+def _coerced(made: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as the function's annotations want them: models, dates, numbers written as text."""
+    import pydantic
+
+    hints = inspect.get_annotations(made.function, eval_str=True)
+    values: dict[str, Any] = {}
+    for key, value in arguments.items():
+        try:
+            values[key] = pydantic.TypeAdapter(hints[key]).validate_python(value) if key in hints else value
+        except pydantic.ValidationError as error:
+            problem = "; ".join(f"{key}: {entry['msg']}" for entry in error.errors())
+            raise InvalidArguments(made.spec.name, problem) from error
+    return values
+
+
+def _text(result: Any) -> str:
+    if isinstance(result, str):
+        return result
+    try:
+        return json.dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return str(result)

@@ -1,0 +1,51 @@
+"""What every test gets: coroutine tests run by `asyncio.run`, property tests without a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import is_hypothesis_test, settings
+
+ASYNC_TEST_TIMEOUT_S = 60
+
+# Contracts ship as plain classes with plain asserts; rewritten, a failing one shows its values.
+pytest.register_assert_rewrite("perdure.testing", "tests.contracts")
+
+# A loaded machine is slow, not wrong: a time limit per example fails tests that hold.
+settings.register_profile("perdure", deadline=None)
+settings.load_profile("perdure")
+
+
+def in_event_loop(test: Callable[..., Awaitable[object]]) -> Callable[..., None]:
+    """`test` as a plain function: each call runs it in an event loop of its own, for at most a minute."""
+
+    async def bounded(*args: object, **kwargs: object) -> None:
+        async with asyncio.timeout(ASYNC_TEST_TIMEOUT_S):
+            await test(*args, **kwargs)
+
+    @functools.wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        asyncio.run(bounded(*args, **kwargs))
+
+    return run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run coroutine tests, fixtures passed through; leave all others to pytest."""
+    test = pyfuncitem.obj
+    if is_hypothesis_test(test):
+        # Hypothesis calls the function it wraps once per example, and that has to be a plain one.
+        handle = test.hypothesis
+        if inspect.iscoroutinefunction(handle.inner_test):
+            handle.inner_test = in_event_loop(handle.inner_test)
+        return None
+    if not inspect.iscoroutinefunction(test):
+        return None
+    wanted = inspect.signature(test).parameters
+    in_event_loop(test)(**{name: value for name, value in pyfuncitem.funcargs.items() if name in wanted})
+    return True

@@ -1,0 +1,249 @@
+"""The house keeps its plan: which room imports which, how long a file gets, who may print.
+
+The modules are read by `ast`, never run, so imports inside functions and under TYPE_CHECKING count as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[1] / "src"
+PACKAGE = "perdure"
+ROOT = "perdure/__init__.py"
+LINES_MAX = 500
+
+CORE = frozenset({"core"})
+ADAPTERS = frozenset({"storage", "providers", "toolbox"})
+ENGINE_SEES = frozenset({"core", "context", "memory"})
+APP_SEES = ENGINE_SEES | ADAPTERS | {"engine", "settings"}
+LIBRARY_SEES = ENGINE_SEES | {"engine", "app", "settings"}
+FACE_SEES = LIBRARY_SEES | {"library", ROOT}
+
+# room -> the other rooms it may import. A room is a module or package right under the package.
+MAY_IMPORT: Mapping[str, frozenset[str]] = {
+    "core": frozenset(),
+    "context": CORE,
+    "memory": frozenset({"core", "context"}),
+    "engine": ENGINE_SEES,
+    **dict.fromkeys(sorted(ADAPTERS), CORE),
+    "settings": CORE,
+    "app": APP_SEES,
+    "library": LIBRARY_SEES,
+    **dict.fromkeys(("server", "ui", "cli"), FACE_SEES),
+    "testing": APP_SEES | {"app", "library", ROOT},
+    ROOT: frozenset({"core", "library"}),
+    "__main__": frozenset({"cli"}),
+}
+
+QUIET_ROOMS = frozenset({"core", "context", "memory", "engine", "storage"})
+
+# Slow to import, and needed only by what is asked for later: a face, a wire model, another database.
+HEAVY = ("typer", "rich", "prompt_toolkit", "pydantic", "psycopg")
+
+
+def modules(src: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """Every module of the package under `src`, with its syntax tree, ordered by path."""
+    for path in sorted((src / PACKAGE).rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def room_of(src: Path, path: Path) -> str:
+    """The room a file belongs to."""
+    first = path.relative_to(src / PACKAGE).parts[0]
+    return ROOT if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports(src: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, absolute dotted name) of everything a module imports, relative and by-name imports resolved.
+
+    `from a import b` is given as `a.b`, whether b is a module or a name in one; the room is the same.
+    """
+    package = path.parent.relative_to(src).parts
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                above = package[: len(package) - level + 1] if level else ()
+                base = ".".join((*above, module) if module else above)
+                yield from ((node.lineno, f"{base}.{alias.name}") for alias in names)
+            case ast.Call(
+                func=ast.Attribute(attr=called) | ast.Name(id=called), args=[ast.Constant(value=str(name)), *_]
+            ):
+                if called in {"import_module", "__import__"} and not name.startswith("."):
+                    yield node.lineno, name
+
+
+def room_imported(src: Path, name: str) -> str | None:
+    """The room that a dotted name leads to; None if it is not ours."""
+    parts = name.split(".")
+    if parts[0] != PACKAGE:
+        return None
+    if len(parts) == 1:
+        return ROOT
+    room = parts[1]
+    is_room = room in MAY_IMPORT or (src / PACKAGE / room).is_dir() or (src / PACKAGE / f"{room}.py").is_file()
+    return room if is_room else ROOT  # else it is one of the public names
+
+
+def forbidden_imports(src: Path) -> list[str]:
+    """One line per import that goes the wrong way, and per room the plan does not know."""
+    found = []
+    for path, tree in modules(src):
+        room, where = room_of(src, path), path.relative_to(src).as_posix()
+        if room not in MAY_IMPORT:
+            found.append(f"{where}: the plan knows no room {room!r}")
+            continue
+        for line, name in imports(src, path, tree):
+            target = room_imported(src, name)
+            if target not in {None, room} and target not in MAY_IMPORT[room]:
+                found.append(f"{where}:{line}: {room} may not import {name}")
+    return found
+
+
+def prints(src: Path) -> list[str]:
+    """One line per call of `print` in a room that has no terminal."""
+    return [
+        f"{path.relative_to(src).as_posix()}:{node.lineno}"
+        for path, tree in modules(src)
+        if room_of(src, path) in QUIET_ROOMS
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+
+
+def plant(src: Path, files: Mapping[str, str]) -> None:
+    """Write a small package under `src`: path below the package -> its text."""
+    for name, text in files.items():
+        path = src / PACKAGE / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def test_imports_point_one_way() -> None:
+    """core <- context <- memory <- engine <- app <- library <- server, ui, cli; adapters see core only."""
+    assert list(modules(SRC)), f"no modules under {SRC}"
+
+    assert forbidden_imports(SRC) == []
+
+
+def test_no_file_holds_two_concepts() -> None:
+    """No module is longer than 500 lines."""
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path, _ in modules(SRC)}
+
+    assert {path.relative_to(SRC).as_posix(): n for path, n in lines.items() if n > LINES_MAX} == {}
+
+
+def test_every_module_says_what_lives_in_it() -> None:
+    """Every module opens with a docstring."""
+    assert [path.relative_to(SRC).as_posix() for path, tree in modules(SRC) if not ast.get_docstring(tree)] == []
+
+
+def test_rooms_without_a_terminal_do_not_print() -> None:
+    """What the inner rooms and the store have to say, they return, raise or log."""
+    assert prints(SRC) == []
+
+
+def test_importing_perdure_is_light() -> None:
+    """`import perdure` loads none of the modules that only faces, wire models or another database need."""
+    program = f"import json, sys, {PACKAGE}; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("core/ids.py", "from perdure.context import budget"),
+        ("core/ids.py", "import perdure.settings"),
+        ("core/ids.py", "from perdure import Perdure"),
+        ("core/ids.py", "import perdure"),
+        ("context/budget.py", "from perdure.memory.blocks import append"),
+        ("context/prompts/base.py", "from ...memory import blocks"),
+        ("memory/blocks.py", "from perdure import engine"),
+        ("memory/blocks.py", "import os, perdure.storage.open as store"),
+        ("engine/loop.py", "def run():\n    from perdure.storage import open_sqlite"),
+        ("engine/loop.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from perdure.providers import x"),
+        ("engine/loop.py", "from .. import settings"),
+        ("engine/loop.py", "import importlib\nimportlib.import_module('perdure.toolbox')"),
+        ("storage/open.py", "from perdure.settings import Settings"),
+        ("storage/open.py", "from perdure.context import tokens"),
+        ("toolbox/functions.py", "from ..providers import registry"),
+        ("settings.py", "from . import engine"),
+        ("app.py", "from .library import Perdure"),
+        ("app.py", "from perdure.testing import InlineStore"),
+        ("library.py", "from perdure.server import serve"),
+        ("library/agent.py", "from perdure.storage import open_sqlite"),
+        ("cli/__init__.py", "from perdure.server import serve"),
+        ("server/routes/agents.py", "from perdure.ui import pages"),
+        ("ui/pages.py", "from perdure.testing import ScriptedModel"),
+        ("testing/model.py", "from perdure.cli import main"),
+        ("__init__.py", "from perdure.testing import ScriptedModel"),
+        ("__init__.py", "from .engine import loop"),
+        ("attic/__init__.py", "import os"),
+    ],
+)
+def test_a_wrong_import_is_seen(tmp_path: Path, path: str, text: str) -> None:
+    """The checker can fail: each planted import against the plan is reported once, with its file."""
+    plant(tmp_path, {"__init__.py": "", path: text})
+
+    found = forbidden_imports(tmp_path)
+
+    assert len(found) == 1
+    assert found[0].startswith(f"perdure/{path}:")
+
+
+def test_right_imports_pass(tmp_path: Path) -> None:
+    """The checker does not cry wolf: each room importing what it may, in every form, is in order."""
+    plant(
+        tmp_path,
+        {
+            "__init__.py": "from perdure.core.errors import PerdureError\nfrom .library import Perdure",
+            "__main__.py": "from perdure.cli import main",
+            "core/ids.py": "from __future__ import annotations\nimport re\nfrom . import errors\nfrom .errors import X",
+            "context/prompts/base.py": "from ..budget import Budget\nfrom ...core import ids",
+            "memory/blocks.py": "from perdure.core.ids import AgentId\nfrom perdure.context import tokens",
+            "engine/loop.py": "from perdure import core, context, memory\nimport perdure.engine.runner",
+            "storage/sqlite.py": "import sqlite3\nfrom perdure.core.tx import Tx\nfrom .open import open_store",
+            "settings.py": "from .core.errors import SettingsError",
+            "app.py": "from perdure import engine, memory, providers, settings, storage, toolbox",
+            "library/__init__.py": "from perdure.app import App\nfrom perdure.library.agent import Agent",
+            "library/agent.py": "from .. import settings\nfrom ..engine import runner",
+            "cli/__init__.py": "def main():\n    from perdure import Perdure, settings",
+            "server/routes/agents.py": "from ..wire import agents\nfrom perdure.library import Perdure",
+            "testing/model.py": "from perdure import app, library, storage\nimport perdure_plugin",
+        },
+    )
+
+    assert forbidden_imports(tmp_path) == []
+
+
+def test_a_print_is_seen(tmp_path: Path) -> None:
+    """Calls of `print` are found in the quiet rooms only; the word in a string or another method is none."""
+    plant(
+        tmp_path,
+        {
+            "core/ids.py": '"""print( is a word here."""\nconsole.print("x")',
+            "engine/loop.py": 'def run():\n    print("x")',
+            "cli/__init__.py": 'print("x")',
+        },
+    )
+
+    assert prints(tmp_path) == ["perdure/engine/loop.py:2"]
