@@ -57,9 +57,14 @@ class Runner:
         """Take over what dead processes left, now and from time to time."""
         self._recovery = asyncio.create_task(self._recover_for_ever())
 
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Everything that this runner has going on."""
+        return [task for task in (self._recovery, *self._drivers.values()) if task is not None]
+
     async def close(self) -> None:
         """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
-        tasks = [task for task in (self._recovery, *self._drivers.values()) if task is not None]
+        tasks = self.tasks
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

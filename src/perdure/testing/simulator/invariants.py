@@ -1,0 +1,109 @@
+"""What must hold of a store after any history."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from perdure.context.assemble import assemble, canonical, check_legal
+from perdure.core.errors import IllegalLog
+from perdure.core.events import RunEnded, RunQueued
+from perdure.core.ids import AgentId
+from perdure.core.messages import Message
+from perdure.core.tx import Tx
+from perdure.engine.ask import load_view
+
+__all__ = ["Violation", "check_agent"]
+
+_EVERYTHING = 1_000_000
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+def check_agent(
+    tx: Tx, agent_id: AgentId, *, sent: Iterable[str], requests: set[str] | None = None, notes: str = "notes"
+) -> None:
+    """Nothing, when every promise holds of this agent.
+
+    Args:
+        sent: the texts of all messages that were acknowledged, each of which was sent once, however often it was
+        retried. requests: digests of the requests that models were sent; every recorded step must be rebuilt to one of
+        them. notes: label of the block into which the model appends tokens in brackets.
+    Raises: Violation.
+    """
+    messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True)
+    _check_messages(messages, list(sent))
+    for conversation in tx.conversations.list(agent_id, limit=1000):
+        _check_line([message for message in messages if message.conversation_seq == conversation.seq])
+    _check_runs(tx, agent_id, requests)
+    _check_blocks(tx, agent_id, messages, notes)
+
+
+def _check_messages(messages: Sequence[Message], sent: list[str]) -> None:
+    numbers = [message.seq for message in messages]
+    if numbers != list(range(len(numbers))):
+        raise Violation(f"message numbers are not gapless: {numbers}")
+    said = Counter(message.text for message in messages if message.role == "user")
+    for text in sent:
+        if said[text] != 1:
+            raise Violation(f"message {text!r} was acknowledged and stands {said[text]} times in the log")
+    if extra := set(said) - set(sent):
+        raise Violation(f"messages that nobody sent: {extra}")
+
+
+def _check_line(messages: Sequence[Message]) -> None:
+    """One conversation: legal, and one run after the other."""
+    try:
+        check_legal(messages)
+    except IllegalLog as error:
+        raise Violation(str(error)) from error
+    runs = [message.run_seq for message in messages if message.run_seq is not None]
+    if runs != sorted(runs):
+        raise Violation(f"runs of a conversation are interleaved: {runs}")
+    calls = Counter(call.call_id + str(message.run_seq) for message in messages for call in message.calls)
+    results = Counter(result.call_id + str(message.run_seq) for message in messages for result in message.results)
+    if calls != results or any(count != 1 for count in calls.values()):
+        raise Violation(f"calls without exactly one result: {calls} against {results}")
+
+
+def _check_runs(tx: Tx, agent_id: AgentId, requests: set[str] | None) -> None:
+    for run in tx.runs.list(agent_id, limit=_EVERYTHING):
+        if not run.ended:
+            raise Violation(f"run {run.key.seq} is stuck: {run.status}, held by {run.lease_owner}")
+        events = tx.events.list(run.key, limit=_EVERYTHING)
+        if [event.seq for event in events] != list(range(1, len(events) + 1)):
+            raise Violation(f"events of run {run.key.seq} are not gapless")
+        kinds = [type(event.event) for event in events]
+        if kinds[0] is not RunQueued or kinds[-1] is not RunEnded or kinds.count(RunEnded) != 1:
+            raise Violation(f"events of run {run.key.seq} are not bracketed: {[kind.__name__ for kind in kinds]}")
+        for step in tx.steps.of_run(run.key):
+            if step.status == "pending":
+                raise Violation(f"step {step.index} of run {run.key.seq} is pending in an ended run")
+            if requests is not None and step.status == "success":
+                request = assemble(step.model, load_view(tx, run, step.recipe), step.recipe)
+                if hashlib.sha256(canonical(request)).hexdigest() not in requests:
+                    raise Violation(f"the request of step {step.seq} can't be rebuilt from its recipe")
+
+
+def _check_blocks(tx: Tx, agent_id: AgentId, messages: Sequence[Message], notes: str) -> None:
+    for block in tx.blocks.of_agent(agent_id):
+        versions = tx.blocks.versions(block.id, limit=_EVERYTHING)
+        if [version.version for version in versions] != list(range(block.version, -1, -1)):
+            raise Violation(f"versions of block {block.label!r} are not gapless")
+        if versions[0].value != block.value:
+            raise Violation(f"block {block.label!r} is not what its newest version says")
+        if block.label == notes:
+            noted = Counter(re.findall(r"\[([^]]+)]", block.value))
+            edited = Counter(
+                token
+                for message in messages
+                for result in message.results
+                if result.name == "core_memory_append" and result.status == "success"
+                for token in re.findall(r"\[([^]]+)]", result.text.rpartition("\n")[2])
+            )
+            if any(count != 1 for count in noted.values()) or set(edited) - set(noted):
+                raise Violation(f"edits are lost or doubled in block {notes!r}: {noted} against {edited}")

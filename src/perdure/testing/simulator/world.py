@@ -1,0 +1,130 @@
+"""The world around the simulated processes: a model that follows a plan, tools with effects, and what they did."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.context.assemble import canonical
+from perdure.core.messages import Part, Text, ToolCall
+from perdure.core.ports import CallContext, ModelDelta, ModelReply, ModelRequest
+from perdure.core.runs import Usage
+from perdure.core.tools import ToolOutcome, ToolSpec
+
+__all__ = ["MODEL", "PLAN_LETTERS", "PlannedModel", "World", "WorldTools"]
+
+MODEL = "simulated/planned"
+
+PLAN_LETTERS = "mmmasnippbudc"
+"""m a memory edit, a an archival insert, s a search, n a tool that must not run twice, i an idempotent one, p two
+parallel calls, b bad arguments, u an unknown tool, d two calls with one id, c an edit and a foreign call in one
+answer."""
+
+_PARAMETERS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"token": {"type": "string"}},
+    "required": ["token"],
+    "additionalProperties": False,
+}
+
+
+@dataclass
+class World:
+    """What survives every crash because it is outside: what tools did, and which requests models were sent."""
+
+    effects: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(run id, call id) -> how often a tool that must not run twice ran for it."""
+    requests: set[str] = field(default_factory=set)
+    """Digests of the canonical forms of all requests that a model saw."""
+
+
+class PlannedModel:
+    """`Model` that makes the calls named in the last user message, one answer a letter, then says `done KEY`.
+
+    The message reads `KEY PLAN`; what was already done is seen from the request alone, so it does not matter which
+    process asks.
+    """
+
+    def __init__(self, world: World, fault: Callable[[str], Awaitable[None]]) -> None:
+        self._world, self._fault = world, fault
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        self._world.requests.add(hashlib.sha256(canonical(request)).hexdigest())
+        await self._fault("model")
+        said = [index for index, message in enumerate(request.messages) if message.role == "user"]
+        key, _, plan = request.messages[said[-1]].text.partition(" ")
+        step = sum(message.role == "assistant" for message in request.messages[said[-1] :])
+        usage = Usage(input_tokens=10, output_tokens=1)
+        if step >= len(plan):
+            for word in ("done ", key):
+                yield ModelDelta("text", word)
+                await self._fault("model")
+            yield ModelReply(parts=(Text(f"done {key}"),), usage=usage)
+            return
+        parts = _calls(plan[step], f"{key}.{step}")
+        for index, part in enumerate(parts):
+            if isinstance(part, ToolCall):
+                yield ModelDelta("tool_name", part.name, index, part.call_id)
+        await self._fault("model")
+        yield ModelReply(parts=parts, usage=usage)
+
+
+def _calls(letter: str, token: str) -> tuple[Part, ...]:
+    def call(name: str, number: int = 0, /, **arguments: Any) -> ToolCall:
+        # Ids repeat from answer to answer, as some providers' do.
+        return ToolCall(f"call_{number}", name, json.dumps(arguments))
+
+    match letter:
+        case "m":
+            return (call("core_memory_append", label="notes", content=f"[{token}]"),)
+        case "a":
+            return (call("archival_memory_insert", content=f"archived {token}", tags=["t"]),)
+        case "s":
+            return (call("conversation_search", query=token),)
+        case "n":
+            return (call("charge", token=token),)
+        case "i":
+            return (call("fetch", token=token),)
+        case "p":
+            return (call("fetch", token=f"{token}a"), call("fetch", 1, token=f"{token}b"))
+        case "b":
+            return (ToolCall("call_0", "charge", '{"token": '),)
+        case "u":
+            return (call("no_such_tool", token=token),)
+        case "d":
+            return (call("charge", token=f"{token}a"), call("charge", token=f"{token}b"))
+        case _:
+            return (
+                call("core_memory_append", label="notes", content=f"[{token}]"),
+                call("charge", 1, token=token),
+            )
+
+
+class WorldTools:
+    """`Toolbox` of two foreign tools: `charge` must not run twice, `fetch` may, and runs in parallel."""
+
+    def __init__(self, world: World, fault: Callable[[str], Awaitable[None]], rng: random.Random) -> None:
+        self._world, self._fault, self._rng = world, fault, rng
+
+    def specs(self) -> Sequence[ToolSpec]:
+        return (
+            ToolSpec(name="charge", description="Charge once.", parameters=_PARAMETERS),
+            ToolSpec(name="fetch", description="Fetch.", parameters=_PARAMETERS, idempotent=True, parallel=True),
+        )
+
+    def has(self, name: str) -> bool:
+        return name in ("charge", "fetch")
+
+    async def call(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        await self._fault("tool")
+        if name == "charge":
+            self._world.effects[context.run_id, context.call_id] += 1
+        await asyncio.sleep(self._rng.choice((0.0, 0.01, 1.5)))
+        await self._fault("tool")
+        return ToolOutcome(text=f"{name} {arguments['token']}")

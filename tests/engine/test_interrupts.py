@@ -1,0 +1,74 @@
+"""Interrupting what a task waits for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.engine.interrupts import Interrupted, Interruptible, Interrupts
+
+
+async def test_a_fired_block_raises_interrupted_and_the_task_goes_on() -> None:
+    """The cancellation is taken back at the end of the block."""
+    waiting = Interruptible()
+    asyncio.get_running_loop().call_soon(waiting.fire)
+
+    with pytest.raises(Interrupted):
+        async with waiting:
+            await asyncio.sleep(60)
+
+    await asyncio.sleep(0)  # a cancellation that was left behind would strike here
+
+
+async def test_a_given_reason_is_raised_instead() -> None:
+    """A lost lease is told apart from a cancelled run."""
+    waiting = Interruptible()
+    asyncio.get_running_loop().call_soon(waiting.fire, KeyError("lost"))
+
+    with pytest.raises(KeyError, match="lost"):
+        async with waiting:
+            await asyncio.sleep(60)
+
+
+async def test_a_cancellation_from_outside_stays_one() -> None:
+    """Who cancels the task itself is not fooled."""
+    started = asyncio.Event()
+
+    async def work() -> None:
+        async with Interruptible():
+            started.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await started.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_firing_outside_the_block_does_nothing() -> None:
+    """Neither before nor after."""
+    waiting = Interruptible()
+    waiting.fire()
+    async with waiting:
+        await asyncio.sleep(0)
+    waiting.fire()
+    await asyncio.sleep(0)
+
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+async def test_interrupts_reach_the_one_who_waits_under_the_key() -> None:
+    """Others are left alone, unknown keys ignored."""
+    interrupts: Interrupts[str] = Interrupts()
+    mine, other = Interruptible(), Interruptible()
+    interrupts.add("mine", mine)
+    interrupts.add("other", other)
+    asyncio.get_running_loop().call_soon(interrupts.fire, "mine")
+    interrupts.fire("nobody")
+
+    with pytest.raises(Interrupted):
+        async with mine, other:
+            await asyncio.sleep(60)

@@ -1,0 +1,143 @@
+"""What a run does next, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
+from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
+from perdure.core.runs import Failure, Recipe, Run, RunKey, Step, StepStatus
+from perdure.engine.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
+from perdure.engine.run_log import OpenCall, RunLog
+from perdure.testing.clock import START
+
+AGENT = AgentId("agent-1")
+RUN = Run(
+    id=RunId("run-1"),
+    key=RunKey(AGENT, 0),
+    conversation_seq=0,
+    conversation_id=ConversationId("conv-1"),
+    status="running",
+    lease_owner="me",
+    lease_number=2,
+    max_steps=3,
+    created_at=START,
+)
+RECIPE = Recipe(prefix_seq=0, upto_message_seq=0, tail="", settings_revision=0)
+
+
+def step(index: int, status: StepStatus = "success", *, lease: int = 2) -> Step:
+    return Step(
+        id=StepId(f"step-{index}"),
+        agent_id=AGENT,
+        seq=index,
+        run_seq=0,
+        index=index,
+        status=status,
+        model="m",
+        recipe=RECIPE,
+        lease_number=lease,
+        created_at=START,
+    )
+
+
+def message(seq: int, *parts: Part, of: Step | None = None) -> Message:
+    tool = any(isinstance(part, ToolResult) for part in parts)
+    return Message(
+        id=MessageId(f"message-{seq}"),
+        agent_id=AGENT,
+        seq=seq,
+        conversation_seq=0,
+        role="tool" if tool else "assistant" if of else "user",
+        parts=parts,
+        step_id=of.id if of else None,
+        created_at=START,
+        occurred_at=START,
+    )
+
+
+def log(run: Run = RUN, *, messages: tuple[Message, ...] = (), steps: tuple[Step, ...] = ()) -> RunLog:
+    return RunLog(run=run, messages=(message(0, Text("hi")), *messages), steps=steps, started={})
+
+
+CALL = ToolCall("call_1", "look", "{}")
+RESULT = ToolResult("call_1", "look", "seen")
+
+
+def test_a_new_run_asks_the_model() -> None:
+    """Nothing has been done yet."""
+    assert next_action(log()) == Ask()
+
+
+def test_a_recorded_call_of_this_process_is_made() -> None:
+    """The step is pending under the lease that is held now."""
+    assert next_action(log(steps=(step(0, "pending"),))) == CallModel(step(0, "pending"))
+
+
+def test_a_call_that_a_dead_process_had_under_way_is_asked_again() -> None:
+    """The step is pending under an older lease, so its answer is lost."""
+    lost = step(0, "pending", lease=1)
+
+    assert next_action(log(steps=(lost,))) == Ask(abandoned=lost)
+
+
+def test_an_abandoned_step_does_not_count_towards_the_limit() -> None:
+    """A crash must not use up the steps of a run."""
+    abandoned = tuple(step(index, "abandoned") for index in range(5))
+
+    assert next_action(log(steps=abandoned)) == Ask()
+
+
+def test_calls_without_a_result_come_before_the_next_model_call() -> None:
+    """A log with an open call can't be sent."""
+    asked = message(1, CALL, of=step(0))
+
+    assert next_action(log(messages=(asked,), steps=(step(0),))) == CallTools((OpenCall(CALL, asked),))
+
+
+def test_after_all_results_the_model_is_asked_again() -> None:
+    """The model has not said its last word."""
+    done = (message(1, CALL, of=step(0)), message(2, RESULT, of=step(0)))
+
+    assert next_action(log(messages=done, steps=(step(0),))) == Ask()
+
+
+def test_a_reply_without_a_call_ends_the_run() -> None:
+    """Whatever stop reason the model gave is the run's."""
+    said = message(1, Text("hello"), of=step(0))
+    cut = replace(step(0), stop_reason="max_tokens_exceeded")
+
+    assert next_action(log(messages=(said,), steps=(step(0),))) == Finish("end_turn")
+    assert next_action(log(messages=(said,), steps=(cut,))) == Finish("max_tokens_exceeded")
+
+
+def test_the_last_allowed_step_s_calls_are_still_answered() -> None:
+    """The limit stops model calls; it never leaves a call without its result."""
+    steps = tuple(step(index) for index in range(3))
+    asked = message(1, CALL, of=steps[2])
+
+    assert isinstance(next_action(log(messages=(asked,), steps=steps)), CallTools)
+    assert next_action(log(messages=(asked, message(2, RESULT, of=steps[2])), steps=steps)) == Finish("max_steps")
+
+
+def test_a_failed_step_ends_the_run_with_its_failure() -> None:
+    """The reason is the step's."""
+    failure = Failure(kind="llm_rate_limit", message="too many")
+    failed = replace(step(0, "failed"), stop_reason="llm_api_error", failure=failure)
+
+    assert next_action(log(steps=(failed,))) == Finish("llm_api_error", failure)
+
+
+@pytest.mark.parametrize("steps", [(), (step(0, "pending"),), (step(0),)])
+def test_a_run_that_was_asked_to_stop_stops_before_anything_else(steps: tuple[Step, ...]) -> None:
+    """Also with calls open: finishing gives them their results."""
+    asked = (message(1, CALL, of=steps[0]),) if steps else ()
+
+    assert next_action(log(replace(RUN, cancel_requested=True), messages=asked, steps=steps)) == Finish("cancelled")
+
+
+def test_an_ended_run_is_done() -> None:
+    """Asking again changes nothing."""
+    assert next_action(log(replace(RUN, status="completed", cancel_requested=True))) == Done()
