@@ -91,7 +91,7 @@ async def start(
             ids=ids,
             randomness=random.SystemRandom(),
             counter=ScriptTokenCounter(),
-            owner=process_owner(),
+            owner=process_owner(uuid.uuid4().hex[:12]),
             settings=EngineSettings(
                 lease_s=settings.lease_s,
                 beat_s=min(1.0, settings.lease_s / 3),

@@ -23,16 +23,16 @@ def test_a_process_that_has_ended_is_dead() -> None:
 
 def test_a_process_number_that_was_given_away_again_is_dead() -> None:
     """The number lives, but began at another time."""
-    machine, _, _ = process_owner().rpartition("/")
+    machine, _, _ = process_owner().rsplit("/", 1)[0].rpartition("/")
 
-    assert is_dead(f"{machine}/1")
+    assert is_dead(f"{machine}/1/")
 
 
 def test_nothing_is_known_of_another_machine_or_container() -> None:
     """Only their lease tells."""
     _, _, rest = process_owner().partition("/")
-    machine, namespace, pid, started = process_owner().rsplit("/", 3)
+    machine, namespace, pid, started, _ = process_owner().rsplit("/", 4)
 
     assert not is_dead(f"elsewhere/{rest}")
-    assert not is_dead(f"{machine}/{namespace}0/{pid}/{started}0")
+    assert not is_dead(f"{machine}/{namespace}0/{pid}/{started}0/")
     assert not is_dead("no owner at all")

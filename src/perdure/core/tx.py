@@ -267,7 +267,10 @@ class Messages(Protocol):
     def by_seqs(self, agent_id: AgentId, seqs: Sequence[int]) -> Sequence[Message]: ...
 
     def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
-        """Show other parts from now on, or None to remove from view; the row itself stays. Raises: NotFound."""
+        """Show other parts from now on, or None to remove from view; the row itself stays.
+
+        Raises: NotFound; InvalidInput: a call or result would be torn from its other half.
+        """
         ...
 
 
@@ -323,6 +326,10 @@ class Runs(Protocol):
 
     def hold(self, key: RunKey, lease: Lease, *, until: datetime) -> Run:
         """The run, its lease extended. Raises: LeaseLost: it is no longer held under this lease, or has ended."""
+        ...
+
+    def release(self, owner: str) -> int:
+        """Give back every unended run that this owner holds or has reserved; how many."""
         ...
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:

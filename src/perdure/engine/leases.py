@@ -57,10 +57,11 @@ def _hold(tx: Tx, key: RunKey, lease: Lease, until: datetime) -> Run:
     return tx.runs.hold(key, lease, until=until)
 
 
-def process_owner() -> str:
-    """The name of this process in leases: machine, process namespace, process, and when that began."""
+def process_owner(token: str = "") -> str:
+    """A name for leases: machine, process namespace, process, when that began, and a token that tells apart two engines
+    of one process."""
     pid = os.getpid()
-    return f"{socket.gethostname()}/{_namespace()}/{pid}/{_started(pid)}"
+    return f"{socket.gethostname()}/{_namespace()}/{pid}/{_started(pid)}/{token}"
 
 
 def is_dead(owner: str) -> bool:
@@ -68,8 +69,8 @@ def is_dead(owner: str) -> bool:
 
     So a run needs not wait for its lease after a crash, when the next process starts on the same machine.
     """
-    parts = owner.rsplit("/", 3)
-    if len(parts) != 4 or parts[0] != socket.gethostname() or parts[1] != _namespace() or not parts[2].isdigit():
+    parts = owner.rsplit("/", 4)
+    if len(parts) != 5 or parts[0] != socket.gethostname() or parts[1] != _namespace() or not parts[2].isdigit():
         return False
     pid = int(parts[2])
     if pid == os.getpid():

@@ -7,6 +7,7 @@ needed to go on after a crash: everything is asked of the store again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 STORE_TRIES = 5
 RECOVERY_S = 5.0
+PAGE = 1_000
 
 Line = tuple[AgentId, int]
 """A conversation: agent and number."""
@@ -68,6 +70,9 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # What this process held is free at once, also for the same process when it opens the store again.
+        with contextlib.suppress(StoreError):
+            await self._ports.store.write(_release, self._ports.owner)
 
     async def accept(self, request: Request) -> Accepted:
         """T1, and the run is under way. Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict,
@@ -171,7 +176,9 @@ class Runner:
                     await self._run(progress)
                     wanted.discard(progress.log.run.key.seq)
                 elif key.seq in wanted:
-                    await self._ports.clock.sleep(self._ports.settings.poll_s)
+                    # Not in step with the other processes that wait for the same conversation.
+                    jitter = 0.5 + self._ports.randomness.random()
+                    await self._ports.clock.sleep(self._ports.settings.poll_s * jitter)
         except StoreError as error:
             for seq in wanted:
                 self._hub.publish(RunKey(line[0], seq), error)
@@ -250,11 +257,20 @@ class Runner:
             return None
 
     async def _stored(self, key: RunKey, after: int) -> Sequence[StoredEvent]:
-        return await self._ports.store.read(_events_after, key, after)
+        events: list[StoredEvent] = []
+        while page := await self._ports.store.read(_events_after, key, events[-1].seq if events else after):
+            events += page
+            if len(page) < PAGE:
+                break
+        return events
 
 
 def _events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
-    return tx.events.list(key, after=after)
+    return tx.events.list(key, after=after, limit=PAGE)
+
+
+def _release(tx: Tx, owner: str) -> None:
+    tx.runs.release(owner)
 
 
 def _request_cancel(tx: Tx, run_id: RunId, *, now: datetime) -> tuple[Run, Sequence[StoredEvent]]:

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.blocks import Author
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, MessageId, OrgId, StepId
-from perdure.core.messages import Draft, Message, Part, ToolResult, parts_from_json, parts_to_json, text_of
+from perdure.core.messages import Draft, Message, Part, ToolCall, ToolResult, parts_from_json, parts_to_json, text_of
 from perdure.core.runs import Run
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
@@ -177,6 +177,7 @@ class Messages:
 
     def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
         before = self.get(message_id)
+        _check_calls_kept(before, parts)
         params = {"agent_id": before.agent_id, "seq": before.seq}
         revision = before.revision + 1
         self._db.run(
@@ -253,6 +254,16 @@ def _words(message: Message) -> tuple[int, str, str] | None:
 
 def _repeats(part: Part) -> bool:
     return isinstance(part, ToolResult) and part.name in REPEATING_TOOLS
+
+
+def _check_calls_kept(before: Message, parts: Sequence[Part] | None) -> None:
+    """A revision may change what was said, not tear calls from results: no later request could be made of that."""
+
+    def ends(parts: Sequence[Part]) -> list[tuple[str, str]]:
+        return [(part.type, part.call_id) for part in parts if isinstance(part, (ToolCall, ToolResult))]
+
+    if ends(before.parts) != ends(parts or ()):
+        raise InvalidInput(f"{before.id} holds tool calls or results, which a revision can't remove, add or rename")
 
 
 def _conditions(where: MessageFilter) -> tuple[str, dict[str, Any]]:

@@ -143,6 +143,13 @@ class Runs:
             raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
         return self.at(key)
 
+    def release(self, owner: str) -> int:
+        return self._db.run(
+            "UPDATE runs SET lease_owner = NULL, lease_until = NULL"
+            f" WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED}",
+            {"org_id": self._org_id, "owner": owner},
+        )
+
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
         self._db.run(
             "UPDATE runs SET first_message_seq = :first, waiting_input = NULL"

@@ -11,6 +11,7 @@ import contextlib
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -129,8 +130,10 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
     Raises: StoreTooNew: a newer Perdure wrote it; NotAStore: it is something else. Neither is touched.
     """
     try:
+        connection.execute("BEGIN")  # one snapshot: another process may be making the tables just now
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        connection.execute("COMMIT")
         if application != APPLICATION_ID and tables:
             raise NotAStore(f"{path} is an SQLite file of another program: choose another path")
         if tables:
@@ -139,7 +142,7 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
                 raise StoreTooNew(str(path), found=found, known=SCHEMA_VERSION)
             if found == SCHEMA_VERSION:
                 return
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
             # A second process may have waited here while the first one migrated; then there is nothing left to do.
@@ -152,6 +155,19 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
             raise
     except sqlite3.Error as error:
         raise typed(error, path) from error
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """SQLite itself does not wait here: while another process opens the same new file, it says `locked` at once."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def typed(error: sqlite3.Error, path: Path) -> StoreError:
