@@ -8,6 +8,7 @@ own.
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 import unicodedata
@@ -32,7 +33,7 @@ _SPACELESS = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
 # Indic vowel signs are marks, which \w leaves out: without the ranges Hindi would fall apart at every vowel.
-_WORDS = re.compile(
+_WORDS = (
     f"(?P<run>[{_SPACELESS}]+)"
     f"|(?P<word>(?:(?![{_SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+)"
     "|(?P<symbol>[\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\U0001f000-\U0001faff])"
@@ -196,10 +197,16 @@ def query_of(text: str) -> Query:
     return Query(tuple(chosen))
 
 
+@functools.cache
+def _words() -> re.Pattern[str]:
+    """Compiled at its first use: its ranges take longer than the rest of this module."""
+    return re.compile(_WORDS)
+
+
 def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
     """(kind, tokens): a word is (stem, original), a run its bigrams and last character, a symbol itself."""
     folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-    for match in _WORDS.finditer(folded):
+    for match in _words().finditer(folded):
         found = match.group()
         kind = match.lastgroup or "word"
         if kind == "run":
