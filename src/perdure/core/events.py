@@ -38,6 +38,8 @@ __all__ = [
     "event_to_json",
 ]
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps makes one at every call
+
 
 @dataclass(frozen=True, slots=True)
 class RunQueued:
@@ -186,7 +188,7 @@ def event_to_json(event: Event) -> str:
             shape = {"delta": _fields(delta)}
         case _:
             shape = _fields(event)
-    return json.dumps(shape, ensure_ascii=False, separators=(",", ":"))
+    return _encode(shape)
 
 
 def event_from_json(kind: str, text: str) -> Event:

@@ -30,6 +30,8 @@ __all__ = [
     "text_of",
 ]
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps makes one at every call
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert"]
@@ -147,7 +149,7 @@ def text_of(parts: Sequence[Part]) -> str:
 
 def parts_to_json(parts: Sequence[Part]) -> str:
     """Compact JSON of parts, fields in a fixed order, absent ones left out; the inverse of `parts_from_json`."""
-    return json.dumps([_part_to_dict(part) for part in parts], ensure_ascii=False, separators=(",", ":"))
+    return _encode([_part_to_dict(part) for part in parts])
 
 
 def parts_from_json(text: str) -> tuple[Part, ...]:

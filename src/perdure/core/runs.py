@@ -136,7 +136,6 @@ class Run:
     cancel_requested: bool = False
     usage: Usage = Usage()
     step_count: int = 0
-    event_seq: int = 0
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None

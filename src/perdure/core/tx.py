@@ -76,8 +76,12 @@ class Agents(Protocol):
         """The agent with its number. Raises: AlreadyExists."""
         ...
 
-    def get(self, agent_id: AgentId, *, lock: bool = False) -> Agent:
-        """The agent; with `lock`, other transactions that lock it wait for this one's end. Raises: NotFound."""
+    def get(self, agent_id: AgentId) -> Agent:
+        """Raises: NotFound."""
+        ...
+
+    def lock(self, agent_id: AgentId) -> None:
+        """Make other transactions that lock the agent wait for this one's end. Raises: NotFound."""
         ...
 
     def find_by_name(self, name: str) -> Agent | None: ...
@@ -152,7 +156,9 @@ class Archives(Protocol):
         """Raises: NotFound."""
         ...
 
-    def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None: ...
+    def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
+        """Raises: NotFound. Attaching twice is no error."""
+        ...
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         """In the order they were attached; the first one takes what the agent inserts."""

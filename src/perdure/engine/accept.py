@@ -76,8 +76,7 @@ def accept(tx: Tx, request: Request, *, owner: str, now: datetime, until: dateti
 
     Raises: NotFound, ConversationBusy, IdempotencyMismatch.
     """
-    tx.agents.get(request.agent_id, lock=True)
-    tx.conversations.at(request.agent_id, request.conversation_seq)
+    tx.agents.lock(request.agent_id)
     if request.idempotency_key is not None:
         known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
         if known is not None:

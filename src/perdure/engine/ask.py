@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.context.assemble import View, cut_point, tail
@@ -16,12 +16,12 @@ from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted
 from perdure.core.ids import MessageId, StepId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.ports import Ids, TokenCounter
-from perdure.core.runs import Prefix, Recipe, Run, RunKey, Step
+from perdure.core.runs import Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import begin_input, decode_drafts
 from perdure.engine.next_action import Ask, next_action
 from perdure.engine.ports import EngineSettings
-from perdure.engine.run_log import Progress, RunLog, load_run_log
+from perdure.engine.run_log import Progress, RunLog, run_log_of
 
 __all__ = ["Asked", "Asking", "ask", "claim", "load_view"]
 
@@ -56,10 +56,13 @@ def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | 
     if run is None:
         return None
     events: list[Event] = [RunStarted(run.id, run.lease_number)]
-    waiting = tx.runs.waiting_input(key)
-    if waiting is not None:
+    if run.first_message_seq is None and (waiting := tx.runs.waiting_input(key)) is not None:
         events += begin_input(tx, run, *decode_drafts(waiting), now=asking.now)
-    log = load_run_log(tx, key)
+        run = tx.runs.at(key)
+    if run.lease_number == 1:  # steps are made under a lease, so before the first one there can be none
+        log = RunLog(run=run, messages=tuple(tx.messages.of_run(run)), steps=(), started={})
+    else:
+        log = run_log_of(tx, run)
     if isinstance(action := next_action(log), Ask):
         return _ask(tx, log, action, asking, events)
     return Progress(log, tx.events.add(key, events, at=asking.now))
@@ -67,8 +70,7 @@ def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | 
 
 def ask(tx: Tx, key: RunKey, asking: Asking, *, log: RunLog) -> Progress:
     """Record how the next model call is made (T3). Raises: LeaseLost."""
-    tx.runs.hold(key, log.lease, until=asking.until)
-    log = load_run_log(tx, key)
+    log = log.after(run=tx.runs.hold(key, log.lease, until=asking.until))
     # Between the last transaction and this one the run may have been asked to stop.
     if isinstance(action := next_action(log), Ask):
         return _ask(tx, log, action, asking, [])
@@ -82,18 +84,17 @@ def _ask(tx: Tx, log: RunLog, action: Ask, asking: Asking, events: list[Event]) 
     blocks = tx.blocks.of_agent(agent.id)
     counts = _counts(tx, agent)
     if action.abandoned is not None:
-        tx.steps.end(action.abandoned, status="abandoned", at=now)
+        log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
         events.append(StepAbandoned(action.abandoned.id))
     prefix, rewritten = _prefix(tx, agent, conversation, blocks, counts, asking)
-    messages = log.messages
     if rewritten:
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
     elif deltas := _add_deltas(tx, run, conversation, blocks, asking):
-        messages = (*messages, *deltas)
+        log = log.after(messages=deltas)
         events += [MessageAdded(message.seq, message) for message in deltas]
     recipe = Recipe(
         prefix_seq=prefix.seq,
-        upto_message_seq=messages[-1].seq,
+        upto_message_seq=log.messages[-1].seq,
         tail=tail(now, agent.timezone, counts),
         settings_revision=agent.settings_revision,
     )
@@ -108,12 +109,8 @@ def _ask(tx: Tx, log: RunLog, action: Ask, asking: Asking, events: list[Event]) 
     )
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(run.key, events, at=now)
-    log = RunLog(run=run, messages=messages, steps=(*_closed(log.steps, action), step), started=log.started)
+    log = log.after(step=step)
     return Asked(log, stored, agent=agent, view=_view(tx, run, prefix, recipe, asking.have))
-
-
-def _closed(steps: Sequence[Step], action: Ask) -> Sequence[Step]:
-    return [replace(step, status="abandoned") if step == action.abandoned else step for step in steps]
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:

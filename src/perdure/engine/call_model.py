@@ -104,19 +104,20 @@ def _store_reply(
     now: datetime,
     until: datetime,
 ) -> Progress:
-    run = tx.runs.hold(key, log.lease, until=until)
+    log = log.after(run=tx.runs.hold(key, log.lease, until=until))
     messages = tx.messages.append(
         key.agent_id,
         [draft],
-        conversation_seq=run.conversation_seq,
+        conversation_seq=log.run.conversation_seq,
         at=now,
         tokens=[tokens],
-        run=run,
+        run=log.run,
         step_id=step.id,
     )
-    tx.steps.end(step, status="success", at=now, usage=reply.usage, stop_reason=reply.stop_reason)
+    step = tx.steps.end(step, status="success", at=now, usage=reply.usage, stop_reason=reply.stop_reason)
+    log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
-    return _advanced(tx, key, events, ids=ids, settings=settings, now=now)
+    return _advanced(tx, log, events, ids=ids, settings=settings, now=now)
 
 
 def _store_failure(
@@ -131,19 +132,20 @@ def _store_failure(
     settings: EngineSettings,
     now: datetime,
 ) -> Progress:
-    tx.runs.hold(key, log.lease, until=now)
-    tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure)
-    return _advanced(tx, key, [], ids=ids, settings=settings, now=now)
+    log = log.after(
+        run=tx.runs.hold(key, log.lease, until=now),
+        step=tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure),
+    )
+    return _advanced(tx, log, [], ids=ids, settings=settings, now=now)
 
 
 def _advanced(
-    tx: Tx, key: RunKey, events: list[Event], *, ids: Ids, settings: EngineSettings, now: datetime
+    tx: Tx, log: RunLog, events: list[Event], *, ids: Ids, settings: EngineSettings, now: datetime
 ) -> Progress:
-    """The log after a step; the run is ended in the same transaction if nothing is left to do."""
-    log = load_run_log(tx, key)
+    """The progress of a step; the run is ended in the same transaction if nothing is left to do."""
     if isinstance(action := next_action(log), Finish):
         return end_run(tx, log, action, events, ids=ids, settings=settings, now=now)
-    return Progress(log, tx.events.add(key, events, at=now))
+    return Progress(log, tx.events.add(log.run.key, events, at=now))
 
 
 def _check_reply(reply: ModelReply | None, step: Step) -> None:

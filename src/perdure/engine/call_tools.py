@@ -189,10 +189,9 @@ async def _run(log: RunLog, call: ToolCall, spec: ToolSpec, arguments: Mapping[s
     try:
         async with asyncio.timeout(spec.timeout_s):
             outcome = await ports.toolbox.call(call.name, arguments, context)
-    except TimeoutError:
-        return ToolOutcome(
-            text=f"tool {call.name!r} took more than {spec.timeout_s:g} s and was stopped", status="error"
-        )
+    except TimeoutError as error:
+        late = f"tool {call.name!r} took more than {spec.timeout_s} s and was stopped"
+        return ToolOutcome(text=late if spec.timeout_s else f"TimeoutError: {error}", status="error")
     except PerdureError as error:
         return ToolOutcome(text=str(error), status="error")
     except Exception as error:  # a toolbox answers with outcomes; one that raises must not stop the run

@@ -12,7 +12,7 @@ from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.next_action import Finish, next_action
 from perdure.engine.ports import EngineSettings, Ports
-from perdure.engine.run_log import Progress, RunLog, load_run_log
+from perdure.engine.run_log import Progress, RunLog
 
 __all__ = ["end_run", "finish"]
 
@@ -24,8 +24,7 @@ async def finish(log: RunLog, ports: Ports) -> Progress:
 
 
 def _finish(tx: Tx, key: RunKey, *, log: RunLog, ids: Ids, settings: EngineSettings, now: datetime) -> Progress:
-    tx.runs.hold(key, log.lease, until=now)
-    log = load_run_log(tx, key)
+    log = log.after(run=tx.runs.hold(key, log.lease, until=now))
     if isinstance(action := next_action(log), Finish):
         return end_run(tx, log, action, [], ids=ids, settings=settings, now=now)
     return Progress(log)
@@ -45,7 +44,7 @@ def end_run(
     run = log.run
     step = log.last_step
     if step is not None and step.status == "pending":
-        tx.steps.end(step, status="cancelled", at=now, stop_reason=action.reason)
+        log = log.after(step=tx.steps.end(step, status="cancelled", at=now, stop_reason=action.reason))
     drafts = [
         Draft(
             id=MessageId(ids.new("message")),
@@ -72,7 +71,8 @@ def end_run(
             step_id=log.open_calls[0].message.step_id,
         )
         events += [MessageAdded(message.seq, message) for message in messages]
-    tx.runs.end(
+        log = log.after(messages=messages)
+    run = tx.runs.end(
         run.key,
         reason=action.reason,
         usage=log.usage,
@@ -85,7 +85,7 @@ def end_run(
         since = now - timedelta(seconds=settings.keep_deltas_s)
         tx.events.trim_deltas(run.key, keep=settings.keep_deltas, since=since)
     stored = tx.events.add(run.key, events, at=now)
-    return Progress(load_run_log(tx, run.key), stored)
+    return Progress(log.after(run=run), stored)
 
 
 def _why_unanswered(started: bool, action: Finish) -> str:

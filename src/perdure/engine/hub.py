@@ -11,8 +11,8 @@ from perdure.core.runs import RunKey
 
 __all__ = ["Hub", "Sent"]
 
-Sent = StoredEvent | Delta | PerdureError
-"""What a listener gets: an event, a preview, or why this process gave the run up."""
+Sent = StoredEvent | Delta | PerdureError | None
+"""What a listener gets: an event, a preview, why this process gave the run up; None when it no longer drives it."""
 
 
 class Hub:

@@ -26,20 +26,27 @@ async def holding(key: RunKey, lease: Lease, ports: Ports) -> AsyncIterator[None
     Raises inside the block: Interrupted: the run was asked to stop; LeaseLost: another process has taken it.
     """
     waiting = Interruptible()
-    beat = asyncio.create_task(_beat(key, lease, ports, waiting))
+    beats: list[asyncio.Task[None]] = []
+
+    def begin() -> None:
+        beats.append(asyncio.create_task(_beat(key, lease, ports, waiting)))
+
+    # Most answers and tools take less than a beat: only for the others a task is made.
+    first = asyncio.get_running_loop().call_later(ports.settings.beat_s, begin)
     ports.interrupts.add(key, waiting)
     try:
         async with waiting:
             yield
     finally:
         ports.interrupts.remove(key)
-        beat.cancel()
+        first.cancel()
+        for beat in beats:
+            beat.cancel()
 
 
 async def _beat(key: RunKey, lease: Lease, ports: Ports, waiting: Interruptible) -> None:
     settings = ports.settings
     while True:
-        await ports.clock.sleep(settings.beat_s)
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:
             run = await ports.store.write(_hold, key, lease, until)
@@ -47,10 +54,12 @@ async def _beat(key: RunKey, lease: Lease, ports: Ports, waiting: Interruptible)
             waiting.fire(lost)
             return
         except StoreError:
-            continue  # the lease outlives several beats; if the store stays away, the next commit will say so
-        if run.cancel_requested:
-            waiting.fire()
-            return
+            pass  # the lease outlives several beats; if the store stays away, the next commit will say so
+        else:
+            if run.cancel_requested:
+                waiting.fire()
+                return
+        await ports.clock.sleep(settings.beat_s)
 
 
 def _hold(tx: Tx, key: RunKey, lease: Lease, until: datetime) -> Run:

@@ -12,7 +12,7 @@ from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
 from perdure.core.tx import Tx
 
-__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log"]
+__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "run_log_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,22 @@ class OpenCall:
 class RunLog:
     """A run, its messages and steps in order, and its started foreign calls (call id -> lease number).
 
-    It is read in one transaction and never changed; every transaction of the loop gives back the next one.
+    It is never changed. Every transaction of the loop gives back the log that it leaves in the store. Where that saves
+    reading, it is made from the one before: under the lease nobody else writes to it, but for the run's own row, and
+    that is read anew in each transaction.
     """
 
     run: Run
-    messages: Sequence[Message]
-    steps: Sequence[Step]
+    messages: tuple[Message, ...]
+    steps: tuple[Step, ...]
     started: Mapping[str, int]
+
+    def after(self, *, run: Run | None = None, messages: Sequence[Message] = (), step: Step | None = None) -> RunLog:
+        """The log with another run row, more messages, and a step that is new or in another state."""
+        steps = self.steps
+        if step is not None:
+            steps = (*(other for other in steps if other.seq != step.seq), step)
+        return RunLog(run=run or self.run, messages=(*self.messages, *messages), steps=steps, started=self.started)
 
     @property
     def lease(self) -> Lease:
@@ -81,10 +90,14 @@ class Progress:
 
 def load_run_log(tx: Tx, key: RunKey) -> RunLog:
     """The log of a run. Raises: NotFound."""
-    run = tx.runs.at(key)
+    return run_log_of(tx, tx.runs.at(key))
+
+
+def run_log_of(tx: Tx, run: Run) -> RunLog:
+    """The log of a run whose row was read in this transaction."""
     return RunLog(
         run=run,
-        messages=tx.messages.of_run(run),
-        steps=tx.steps.of_run(key),
-        started=tx.runs.started_calls(key),
+        messages=tuple(tx.messages.of_run(run)),
+        steps=tuple(tx.steps.of_run(run.key)),
+        started=tx.runs.started_calls(run.key),
     )

@@ -99,7 +99,8 @@ class Runner:
         """Every event of a run with a number above `after`, in order and without gaps, until it has ended; and previews
         where this process drives it.
 
-        Raises: StoreError: this process could not go on with the run; it is taken up again later.
+        Raises: StoreError: this process could not go on with the run; it is taken up again later; NotFound: it was
+        deleted with its agent.
         """
         queue = self._hub.listen(run.key)
         try:
@@ -122,7 +123,7 @@ class Runner:
                         yield sent
                     case PerdureError():
                         raise sent
-                    case StoredEvent() if sent.seq == last + 1:
+                    case StoredEvent() if sent.seq <= last + 1:
                         pending = (sent,)
                     case _:  # nothing came, or not the next one: another process drives, or we listened too late
                         pending = await self._stored(run.key, last)
@@ -229,6 +230,7 @@ class Runner:
                     return
         finally:
             self._driven.discard(run.key)
+            self._hub.publish(run.key, None)
 
     async def _give_up(self, key: RunKey, error: Exception) -> None:
         """End a run that this code can't go on with, so that the agent's next message is answered."""
@@ -246,12 +248,11 @@ class Runner:
             self._hub.publish(key, event)
 
     async def _next(self, key: RunKey, queue: asyncio.Queue[Sent]) -> Sent | None:
-        """What is sent next; None after a while without anything."""
-        if not queue.empty():
-            return queue.get_nowait()
-        settings = self._ports.settings
+        """What is sent next; None when the store should be looked at."""
+        if key in self._driven or not queue.empty():
+            return await queue.get()  # whoever drives says at last that it no longer does
         try:
-            async with asyncio.timeout(settings.beat_s if key in self._driven else settings.poll_s):
+            async with asyncio.timeout(self._ports.settings.poll_s):
                 return await queue.get()
         except TimeoutError:
             return None
@@ -266,7 +267,10 @@ class Runner:
 
 
 def _events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
-    return tx.events.list(key, after=after, limit=PAGE)
+    events = tx.events.list(key, after=after, limit=PAGE)
+    if not events:
+        tx.runs.at(key)  # a run that was deleted with its agent has no more to tell, and no end to wait for
+    return events
 
 
 def _release(tx: Tx, owner: str) -> None:

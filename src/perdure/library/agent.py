@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from perdure.app import App
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.errors import NotFound, RunFailed
+from perdure.core.errors import InvalidInput, NotFound, RunFailed
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, PassageId, RunId
 from perdure.core.messages import Draft, Message, Role, Text
@@ -133,6 +133,10 @@ class AsyncAgent:
 
         return await self._app.store.read(page)
 
+    async def message_count(self) -> int:
+        """How many messages the history holds, over all conversations and with tool results."""
+        return await self._app.store.read(lambda tx: tx.messages.count(self.id))
+
     async def search(
         self,
         text: str,
@@ -142,14 +146,25 @@ class AsyncAgent:
         until: datetime | None = None,
         limit: int = 10,
     ) -> list[MessageHit]:
-        """The messages of the whole history that best match, best first; for an empty text the newest ones."""
-        where = MessageFilter(roles=tuple(roles), since=since, until=until)
+        """The messages of the whole history that best match, best first; for an empty text the newest ones.
+
+        Args:
+            since, until: times with a zone, both included.
+        Raises: InvalidInput: a time without a zone.
+        """
+        where = MessageFilter(roles=tuple(roles), since=_utc("since", since), until=_utc("until", until))
         return await self._app.store.read(search_messages, self.id, text, where=where, limit=limit)
 
     async def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
-        """Put a text into archival memory. Raises: InvalidInput."""
+        """Put a text into archival memory.
+
+        Args:
+            occurred_at: when it happened, a time with a zone; by default now.
+        Raises: InvalidInput: an empty or too long text, a time without a zone.
+        """
         ports = self._app.ports
         now = ports.clock.now()
+        occurred_at = _utc("occurred_at", occurred_at)
 
         def insert(tx: Tx) -> Passage:
             archive = archive_of(tx, self.id, ArchiveId(ports.ids.new("archive")), at=now)
@@ -168,8 +183,15 @@ class AsyncAgent:
         until: datetime | None = None,
         limit: int = 10,
     ) -> list[PassageHit]:
-        """The passages that best match, best first; for an empty text the newest ones."""
-        where = PassageFilter(tags=tuple(tags), tag_match=tag_match, since=since, until=until)
+        """The passages that best match, best first; for an empty text the newest ones.
+
+        Args:
+            since, until: times with a zone, both included.
+        Raises: InvalidInput: a time without a zone.
+        """
+        where = PassageFilter(
+            tags=tuple(tags), tag_match=tag_match, since=_utc("since", since), until=_utc("until", until)
+        )
         return await self._app.store.read(search_passages, self.id, text, where=where, limit=limit)
 
     async def new_conversation(self) -> Conversation:
@@ -218,3 +240,12 @@ def _conversation(tx: Tx, agent: Agent, conversation_id: ConversationId) -> Conv
     if conversation.agent_id != agent.id:
         raise NotFound("conversation", conversation_id, hint=f"agent {agent.name!r} has no such conversation")
     return conversation
+
+
+def _utc(name: str, moment: datetime | None) -> datetime | None:
+    """The moment in UTC, as the store compares them: as text. Raises: InvalidInput: it has no time zone."""
+    if moment is None:
+        return None
+    if moment.utcoffset() is None:
+        raise InvalidInput(f"{name} is {moment}, a time without a zone: add one, such as tzinfo=datetime.UTC")
+    return moment.astimezone(UTC)

@@ -28,9 +28,11 @@ USER = Author(kind="user", id=DEFAULT_USER)
 class AsyncPerdure:
     """An open store. Make it with `await AsyncPerdure.open(...)`, close it with `close` or `async with`."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, *, path: Path | None = None) -> None:
         self._app = app
         self.blocks = AsyncBlocks(app)
+        self.path = path
+        """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
 
     @classmethod
     async def open(
@@ -55,7 +57,8 @@ class AsyncPerdure:
         """
         settings = settings or Settings.from_environment()
         app = await start(settings, address=address, models=models, tools=tools, store=store, clock=clock, ids=ids)
-        return cls(app)
+        place = settings.store_path if address is None else address
+        return cls(app, path=None if store is not None else _file_of(place))
 
     async def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again."""
@@ -73,11 +76,6 @@ class AsyncPerdure:
     def models(self) -> Sequence[str]:
         """The handles of the models that can be used here."""
         return self._app.models.handles()
-
-    @property
-    def path(self) -> Path:
-        """The data folder's store file, as the settings name it."""
-        return self._app.settings.store_path
 
     async def create_agent(
         self,
@@ -104,8 +102,7 @@ class AsyncPerdure:
             model: a handle such as "perdure/extractive"; by default the setting `model`.
             block_ids: existing blocks to share.
             tools: names of tools; by default the memory tools of the agent type, the archival ones (unless `archival`
-            is
-                off) and every function this store was opened with.
+                is off) and every function this store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
         Raises: InvalidInput, NameInvalid, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
         """
@@ -159,6 +156,10 @@ def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock,
     if isinstance(blocks, Mapping):
         return tuple(NewBlock(label=label, value=value) for label, value in blocks.items())
     return tuple(blocks)
+
+
+def _file_of(address: str | Path) -> Path | None:
+    return None if str(address).startswith(("postgresql://", "postgres://")) else Path(address)
 
 
 def _find(tx: Tx, name_or_id: str) -> Agent:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, TypeVar
 
+from perdure.core.errors import StoreClosed
+
 __all__ = ["Portal"]
 
 T = TypeVar("T")
@@ -25,7 +27,13 @@ class Portal:
         return not self._loop.is_closed()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises. It is cancelled when the caller is interrupted while waiting."""
+        """What the coroutine returns or raises. It is cancelled when the caller is interrupted while waiting.
+
+        Raises: StoreClosed: after `close`.
+        """
+        if not self.is_open:
+            coroutine.close()
+            raise StoreClosed
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()

@@ -86,7 +86,8 @@ class Perdure:
         return self._inner.models
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Path | None:
+        """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
         return self._inner.path
 
     def create_agent(
@@ -248,6 +249,10 @@ class Agent:
                 newest_first=newest_first,
             )
         )
+
+    def message_count(self) -> int:
+        """How many messages the history holds."""
+        return self._portal.run(self._inner.message_count())
 
     def search(
         self,

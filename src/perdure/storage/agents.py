@@ -53,14 +53,21 @@ class Agents:
         )
         return agent
 
-    def get(self, agent_id: AgentId, *, lock: bool = False) -> Agent:
+    def get(self, agent_id: AgentId) -> Agent:
         rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update if lock else ''}",
-            {"id": agent_id, "org_id": self._org_id},
+            f"SELECT {_COLUMNS} FROM agents WHERE id = :id AND org_id = :org_id",
+            {"id": storable(agent_id), "org_id": self._org_id},
         )
         if not rows:
             raise NotFound("agent", agent_id)
         return _agent(rows[0])
+
+    def lock(self, agent_id: AgentId) -> None:
+        if not self._db.rows(
+            f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}",
+            {"id": storable(agent_id), "org_id": self._org_id},
+        ):
+            raise NotFound("agent", agent_id)
 
     def find_by_name(self, name: str) -> Agent | None:
         return self._first(
@@ -85,17 +92,18 @@ class Agents:
         ) or self._first(f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id ORDER BY number DESC LIMIT 1", params)
 
     def put(self, agent: Agent) -> Agent:
-        agent = replace(agent, settings_revision=agent.settings_revision + 1)
-        changed = self._db.run(
+        # The revision is counted here, not in the caller's copy: two different settings must never share a number.
+        changed = self._db.rows(
             "UPDATE agents SET name = :name, agent_type = :agent_type, model = :model, system = :system,"
             " description = :description, timezone = :timezone, tags = :tags, metadata = :metadata,"
-            " settings = :settings, settings_revision = :settings_revision, hidden = :hidden,"
-            " updated_at = :updated_at, updated_by = :updated_by WHERE id = :id AND org_id = :org_id",
-            _params(agent),
+            " settings = :settings, settings_revision = settings_revision + 1, hidden = :hidden,"
+            " updated_at = :updated_at, updated_by = :updated_by WHERE id = :id AND org_id = :org_id"
+            " RETURNING settings_revision",
+            _params(agent) | {"org_id": self._org_id},
         )
         if not changed:
             raise NotFound("agent", agent.id)
-        return agent
+        return replace(agent, settings_revision=changed[0][0])
 
     def delete(self, agent_id: AgentId) -> None:
         agent = self.get(agent_id)
@@ -129,8 +137,8 @@ def _params(agent: Agent) -> dict[str, Any]:
         "hidden": int(agent.hidden),
         "created_at": iso(agent.created_at),
         "updated_at": iso(agent.updated_at),
-        "created_by": agent.created_by,
-        "updated_by": agent.updated_by,
+        "created_by": None if agent.created_by is None else storable(agent.created_by),
+        "updated_by": None if agent.updated_by is None else storable(agent.updated_by),
     }
 
 
@@ -152,6 +160,6 @@ def _agent(row: Row) -> Agent:
         hidden=bool(row[13]),
         created_at=from_iso(row[14]),
         updated_at=from_iso(row[15]),
-        created_by=row[16],
-        updated_by=row[17],
+        created_by=None if row[16] is None else restored(row[16]),
+        updated_by=None if row[17] is None else restored(row[17]),
     )

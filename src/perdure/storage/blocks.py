@@ -11,7 +11,7 @@ from perdure.core.blocks import Author, Block, BlockVersion, diff_of
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.text import restored, storable
-from perdure.storage.database import Database, Row, author_params, dump, from_iso, iso, load, next_number
+from perdure.storage.database import OWN_AGENT, Database, Row, author_params, dump, from_iso, iso, load, next_number
 
 __all__ = ["Blocks"]
 
@@ -42,10 +42,11 @@ class Blocks:
         self._add_version(block, diff=diff_of("", block.value), author=author, at=block.created_at)
         return block
 
+    # A transaction that may write locks the block it reads by itself, so that an edit of what was read is one step.
     def get(self, block_id: BlockId) -> Block:
         rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM blocks WHERE id = :id AND org_id = :org_id",
-            {"id": block_id, "org_id": self._org_id},
+            f"SELECT {_COLUMNS} FROM blocks WHERE id = :id AND org_id = :org_id{self._db.for_update}",
+            {"id": storable(block_id), "org_id": self._org_id},
         )
         if not rows:
             raise NotFound("block", block_id)
@@ -64,7 +65,7 @@ class Blocks:
         if block.label != before.label:
             self._check_labels(block)
         after = replace(block, version=expected + 1, updated_at=at, updated_by=author.id)
-        if not self._db.run(self._PUT, _params(after) | {"expected": expected}):
+        if not self._db.run(self._PUT, _params(after) | {"org_id": self._org_id, "expected": expected}):
             raise VersionConflict(f"block {before.label!r}", expected=expected, found=self.get(block.id).version)
         self._add_version(after, diff=diff_of(before.value, after.value), author=author, at=at)
         return after
@@ -85,23 +86,27 @@ class Blocks:
         return [_block(row) for row in rows]
 
     def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
+        # The agent is locked, so that of two blocks of one label that are attached at once the second sees the first.
+        if not self._db.rows(
+            f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}",
+            {"id": agent_id, "org_id": self._org_id},
+        ):
+            raise NotFound("agent", agent_id)
         block = self.get(block_id)
         other = self.find(agent_id, block.label)
         if other is not None and other.id != block_id:
             raise AlreadyExists("block with label", block.label)
-        # An insert from a select, so that an unknown agent inserts nothing.
-        if other is None and not self._db.run(
-            "INSERT INTO agent_blocks (agent_id, block_id, position) SELECT a.id, :block_id,"
-            " (SELECT COALESCE(MAX(position), 0) + 1 FROM agent_blocks WHERE agent_id = :agent_id)"
-            " FROM agents a WHERE a.id = :agent_id AND a.org_id = :org_id",
-            {"agent_id": agent_id, "block_id": block_id, "org_id": self._org_id},
-        ):
-            raise NotFound("agent", agent_id)
+        if other is None:
+            self._db.run(
+                "INSERT INTO agent_blocks (agent_id, block_id, position) VALUES (:agent_id, :block_id,"
+                " (SELECT COALESCE(MAX(position), 0) + 1 FROM agent_blocks WHERE agent_id = :agent_id))",
+                {"agent_id": agent_id, "block_id": block_id},
+            )
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
         if not self._db.run(
-            "DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id",
-            {"agent_id": agent_id, "block_id": block_id},
+            f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {OWN_AGENT}",
+            {"agent_id": agent_id, "block_id": block_id, "org_id": self._org_id},
         ):
             raise NotFound("block of this agent", block_id)
 
@@ -116,7 +121,7 @@ class Blocks:
     def find(self, agent_id: AgentId, label: str) -> Block | None:
         rows = self._db.rows(
             f"SELECT {_OF_B} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
-            " WHERE x.agent_id = :agent_id AND b.org_id = :org_id AND b.label = :label",
+            f" WHERE x.agent_id = :agent_id AND b.org_id = :org_id AND b.label = :label{self._db.for_update}",
             {"agent_id": agent_id, "org_id": self._org_id, "label": storable(label)},
         )
         return _block(rows[0]) if rows else None
@@ -149,6 +154,12 @@ class Blocks:
 
     def _check_labels(self, block: Block) -> None:
         """An agent can't have two blocks of one label, also not by renaming a shared one."""
+        if self._db.for_update:  # as in `attach`
+            self._db.rows(
+                "SELECT a.id FROM agent_blocks x JOIN agents a ON a.id = x.agent_id WHERE x.block_id = :id"
+                f" ORDER BY a.number{self._db.for_update}",
+                {"id": block.id},
+            )
         taken = self._db.rows(
             "SELECT 1 FROM agent_blocks mine JOIN agent_blocks theirs ON theirs.agent_id = mine.agent_id"
             " JOIN blocks b ON b.id = theirs.block_id"
@@ -190,8 +201,8 @@ def _params(block: Block) -> dict[str, Any]:
         "version": block.version,
         "created_at": iso(block.created_at),
         "updated_at": iso(block.updated_at),
-        "created_by": block.created_by,
-        "updated_by": block.updated_by,
+        "created_by": None if block.created_by is None else storable(block.created_by),
+        "updated_by": None if block.updated_by is None else storable(block.updated_by),
     }
 
 
@@ -211,8 +222,8 @@ def _block(row: Row) -> Block:
         version=row[11],
         created_at=from_iso(row[12]),
         updated_at=from_iso(row[13]),
-        created_by=row[14],
-        updated_by=row[15],
+        created_by=None if row[14] is None else restored(row[14]),
+        updated_by=None if row[15] is None else restored(row[15]),
     )
 
 

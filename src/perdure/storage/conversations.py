@@ -11,7 +11,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId, ConversationId, OrgId
 from perdure.core.runs import Prefix
 from perdure.core.text import restored
-from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 
 __all__ = ["Conversations"]
 
@@ -48,8 +48,8 @@ class Conversations:
 
     def at(self, agent_id: AgentId, seq: int) -> Conversation:
         rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq",
-            {"agent_id": agent_id, "seq": seq},
+            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
+            {"agent_id": agent_id, "seq": seq, "org_id": self._org_id},
         )
         if not rows:
             raise NotFound("conversation", f"{seq} of {agent_id}")
@@ -58,13 +58,13 @@ class Conversations:
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq > :after"
-            " ORDER BY seq LIMIT :limit",
-            {"agent_id": agent_id, "after": after_seq, "limit": limit},
+            f" AND {OWN_AGENT} ORDER BY seq LIMIT :limit",
+            {"agent_id": agent_id, "after": after_seq, "limit": limit, "org_id": self._org_id},
         )
         return [_conversation(row) for row in rows]
 
     def show(self, agent_id: AgentId, seq: int, seen: Mapping[BlockId, int], *, prefix: Prefix | None = None) -> None:
-        params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen)}
+        params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen), "org_id": self._org_id}
         changes = "seen = :seen"
         if prefix is not None:
             # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
@@ -73,7 +73,9 @@ class Conversations:
                 " WHERE agent_id = :agent_id AND conversation_seq = :seq AND seq >= :from_seq AND removed = 0)"
             )
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}
-        self._db.run(f"UPDATE conversations SET {changes} WHERE agent_id = :agent_id AND seq = :seq", params)
+        self._db.run(
+            f"UPDATE conversations SET {changes} WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}", params
+        )
 
 
 def _conversation(row: Row) -> Conversation:

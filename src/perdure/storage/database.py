@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from perdure.core.blocks import Author
@@ -14,6 +15,7 @@ from perdure.core.ids import OrgId
 from perdure.core.text import Query, restored, storable
 
 __all__ = [
+    "OWN_AGENT",
     "Database",
     "FullText",
     "Row",
@@ -28,6 +30,11 @@ __all__ = [
 ]
 
 Row = Sequence[Any]
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps makes one at every call
+
+# Children of an agent carry no organisation of their own. This looks at the agent once per statement, not once per row.
+OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class Database(Protocol):
     clustered: str
     blob: str
     for_update: str
+    """What a select ends with that locks its rows until the transaction ends; empty where there is nothing to lock."""
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 
@@ -74,9 +82,10 @@ class Database(Protocol):
         ...
 
 
+@functools.lru_cache(maxsize=64)  # a unit of work writes the same moment into many rows
 def iso(at: datetime) -> str:
     """The time as text that sorts: UTC, microseconds."""
-    return at.isoformat(timespec="microseconds")
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def from_iso(text: str | None) -> Any:
@@ -86,7 +95,7 @@ def from_iso(text: str | None) -> Any:
 
 def dump(value: Any) -> str:
     """Compact JSON, storable in any text column."""
-    return storable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return storable(_encode(value))
 
 
 def load(text: str | None) -> Any:
@@ -109,7 +118,9 @@ def register(db: Database, org_id: OrgId, owner_id: str, rows: Sequence[tuple[st
 
 def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
     """(owner, seq) of an id. Raises: NotFound."""
-    rows = db.rows("SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id", {"id": id_, "org_id": org_id})
+    rows = db.rows(
+        "SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id", {"id": storable(id_), "org_id": org_id}
+    )
     if not rows:
         raise NotFound(kind, id_)
     return rows[0][0], rows[0][1]

@@ -7,24 +7,25 @@ from datetime import datetime
 
 from perdure.core.errors import NotFound
 from perdure.core.events import Event, MessageAdded, StoredEvent, event_from_json, event_to_json
+from perdure.core.ids import OrgId
 from perdure.core.runs import RunKey
 from perdure.core.text import restored, storable
-from perdure.storage.database import Database, from_iso, iso
+from perdure.storage.database import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.messages import read_messages
 
 __all__ = ["Events"]
 
 
 class Events:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
 
     def add(self, key: RunKey, events: Sequence[Event], *, at: datetime) -> Sequence[StoredEvent]:
         params = {"agent_id": key.agent_id, "run_seq": key.seq}
         rows = self._db.rows(
             "UPDATE runs SET event_seq = event_seq + :rows WHERE agent_id = :agent_id AND seq = :run_seq"
-            " RETURNING event_seq - :rows + 1",
-            params | {"rows": len(events)},
+            " AND org_id = :org_id RETURNING event_seq - :rows + 1",
+            params | {"rows": len(events), "org_id": self._org_id},
         )
         if not rows:
             raise NotFound("run", f"{key.seq} of {key.agent_id}")
@@ -46,12 +47,19 @@ class Events:
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
         rows = self._db.rows(
             "SELECT seq, type, body, created_at FROM events"
-            " WHERE agent_id = :agent_id AND run_seq = :run_seq AND seq > :after ORDER BY seq LIMIT :limit",
-            {"agent_id": key.agent_id, "run_seq": key.seq, "after": after, "limit": limit},
+            f" WHERE agent_id = :agent_id AND run_seq = :run_seq AND seq > :after AND {OWN_AGENT}"
+            " ORDER BY seq LIMIT :limit",
+            {
+                "agent_id": key.agent_id,
+                "run_seq": key.seq,
+                "after": after,
+                "limit": limit,
+                "org_id": self._org_id,
+            },
         )
         events = [(row[0], event_from_json(row[1], restored(row[2])), from_iso(row[3])) for row in rows]
         named = [event.message_seq for _, event, _ in events if isinstance(event, MessageAdded)]
-        messages = read_messages(self._db, key.agent_id, named)
+        messages = read_messages(self._db, self._org_id, key.agent_id, named)
         return [
             StoredEvent(
                 agent_id=key.agent_id,
@@ -68,7 +76,14 @@ class Events:
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
         return self._db.run(
             "DELETE FROM events WHERE agent_id = :agent_id AND run_seq = :run_seq AND type = 'delta.streamed'"
-            " AND (created_at < :since OR seq <= (SELECT event_seq FROM runs WHERE agent_id = :agent_id"
-            " AND seq = :run_seq) - :keep)",
-            {"agent_id": key.agent_id, "run_seq": key.seq, "keep": keep, "since": iso(since)},
+            " AND (created_at < :since OR seq <= (SELECT d.seq FROM events d WHERE d.agent_id = :agent_id"
+            " AND d.run_seq = :run_seq AND d.type = 'delta.streamed' ORDER BY d.seq DESC LIMIT 1 OFFSET :keep))"
+            f" AND {OWN_AGENT}",
+            {
+                "agent_id": key.agent_id,
+                "run_seq": key.seq,
+                "keep": keep,
+                "since": iso(since),
+                "org_id": self._org_id,
+            },
         )

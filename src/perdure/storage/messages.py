@@ -19,7 +19,7 @@ from perdure.core.runs import Run
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
 from perdure.core.tx import Found, MessageFilter
-from perdure.storage.database import Database, Row, from_iso, iso, locate, register
+from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso, locate, register
 
 __all__ = ["Messages", "message_words_of", "read_messages"]
 
@@ -133,8 +133,13 @@ class Messages:
         # A row without a run (imported history) is grouped with its neighbours of the same kind.
         rows = self._db.rows(
             "SELECT MIN(seq), SUM(tokens) FROM messages WHERE agent_id = :agent_id AND conversation_seq = :conversation"
-            " AND seq >= :from_seq AND removed = 0 GROUP BY run_seq ORDER BY MIN(seq)",
-            {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq},
+            f" AND seq >= :from_seq AND removed = 0 AND {OWN_AGENT} GROUP BY run_seq ORDER BY MIN(seq)",
+            {
+                "agent_id": agent_id,
+                "conversation": conversation_seq,
+                "from_seq": from_seq,
+                "org_id": self._org_id,
+            },
         )
         return [(row[0], int(row[1])) for row in rows]
 
@@ -145,7 +150,10 @@ class Messages:
         )
 
     def count(self, agent_id: AgentId) -> int:
-        rows = self._db.rows("SELECT message_count FROM agents WHERE id = :id", {"id": agent_id})
+        rows = self._db.rows(
+            "SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id",
+            {"id": agent_id, "org_id": self._org_id},
+        )
         return int(rows[0][0]) if rows else 0
 
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Sequence[Found]:
@@ -155,7 +163,7 @@ class Messages:
         if not numbers or not query.clauses:
             return []
         text = self._db.full_text("message_words", numbers[0][0], query, where.roles)
-        conditions, params = _conditions(where)
+        conditions, params = _conditions(where, "m.")
         rows = self._db.rows(
             f"SELECT m.seq, {text.score} AS score FROM {text.source}"
             f" JOIN messages m ON m.agent_id = :agent_id AND m.seq = {text.key}"
@@ -172,7 +180,7 @@ class Messages:
         )
 
     def by_seqs(self, agent_id: AgentId, seqs: Sequence[int]) -> Sequence[Message]:
-        found = read_messages(self._db, agent_id, seqs)
+        found = read_messages(self._db, self._org_id, agent_id, seqs)
         return [found[seq] for seq in seqs if seq in found]
 
     def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
@@ -212,15 +220,19 @@ class Messages:
             self._db.index_words("message_words", number, [new])
 
     def _read(self, where: str, params: dict[str, Any]) -> Sequence[Message]:
-        return _read(self._db, where, params)
+        return _read(self._db, f"{OWN_AGENT} AND {where}", params | {"org_id": self._org_id})
 
 
-def read_messages(db: Database, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, Message]:
+def read_messages(db: Database, org_id: OrgId, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, Message]:
     """seq -> message, without the removed ones. The numbers stand in the statement: they are ours and whole."""
     if not seqs:
         return {}
     listed = ", ".join(str(int(seq)) for seq in seqs)
-    found = _read(db, f"agent_id = :agent_id AND seq IN ({listed}) AND removed = 0", {"agent_id": agent_id})
+    found = _read(
+        db,
+        f"agent_id = :agent_id AND seq IN ({listed}) AND removed = 0 AND {OWN_AGENT}",
+        {"agent_id": agent_id, "org_id": org_id},
+    )
     return {message.seq: message for message in found}
 
 
@@ -266,7 +278,9 @@ def _check_calls_kept(before: Message, parts: Sequence[Part] | None) -> None:
         raise InvalidInput(f"{before.id} holds tool calls or results, which a revision can't remove, add or rename")
 
 
-def _conditions(where: MessageFilter) -> tuple[str, dict[str, Any]]:
+def _conditions(where: MessageFilter, table: str = "") -> tuple[str, dict[str, Any]]:
+    """The conditions and their parameters; `table` is the prefix that tells these columns from those of a joined
+    table."""
     clauses: list[str] = []
     params: dict[str, Any] = {}
     if where.conversation_seq is not None:
@@ -283,7 +297,7 @@ def _conditions(where: MessageFilter) -> tuple[str, dict[str, Any]]:
     if where.before_seq is not None:
         clauses.append("seq < :w_before")
         params["w_before"] = where.before_seq
-    return "".join(f" AND {clause}" for clause in clauses), params
+    return "".join(f" AND {table}{clause}" for clause in clauses), params
 
 
 def _params(message: Message) -> dict[str, Any]:
@@ -300,7 +314,7 @@ def _params(message: Message) -> dict[str, Any]:
         "step_id": message.step_id,
         "name": None if message.name is None else storable(message.name),
         "otid": None if message.otid is None else storable(message.otid),
-        "sender_id": message.sender_id,
+        "sender_id": None if message.sender_id is None else storable(message.sender_id),
         "tokens": message.tokens,
         "created_at": iso(message.created_at),
         "occurred_at": iso(message.occurred_at),
@@ -321,7 +335,7 @@ def _message(row: Row) -> Message:
         step_id=row[9],
         name=None if row[10] is None else restored(row[10]),
         otid=None if row[11] is None else restored(row[11]),
-        sender_id=row[12],
+        sender_id=None if row[12] is None else restored(row[12]),
         tokens=row[13],
         created_at=from_iso(row[14]),
         occurred_at=from_iso(row[15]),

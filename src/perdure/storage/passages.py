@@ -31,6 +31,8 @@ from perdure.storage.database import (
 __all__ = ["Archives", "Passages"]
 
 _ARCHIVE = "id, org_id, number, name, description, metadata, passage_count, version, created_at, updated_at"
+# A passage carries no organisation of its own: its archive does.
+_OWN = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id = :org_id)"
 _PASSAGE = "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at"
 
 
@@ -59,7 +61,7 @@ class Archives:
     def get(self, archive_id: ArchiveId) -> Archive:
         rows = self._db.rows(
             f"SELECT {_ARCHIVE} FROM archives WHERE id = :id AND org_id = :org_id",
-            {"id": archive_id, "org_id": self._org_id},
+            {"id": storable(archive_id), "org_id": self._org_id},
         )
         if not rows:
             raise NotFound("archive", archive_id)
@@ -67,13 +69,17 @@ class Archives:
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         self.get(archive_id)
-        self._db.run(
+        if self._db.run(
             "INSERT INTO agent_archives (agent_id, archive_id, position) SELECT a.id, :archive_id,"
             " (SELECT COALESCE(MAX(position), 0) + 1 FROM agent_archives WHERE agent_id = :agent_id)"
             " FROM agents a WHERE a.id = :agent_id AND a.org_id = :org_id"
             " ON CONFLICT (agent_id, archive_id) DO NOTHING",
             {"agent_id": agent_id, "archive_id": archive_id, "org_id": self._org_id},
-        )
+        ):
+            return
+        own = {"agent_id": agent_id, "org_id": self._org_id}
+        if not self._db.rows("SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id", own):
+            raise NotFound("agent", agent_id)
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         columns = ", ".join(f"a.{column}" for column in _ARCHIVE.split(", "))
@@ -86,8 +92,9 @@ class Archives:
 
     def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:
         rows = self._db.rows(
-            "SELECT tag, uses FROM archive_tags WHERE archive_id = :id ORDER BY uses DESC, tag LIMIT :limit",
-            {"id": archive_id, "limit": limit},
+            f"SELECT tag, uses FROM archive_tags WHERE archive_id = :archive_id AND {_OWN}"
+            " ORDER BY uses DESC, tag LIMIT :limit",
+            {"archive_id": archive_id, "org_id": self._org_id, "limit": limit},
         )
         return [(restored(row[0]), row[1]) for row in rows]
 
@@ -202,7 +209,8 @@ class Passages:
 
     def _read(self, where: str, params: dict[str, Any]) -> Sequence[Passage]:
         columns = ", ".join(f"p.{column}" for column in _PASSAGE.split(", "))
-        return [_passage(row) for row in self._db.rows(f"SELECT {columns} FROM passages p WHERE {where}", params)]
+        sql = f"SELECT {columns} FROM passages p WHERE {_OWN} AND {where}"
+        return [_passage(row) for row in self._db.rows(sql, params | {"org_id": self._org_id})]
 
 
 def _conditions(where: PassageFilter) -> tuple[str, dict[str, Any]]:

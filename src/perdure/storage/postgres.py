@@ -48,10 +48,10 @@ class PostgresDatabase:
 
     clustered = ""
     blob = "BYTEA"
-    for_update = " FOR UPDATE"
 
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
         self._connection = connection
+        self.for_update = "" if read_only else " FOR UPDATE"
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
@@ -167,7 +167,7 @@ class PostgresStore:
                 with self._pool.connection() as connection:
                     if snapshot:
                         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                    return unit(SqlTx(PostgresDatabase(connection), self._org_id))
+                    return unit(SqlTx(PostgresDatabase(connection, read_only=snapshot), self._org_id))
             except PerdureError:
                 raise
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:

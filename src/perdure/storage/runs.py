@@ -10,13 +10,13 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId
 from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, status_of
 from perdure.core.text import restored, storable
-from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 
 __all__ = ["Runs", "dump_usage", "load_failure", "load_usage"]
 
 _COLUMNS = (
     "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
-    " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, event_seq,"
+    " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count,"
     " created_at, started_at, ended_at"
 )
 _OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
@@ -54,12 +54,12 @@ class Runs:
         if not advanced:
             raise NotFound("agent", agent_id)
         key = RunKey(agent_id, int(advanced[0][0]))
-        self._db.run(
+        rows = self._db.rows(
             "INSERT INTO runs (agent_id, seq, id, org_id, conversation_seq, conversation_id, status, background,"
             " max_steps, waiting_input, lease_owner, lease_until, created_at)"
             " SELECT :agent_id, :seq, :id, :org_id, c.seq, c.id, 'queued', :background, :max_steps, :waiting_input,"
             " :lease_owner, :lease_until, :at FROM conversations c"
-            " WHERE c.agent_id = :agent_id AND c.seq = :conversation",
+            f" WHERE c.agent_id = :agent_id AND c.seq = :conversation RETURNING {_COLUMNS}",
             {
                 "agent_id": agent_id,
                 "seq": key.seq,
@@ -74,15 +74,17 @@ class Runs:
                 "at": iso(at),
             },
         )
+        if not rows:
+            raise NotFound("conversation", f"{conversation_seq} of {agent_id}")
         register(self._db, self._org_id, agent_id, [(run_id, key.seq)])
-        return self.at(key)
+        return _run(rows[0])
 
     def get(self, run_id: RunId) -> Run:
         agent_id, seq = locate(self._db, self._org_id, "run", run_id)
         return self.at(RunKey(AgentId(agent_id), seq))
 
     def at(self, key: RunKey) -> Run:
-        rows = self._read("r.agent_id = :agent_id AND r.seq = :seq", _key(key))
+        rows = self._read("r.agent_id = :agent_id AND r.seq = :seq", self._own(key))
         if not rows:
             raise NotFound("run", f"{key.seq} of {key.agent_id}")
         return rows[0]
@@ -103,15 +105,15 @@ class Runs:
 
     def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
         return self._read(
-            f"r.org_id = :org_id AND r.{_UNENDED} AND (r.lease_until IS NULL OR r.lease_until < :at) AND {_OLDEST}"
+            f"r.{_UNENDED} AND (r.lease_until IS NULL OR r.lease_until < :at) AND {_OLDEST}"
             " ORDER BY r.created_at LIMIT :limit",
-            {"org_id": self._org_id, "at": iso(at), "limit": limit},
+            {"at": iso(at), "limit": limit},
         )
 
     def held(self, *, limit: int = 32) -> Sequence[Run]:
         return self._read(
-            f"r.org_id = :org_id AND r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at LIMIT :limit",
-            {"org_id": self._org_id, "limit": limit},
+            f"r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at LIMIT :limit",
+            {"limit": limit},
         )
 
     # A reservation made at acceptance is the holder's own to claim; a running lease, also of the same owner, must have
@@ -119,29 +121,30 @@ class Runs:
     _CLAIM = f"""
         UPDATE runs AS r SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,
             lease_until = :until, started_at = COALESCE(started_at, :at)
-        WHERE r.agent_id = :agent_id AND r.seq = :seq AND r.{_UNENDED} AND {_OLDEST}
+        WHERE r.agent_id = :agent_id AND r.seq = :seq AND r.org_id = :org_id AND r.{_UNENDED} AND {_OLDEST}
           AND (r.lease_owner IS NULL OR r.lease_until < :at OR (r.lease_owner = :owner AND r.status = 'queued')
                OR r.lease_owner = :dead_owner)
+        RETURNING {_COLUMNS}
     """
 
     def claim(
         self, key: RunKey, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
     ) -> Run | None:
-        claimed = self._db.run(
+        rows = self._db.rows(
             self._CLAIM,
-            _key(key) | {"owner": owner, "at": iso(at), "until": iso(until), "dead_owner": dead_owner or ""},
+            self._own(key) | {"owner": owner, "at": iso(at), "until": iso(until), "dead_owner": dead_owner or ""},
         )
-        return self.at(key) if claimed else None
+        return _run(rows[0]) if rows else None
 
     def hold(self, key: RunKey, lease: Lease, *, until: datetime) -> Run:
-        held = self._db.run(
+        rows = self._db.rows(
             "UPDATE runs SET lease_until = :until WHERE agent_id = :agent_id AND seq = :seq AND status = 'running'"
-            " AND lease_owner = :owner AND lease_number = :number",
-            _key(key) | {"until": iso(until), "owner": lease.owner, "number": lease.number},
+            f" AND org_id = :org_id AND lease_owner = :owner AND lease_number = :number RETURNING {_COLUMNS}",
+            self._own(key) | {"until": iso(until), "owner": lease.owner, "number": lease.number},
         )
-        if not held:
+        if not rows:
             raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
-        return self.at(key)
+        return _run(rows[0])
 
     def release(self, owner: str) -> int:
         return self._db.run(
@@ -153,31 +156,34 @@ class Runs:
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
         self._db.run(
             "UPDATE runs SET first_message_seq = :first, waiting_input = NULL"
-            " WHERE agent_id = :agent_id AND seq = :seq",
-            _key(key) | {"first": first_message_seq},
+            " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            self._own(key) | {"first": first_message_seq},
         )
 
     def waiting_input(self, key: RunKey) -> str | None:
-        rows = self._db.rows("SELECT waiting_input FROM runs WHERE agent_id = :agent_id AND seq = :seq", _key(key))
+        rows = self._db.rows(
+            "SELECT waiting_input FROM runs WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            self._own(key),
+        )
         return restored(rows[0][0]) if rows and rows[0][0] is not None else None
 
     def request_cancel(self, key: RunKey) -> bool:
         return bool(
             self._db.run(
                 "UPDATE runs SET cancel_requested = 1 WHERE agent_id = :agent_id AND seq = :seq"
-                f" AND cancel_requested = 0 AND {_UNENDED}",
-                _key(key),
+                f" AND org_id = :org_id AND cancel_requested = 0 AND {_UNENDED}",
+                self._own(key),
             )
         )
 
     def end(
         self, key: RunKey, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
-        self._db.run(
+        rows = self._db.rows(
             "UPDATE runs SET status = :status, stop_reason = :reason, failure = :failure, usage = :usage,"
             " step_count = :step_count, lease_owner = NULL, lease_until = NULL, ended_at = :at"
-            f" WHERE agent_id = :agent_id AND seq = :seq AND {_UNENDED}",
-            _key(key)
+            f" WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id AND {_UNENDED} RETURNING {_COLUMNS}",
+            self._own(key)
             | {
                 "status": status_of(reason),
                 "reason": reason,
@@ -187,40 +193,55 @@ class Runs:
                 "at": iso(at),
             },
         )
-        return self.at(key)
+        return _run(rows[0]) if rows else self.at(key)
 
     def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
         self._db.run(
             "INSERT INTO idempotency_keys (agent_id, conversation_seq, idempotency_key, run_seq, digest)"
-            " VALUES (:agent_id, :conversation, :key, :seq, :digest)",
-            _key(key) | {"conversation": conversation_seq, "key": storable(idempotency_key), "digest": digest},
+            " SELECT agent_id, :conversation, :key, seq, :digest FROM runs"
+            " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            self._own(key) | {"conversation": conversation_seq, "key": storable(idempotency_key), "digest": digest},
         )
 
     def find_by_key(self, agent_id: AgentId, conversation_seq: int, idempotency_key: str) -> tuple[Run, str] | None:
         rows = self._db.rows(
             "SELECT run_seq, digest FROM idempotency_keys"
-            " WHERE agent_id = :agent_id AND conversation_seq = :conversation AND idempotency_key = :key",
-            {"agent_id": agent_id, "conversation": conversation_seq, "key": storable(idempotency_key)},
+            " WHERE agent_id = :agent_id AND conversation_seq = :conversation AND idempotency_key = :key"
+            f" AND {OWN_AGENT}",
+            {
+                "org_id": self._org_id,
+                "agent_id": agent_id,
+                "conversation": conversation_seq,
+                "key": storable(idempotency_key),
+            },
         )
         return (self.at(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
 
     def start_calls(self, key: RunKey, call_ids: Sequence[str], *, lease: Lease, at: datetime) -> None:
         self._db.run_many(
             "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
-            " VALUES (:agent_id, :seq, :call_id, :lease, :at)",
-            [_key(key) | {"call_id": storable(call_id), "lease": lease.number, "at": iso(at)} for call_id in call_ids],
+            " SELECT agent_id, seq, :call_id, :lease, :at FROM runs"
+            " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            [
+                self._own(key) | {"call_id": storable(call_id), "lease": lease.number, "at": iso(at)}
+                for call_id in call_ids
+            ],
         )
 
     def started_calls(self, key: RunKey) -> Mapping[str, int]:
         rows = self._db.rows(
             "SELECT call_id, MAX(lease_number) FROM call_starts WHERE agent_id = :agent_id AND run_seq = :seq"
-            " GROUP BY call_id",
-            _key(key),
+            f" AND {OWN_AGENT} GROUP BY call_id",
+            self._own(key),
         )
         return {restored(row[0]): row[1] for row in rows}
 
+    def _own(self, key: RunKey) -> dict[str, Any]:
+        return {"agent_id": key.agent_id, "seq": key.seq, "org_id": self._org_id}
+
     def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Run]:
-        return [_run(row) for row in self._db.rows(f"SELECT {_OF_R} FROM runs r WHERE {where}", params)]
+        sql = f"SELECT {_OF_R} FROM runs r WHERE r.org_id = :org_id AND {where}"
+        return [_run(row) for row in self._db.rows(sql, {**params, "org_id": self._org_id})]
 
 
 def dump_usage(usage: Usage) -> str:
@@ -233,10 +254,6 @@ def load_usage(text: str | None) -> Usage:
 
 def load_failure(text: str | None) -> Failure | None:
     return None if text is None else Failure(**load(text))
-
-
-def _key(key: RunKey) -> dict[str, Any]:
-    return {"agent_id": key.agent_id, "seq": key.seq}
 
 
 def _run(row: Row) -> Run:
@@ -257,8 +274,7 @@ def _run(row: Row) -> Run:
         cancel_requested=bool(row[14]),
         usage=load_usage(row[15]),
         step_count=row[16],
-        event_seq=row[17],
-        created_at=from_iso(row[18]),
-        started_at=from_iso(row[19]),
-        ended_at=from_iso(row[20]),
+        created_at=from_iso(row[17]),
+        started_at=from_iso(row[18]),
+        ended_at=from_iso(row[19]),
     )

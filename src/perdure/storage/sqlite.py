@@ -285,62 +285,71 @@ class SqliteStore:
         """The writer thread: take what is waiting, run it in one transaction, commit, then tell."""
         transactions: dict[OrgId, SqlTx] = {}
         while True:
-            jobs = self._next_jobs()
-            outcomes: list[tuple[_Job, Any, BaseException | None]] = []
+            jobs, last = self._next_jobs()
+            outcomes: list[tuple[Any, BaseException | None]] = []
             try:
-                self._writer.execute("BEGIN IMMEDIATE")
-                for job in jobs[:]:
-                    if job is None:
-                        continue
-                    tx = transactions.setdefault(job.org_id, SqlTx(SqliteDatabase(self._writer), job.org_id))
-                    outcomes.append((job, *self._run(job, tx)))
-                self._writer.execute("COMMIT")
-            except sqlite3.Error as error:
+                if jobs:
+                    self._writer.execute("BEGIN IMMEDIATE")
+                    for job in jobs:
+                        if (tx := transactions.get(job.org_id)) is None:
+                            tx = transactions[job.org_id] = SqlTx(SqliteDatabase(self._writer), job.org_id)
+                        outcomes.append(self._run(job, tx, alone=len(jobs) == 1))
+                    if self._writer.in_transaction:
+                        self._writer.execute("COMMIT")
+            except BaseException as error:
                 failure = self._failed(error)
-                outcomes = [(job, None, failure) for job in jobs if job is not None]
-            for job, result, raised in outcomes:
+                outcomes = [(None, failure)] * len(jobs)
+            for job, (result, raised) in zip(jobs, outcomes, strict=True):
                 # The caller's loop may have ended meanwhile; what it asked for is durable all the same.
                 with contextlib.suppress(RuntimeError):
                     job.loop.call_soon_threadsafe(_resolve, job.future, result, raised)
-            if jobs[-1] is None:
+            if last:
                 return
 
-    def _next_jobs(self) -> list[_Job | None]:
-        jobs = [self._jobs.get()]
-        while jobs[-1] is not None and len(jobs) < GROUP_COMMIT_UNITS:
+    def _next_jobs(self) -> tuple[list[_Job], bool]:
+        """What is waiting, at least one job; and whether nothing will come after it."""
+        jobs: list[_Job] = []
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == GROUP_COMMIT_UNITS:
+                return jobs, False
             try:
-                jobs.append(self._jobs.get_nowait())
+                job = self._jobs.get_nowait()
             except queue.Empty:
-                break
-        return jobs
+                return jobs, False
+        return jobs, True
 
-    def _run(self, job: _Job, tx: SqlTx) -> tuple[Any, BaseException | None]:
-        """One unit within its savepoint, so that its failure does not undo its neighbours."""
-        self._writer.execute("SAVEPOINT unit")
+    def _run(self, job: _Job, tx: SqlTx, *, alone: bool) -> tuple[Any, BaseException | None]:
+        """One unit; within a savepoint if it is not alone, so that its failure does not undo its neighbours."""
+        if not alone:
+            self._writer.execute("SAVEPOINT unit")
         try:
             result = job.unit(tx)
-        except sqlite3.Error as error:
+        except BaseException as error:
             # SQLite itself rolls everything back on a full disk or an input/output error: then all units failed.
             if not self._writer.in_transaction:
                 raise
-            self._writer.execute("ROLLBACK TO unit")
+            if alone:
+                self._writer.execute("ROLLBACK")
+            else:
+                self._writer.execute("ROLLBACK TO unit")
+                self._writer.execute("RELEASE unit")
+            return None, typed(error, self._path) if isinstance(error, sqlite3.Error) else error
+        if not alone:
             self._writer.execute("RELEASE unit")
-            return None, typed(error, self._path)
-        except BaseException as error:
-            self._writer.execute("ROLLBACK TO unit")
-            self._writer.execute("RELEASE unit")
-            return None, error
-        self._writer.execute("RELEASE unit")
         return result, None
 
-    def _failed(self, error: sqlite3.Error) -> StoreError:
-        failure = typed(error, self._path)
+    def _failed(self, error: BaseException) -> BaseException:
+        failure = typed(error, self._path) if isinstance(error, sqlite3.Error) else error
         with contextlib.suppress(sqlite3.Error):
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
         # After a failed fsync nobody knows what is on the disk, and a second fsync may lie: no more writes.
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"):
-            self._broken = failure
+            self._broken = StoreError(
+                f"{self._path}: the disk could not confirm a write; close the store and check the disk"
+            )
         return failure
 
 

@@ -11,7 +11,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId, StepId
 from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, StepStatus, StopReason, Usage
 from perdure.core.text import restored, storable
-from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 from perdure.storage.runs import dump_usage, load_failure, load_usage
 
 __all__ = ["Prefixes", "Steps"]
@@ -75,7 +75,8 @@ class Steps:
 
     def last_at(self, agent_id: AgentId) -> datetime | None:
         rows = self._db.rows(
-            "SELECT created_at FROM steps WHERE agent_id = :agent_id ORDER BY seq DESC LIMIT 1", {"agent_id": agent_id}
+            f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT} ORDER BY seq DESC LIMIT 1",
+            {"agent_id": agent_id, "org_id": self._org_id},
         )
         return from_iso(rows[0][0]) if rows else None
 
@@ -91,8 +92,9 @@ class Steps:
     ) -> Step:
         self._db.run(
             "UPDATE steps SET status = :status, usage = :usage, stop_reason = :stop_reason, failure = :failure,"
-            " ended_at = :at WHERE agent_id = :agent_id AND seq = :seq",
+            f" ended_at = :at WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
             {
+                "org_id": self._org_id,
                 "agent_id": step.agent_id,
                 "seq": step.seq,
                 "status": status,
@@ -107,7 +109,8 @@ class Steps:
         )
 
     def _read(self, where: str, params: dict[str, Any]) -> list[Step]:
-        return [_step(row) for row in self._db.rows(f"SELECT {_STEP} FROM steps WHERE {where}", params)]
+        sql = f"SELECT {_STEP} FROM steps WHERE {OWN_AGENT} AND {where}"
+        return [_step(row) for row in self._db.rows(sql, params | {"org_id": self._org_id})]
 
 
 class Prefixes:
@@ -137,8 +140,8 @@ class Prefixes:
 
     def at(self, agent_id: AgentId, seq: int) -> Prefix:
         rows = self._db.rows(
-            f"SELECT {_PREFIX} FROM prefixes WHERE agent_id = :agent_id AND seq = :seq",
-            {"agent_id": agent_id, "seq": seq},
+            f"SELECT {_PREFIX} FROM prefixes WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
+            {"agent_id": agent_id, "seq": seq, "org_id": self._org_id},
         )
         if not rows:
             raise NotFound("prefix", f"{seq} of {agent_id}")

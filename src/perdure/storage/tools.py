@@ -67,6 +67,10 @@ class Tools:
             {"agent_id": agent_id, "tool_id": tool.id, "org_id": self._org_id},
         ):
             self._revised(agent_id)
+        elif not self._db.rows(
+            "SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id", {"id": agent_id, "org_id": self._org_id}
+        ):
+            raise NotFound("agent", agent_id)
 
     def detach(self, agent_id: AgentId, name: str) -> None:
         tool = self.find_by_name(name)

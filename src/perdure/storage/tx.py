@@ -32,5 +32,5 @@ class SqlTx:
         self.runs = Runs(db, org_id)
         self.steps = Steps(db, org_id)
         self.prefixes = Prefixes(db, org_id)
-        self.events = Events(db)
+        self.events = Events(db, org_id)
         self.tools = Tools(db, org_id)

@@ -7,11 +7,11 @@ import contextlib
 import random
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.blocks import Author
@@ -24,18 +24,22 @@ from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Request
 from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.run_log import Progress, load_run_log
 from perdure.engine.runner import Runner
 from perdure.memory.agents import NewAgent, NewBlock, create_agent, put_tools
 from perdure.memory.blocks import edit_block
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.testing.clock import START, SequentialIds
-from perdure.testing.inline_store import InlineStore
+from perdure.testing.inline_store import FaultPoint, InlineStore
 from perdure.testing.simulator.faults import Crash, FaultRates, Faults
 from perdure.testing.simulator.invariants import Violation, check_agent
 from perdure.testing.simulator.virtual_time import VirtualClock, run_virtually
 from perdure.testing.simulator.world import MODEL, PLAN_LETTERS, PlannedModel, World, WorldTools
 
 __all__ = ["Report", "simulate"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LEASE_S = 15.0
 PATIENCE_S = 600.0
@@ -64,6 +68,26 @@ class _Models:
         return [MODEL]
 
 
+class _CheckedStore(InlineStore):
+    """Checks in each transaction of the loop that the log it gives back is the log it leaves."""
+
+    def __init__(self, simulation: _Simulation, *, fault: Callable[[FaultPoint], Awaitable[None]]) -> None:
+        super().__init__(simulation.path, fault=fault)
+        self._simulation = simulation
+
+    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def checked(tx: Tx) -> T:
+            result = unit(tx, *args, **kwargs)
+            if isinstance(result, Progress) and result.log != load_run_log(tx, result.log.run.key):
+                # The runner would take it for a defect of one run and go on, so it is kept for the end as well.
+                violation = Violation(f"{unit!r} gave back another log than it left in the store")
+                self._simulation.violations.append(violation)
+                raise violation
+            return result
+
+        return await super().write(checked)
+
+
 class _Process:
     """One process: a store of its own on the common file, and a runner. After `die` nothing of it acts any more."""
 
@@ -75,7 +99,7 @@ class _Process:
         self._simulation = simulation
         self._before = asyncio.all_tasks()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.store = InlineStore(simulation.path, fault=self._fault)
+        self.store = _CheckedStore(simulation, fault=self._fault)
         self.ids = SequentialIds(salt=number)
         self.ports = Ports(
             store=self.store,
@@ -127,6 +151,7 @@ class _Simulation:
         self.processes: list[_Process] = []
         self.crashes = self.cancels = self.struck = 0
         self.sent: list[str] = []
+        self.violations: list[Violation] = []
         # In half of the histories a dead process is known as dead, in the others its leases have to run out; in a few
         # the window is so small that old runs go out of view.
         self._knows_dead = self.rng.random() < 0.5
@@ -172,6 +197,8 @@ class _Simulation:
             for task in (*clients, keeper, editor):
                 task.cancel()
             await asyncio.gather(*clients, keeper, editor, return_exceptions=True)
+            for violation in self.violations:
+                raise violation
         await self._settle(agent_id)
         return Report(
             seed=self.seed,

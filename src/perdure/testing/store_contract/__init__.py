@@ -1,0 +1,41 @@
+"""What every store promises, as tests that any backend runs.
+
+    class TestMyStore(StoreContract):
+        async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
+            return await MyStore.open(self.place, at=START, org_id=org_id)
+
+Plain classes and plain asserts: any runner that makes a new object per test and awaits coroutine tests will do. With
+pytest, `pytest.register_assert_rewrite("perdure.testing")` makes a failing assert show its values.
+"""
+
+from __future__ import annotations
+
+from perdure.testing.store_contract.agents import AgentContract
+from perdure.testing.store_contract.blocks import BlockContract
+from perdure.testing.store_contract.events import EventContract
+from perdure.testing.store_contract.messages import MessageContract
+from perdure.testing.store_contract.organisations import OrganisationContract
+from perdure.testing.store_contract.passages import PassageContract
+from perdure.testing.store_contract.revisions import RevisionContract
+from perdure.testing.store_contract.runs import RunContract
+from perdure.testing.store_contract.steps import StepContract
+from perdure.testing.store_contract.tools import ToolContract
+from perdure.testing.store_contract.units import UnitContract
+
+__all__ = ["StoreContract"]
+
+
+class StoreContract(
+    AgentContract,
+    BlockContract,
+    EventContract,
+    MessageContract,
+    OrganisationContract,
+    PassageContract,
+    RevisionContract,
+    RunContract,
+    StepContract,
+    ToolContract,
+    UnitContract,
+):
+    """All of it. Implement `open`."""

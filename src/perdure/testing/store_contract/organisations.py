@@ -1,0 +1,232 @@
+"""Organisations: a transaction sees its own only, whatever number or id it is given."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.core.agents import Agent
+from perdure.core.blocks import Block
+from perdure.core.conversations import Conversation
+from perdure.core.errors import LeaseLost, NotFound
+from perdure.core.events import RunQueued
+from perdure.core.ids import OrgId, StepId, ToolId
+from perdure.core.messages import Message
+from perdure.core.passages import Archive, Passage
+from perdure.core.runs import Lease, Prefix, Recipe, Run, Step, Usage
+from perdure.core.text import query_of
+from perdure.core.tools import Tool, ToolSpec
+from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.testing.store_contract.base import ADA, AT, LATER, UNTIL, Contract, claimed, raises
+
+__all__ = ["OrganisationContract"]
+
+OTHER_ORG = OrgId("org-11111111-1111-4111-8111-111111111111")
+
+
+@dataclass(frozen=True)
+class Property:
+    """One of everything, of one organisation."""
+
+    agent: Agent
+    conversation: Conversation
+    message: Message
+    block: Block
+    archive: Archive
+    passage: Passage
+    run: Run
+    step: Step
+    prefix: Prefix
+    tool: Tool
+
+
+class OrganisationContract(Contract):
+    def fill(self, tx: Tx) -> Property:
+        agent = self.add_agent(tx)
+        run = claimed(tx, self.add_run(tx, agent.id).key)
+        (message,) = self.say(tx, agent.id, "a walrus", run=run)
+        tx.runs.remember_key(run.key, 0, "key", digest="digest")
+        tx.runs.start_calls(run.key, ["call"], lease=Lease("here", 1), at=AT)
+        tx.events.add(run.key, [RunQueued(run.id)], at=AT)
+        block = self.add_block(tx, "human", "Ada", agent_id=agent.id)
+        archive = self.add_archive(tx, agent_id=agent.id)
+        passage = self.add_passage(tx, archive.id, "a walrus", "sea")
+        prefix = tx.prefixes.add(
+            Prefix(agent_id=agent.id, seq=0, conversation_seq=0, reason="first", system="s", tools=(), created_at=AT)
+        )
+        step = tx.steps.add(
+            run,
+            StepId(self.ids.new("step")),
+            index=0,
+            model="m",
+            recipe=Recipe(prefix_seq=0, upto_message_seq=0, tail="", settings_revision=0),
+            lease=Lease("here", 1),
+            at=AT,
+        )
+        spec = ToolSpec(name="look", description="Look.", parameters={})
+        tool = tx.tools.put(Tool(id=ToolId(self.ids.new("tool")), spec=spec), at=AT)
+        tx.tools.attach(agent.id, "look")
+        return Property(
+            agent=tx.agents.get(agent.id),
+            conversation=tx.conversations.at(agent.id, 0),
+            message=message,
+            block=block,
+            archive=tx.archives.get(archive.id),
+            passage=passage,
+            run=tx.runs.at(run.key),
+            step=step,
+            prefix=prefix,
+            tool=tool,
+        )
+
+    def readers(self, p: Property) -> dict[str, Callable[[Tx], Any]]:
+        """Every way to read what is there, by name."""
+        agent_id, archive_id, key = p.agent.id, p.archive.id, p.run.key
+        query = query_of("walrus")
+        anything, any_passage = MessageFilter(), PassageFilter()
+        return {
+            "agents.get": lambda tx: tx.agents.get(agent_id),
+            "agents.find_by_name": lambda tx: tx.agents.find_by_name(p.agent.name),
+            "agents.list": lambda tx: tx.agents.list(),
+            "agents.last_used": lambda tx: tx.agents.last_used(),
+            "blocks.get": lambda tx: tx.blocks.get(p.block.id),
+            "blocks.list": lambda tx: tx.blocks.list(),
+            "blocks.of_agent": lambda tx: tx.blocks.of_agent(agent_id),
+            "blocks.find": lambda tx: tx.blocks.find(agent_id, "human"),
+            "blocks.agents_of": lambda tx: tx.blocks.agents_of(p.block.id),
+            "blocks.versions": lambda tx: tx.blocks.versions(p.block.id),
+            "blocks.version": lambda tx: tx.blocks.version(p.block.id, 0),
+            "archives.get": lambda tx: tx.archives.get(archive_id),
+            "archives.of_agent": lambda tx: tx.archives.of_agent(agent_id),
+            "archives.tags": lambda tx: tx.archives.tags(archive_id),
+            "passages.get": lambda tx: tx.passages.get(p.passage.id),
+            "passages.list": lambda tx: tx.passages.list(archive_id),
+            "passages.newest": lambda tx: tx.passages.newest(archive_id, where=any_passage, limit=9),
+            "passages.match": lambda tx: tx.passages.match(archive_id, query, where=any_passage, limit=9),
+            "passages.by_seqs": lambda tx: tx.passages.by_seqs(archive_id, [0]),
+            "conversations.get": lambda tx: tx.conversations.get(p.conversation.id),
+            "conversations.at": lambda tx: tx.conversations.at(agent_id, 0),
+            "conversations.list": lambda tx: tx.conversations.list(agent_id),
+            "messages.get": lambda tx: tx.messages.get(p.message.id),
+            "messages.list": lambda tx: tx.messages.list(agent_id),
+            "messages.view": lambda tx: tx.messages.view(agent_id, 0, from_seq=0, upto_seq=9),
+            "messages.run_tokens": lambda tx: tx.messages.run_tokens(agent_id, 0, from_seq=0),
+            "messages.of_run": lambda tx: tx.messages.of_run(p.run),
+            "messages.count": lambda tx: tx.messages.count(agent_id),
+            "messages.match": lambda tx: tx.messages.match(agent_id, query, where=anything, limit=9),
+            "messages.newest": lambda tx: tx.messages.newest(agent_id, where=anything, limit=9),
+            "messages.by_seqs": lambda tx: tx.messages.by_seqs(agent_id, [0]),
+            "runs.get": lambda tx: tx.runs.get(p.run.id),
+            "runs.at": lambda tx: tx.runs.at(key),
+            "runs.list": lambda tx: tx.runs.list(agent_id),
+            "runs.active": lambda tx: tx.runs.active(agent_id, 0),
+            "runs.claimable": lambda tx: tx.runs.claimable(at=LATER),
+            "runs.held": lambda tx: tx.runs.held(),
+            "runs.find_by_key": lambda tx: tx.runs.find_by_key(agent_id, 0, "key"),
+            "runs.started_calls": lambda tx: tx.runs.started_calls(key),
+            "steps.get": lambda tx: tx.steps.get(p.step.id),
+            "steps.of_run": lambda tx: tx.steps.of_run(key),
+            "steps.last_at": lambda tx: tx.steps.last_at(agent_id),
+            "prefixes.at": lambda tx: tx.prefixes.at(agent_id, 0),
+            "events.list": lambda tx: tx.events.list(key),
+            "tools.find_by_name": lambda tx: tx.tools.find_by_name("look"),
+            "tools.list": lambda tx: tx.tools.list(),
+            "tools.of_agent": lambda tx: tx.tools.of_agent(agent_id),
+        }
+
+    async def test_another_organisation_sees_nothing(self) -> None:
+        """Every reading verb, given the very ids and numbers of another organisation, finds nothing."""
+        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
+            readers = self.readers(await ours.write(self.fill))
+            blind, leaks = [], []
+            for name, reader in readers.items():
+                if not await ours.read(reader):
+                    blind.append(name)  # then this test would show nothing
+                with contextlib.suppress(NotFound):
+                    if await theirs.read(reader):
+                        leaks.append(name)
+
+            assert blind == []
+            assert leaks == []
+
+    async def test_another_organisation_changes_nothing(self) -> None:
+        """Every writing verb, given the very ids and numbers of another organisation, leaves all as it was."""
+        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
+            p = await ours.write(self.fill)
+            key, lease = p.run.key, Lease("here", 1)
+            their_agent = await theirs.write(self.add_agent)
+            their_block = await theirs.write(self.add_block, "persona")
+            their_archive = await theirs.write(self.add_archive)
+            their_tool = await theirs.write(
+                lambda tx: tx.tools.put(
+                    replace(p.tool, id=ToolId(self.ids.new("tool")), spec=replace(p.tool.spec, description="Peek.")),
+                    at=AT,
+                )
+            )
+            readers = self.readers(p)
+
+            async def everything() -> dict[str, Any]:
+                return {name: await ours.read(reader) for name, reader in readers.items()}
+
+            writers: dict[str, Callable[[Tx], Any]] = {
+                "agents.lock": lambda tx: tx.agents.lock(p.agent.id),
+                "agents.put": lambda tx: tx.agents.put(replace(p.agent, name="stolen")),
+                "agents.delete": lambda tx: tx.agents.delete(p.agent.id),
+                "blocks.put": lambda tx: tx.blocks.put(replace(p.block, value="x"), expected=0, author=ADA, at=AT),
+                "blocks.delete": lambda tx: tx.blocks.delete(p.block.id),
+                "blocks.attach theirs": lambda tx: tx.blocks.attach(p.agent.id, their_block.id),
+                "blocks.attach ours": lambda tx: tx.blocks.attach(their_agent.id, p.block.id),
+                "blocks.detach": lambda tx: tx.blocks.detach(p.agent.id, p.block.id),
+                "archives.attach theirs": lambda tx: tx.archives.attach(p.agent.id, their_archive.id),
+                "archives.attach ours": lambda tx: tx.archives.attach(their_agent.id, p.archive.id),
+                "passages.add": lambda tx: self.add_passage(tx, p.archive.id, "a walrus"),
+                "passages.delete": lambda tx: tx.passages.delete(p.passage.id),
+                "conversations.show": lambda tx: tx.conversations.show(p.agent.id, 0, {p.block.id: 9}),
+                "messages.append": lambda tx: self.say(tx, p.agent.id, "hello"),
+                "messages.revise": lambda tx: tx.messages.revise(p.message.id, None, author=ADA, at=AT),
+                "runs.add": lambda tx: self.add_run(tx, p.agent.id),
+                "runs.claim": lambda tx: tx.runs.claim(key, owner="there", at=LATER, until=LATER),
+                "runs.hold": lambda tx: tx.runs.hold(key, lease, until=LATER),
+                "runs.release": lambda tx: tx.runs.release("here"),
+                "runs.remember_key": lambda tx: tx.runs.remember_key(key, 0, "key 2", digest="digest"),
+                "runs.start_calls": lambda tx: tx.runs.start_calls(key, ["call 2"], lease=lease, at=AT),
+                "runs.begin_input": lambda tx: tx.runs.begin_input(key, first_message_seq=7),
+                "runs.request_cancel": lambda tx: tx.runs.request_cancel(key),
+                "runs.end": lambda tx: tx.runs.end(
+                    key, reason="end_turn", usage=Usage(), step_count=0, failure=None, at=UNTIL
+                ),
+                "steps.add": lambda tx: tx.steps.add(
+                    p.run, StepId("step-x"), index=1, model="m", recipe=p.step.recipe, lease=lease, at=AT
+                ),
+                "steps.end": lambda tx: tx.steps.end(p.step, status="failed", at=AT),
+                "prefixes.add": lambda tx: tx.prefixes.add(p.prefix),
+                "events.add": lambda tx: tx.events.add(key, [RunQueued(p.run.id)], at=AT),
+                "events.trim_deltas": lambda tx: tx.events.trim_deltas(key, keep=0, since=LATER),
+                "tools.put": lambda tx: tx.tools.put(replace(their_tool, tags=("new",)), at=AT),
+                "tools.attach": lambda tx: tx.tools.attach(p.agent.id, "look"),
+                "tools.detach": lambda tx: tx.tools.detach(p.agent.id, "look"),
+            }
+            before = await everything()
+            changed = []
+            for name, writer in writers.items():
+                with contextlib.suppress(NotFound, LeaseLost):
+                    await theirs.write(writer)
+                if await everything() != before:
+                    changed.append(name)
+                    before = await everything()
+
+            assert changed == []
+
+    async def test_organisations_may_use_the_same_names(self) -> None:
+        """Names of agents and tools and labels of blocks are each organisation's own."""
+        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
+            mine, yours = await ours.write(self.fill), await theirs.write(self.fill)
+
+            assert await ours.read(lambda tx: tx.agents.find_by_name("ada")) == mine.agent
+            assert await theirs.read(lambda tx: tx.agents.find_by_name("ada")) == yours.agent
+            assert await ours.read(lambda tx: tx.tools.list()) == [mine.tool]
+            assert await theirs.read(lambda tx: tx.tools.list()) == [yours.tool]
+            with raises(NotFound):
+                await theirs.read(lambda tx: tx.agents.get(mine.agent.id))

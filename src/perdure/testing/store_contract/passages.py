@@ -1,0 +1,240 @@
+"""Archives and passages: counts and tags that agree with what is stored, and search within one archive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.passages import Archive, Passage
+from perdure.core.tx import PassageFilter, Tx
+from perdure.testing.store_contract.base import AT, AWKWARD, Contract, found_passages, raises
+from perdure.testing.store_contract.messages import WORDS
+
+__all__ = ["PassageContract"]
+
+
+class PassageContract(Contract):
+    async def test_a_passage_comes_back_as_it_was_put(self) -> None:
+        """Every field survives, whatever characters it holds, and its words find it."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+
+            def add(tx: Tx, passage: Passage) -> Passage:
+                return tx.passages.add(passage)
+
+            def get(tx: Tx, passage_id: PassageId) -> Passage:
+                return tx.passages.get(passage_id)
+
+            for index, text in enumerate(AWKWARD):
+                passage = Passage(
+                    id=PassageId(self.ids.new("passage")),
+                    archive_id=archive.id,
+                    text=f"{text} landmark{index}",
+                    tags=(text, "b"),
+                    metadata={text: [text, 1]},
+                    source={"run_id": text},
+                    created_at=AT,
+                    occurred_at=AT - timedelta(days=400),
+                )
+                added = await store.write(add, passage)
+
+                assert added == replace(passage, seq=index)
+                assert await store.read(get, passage.id) == added
+                assert await store.read(found_passages, archive.id, f"landmark{index}") == [index]
+                tagged = PassageFilter(tags=(text,))
+                assert await store.read(found_passages, archive.id, f"landmark{index}", where=tagged) == [index]
+
+    async def test_an_archive_comes_back_as_it_was_put(self) -> None:
+        """Every field survives, whatever characters it holds."""
+        async with self.opened() as store:
+            org_id = await store.read(lambda tx: tx.org_id)
+
+            def add(tx: Tx, archive: Archive) -> Archive:
+                return tx.archives.add(archive)
+
+            def get(tx: Tx, archive_id: ArchiveId) -> Archive:
+                return tx.archives.get(archive_id)
+
+            for text in AWKWARD:
+                archive = Archive(
+                    id=ArchiveId(self.ids.new("archive")),
+                    org_id=org_id,
+                    name=text,
+                    description=text,
+                    metadata={text: text},
+                    created_at=AT,
+                    updated_at=AT,
+                )
+                added = await store.write(add, archive)
+
+                assert replace(added, number=0) == archive
+                assert await store.read(get, archive.id) == added
+
+    async def test_counts_and_tags_follow_every_change(self) -> None:
+        """The archive knows how many passages it has and how often each tag is used, the most used first."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            for tags in (("red", "round", "red"), ("red",), ("blue",), ()):
+                last = await store.write(self.add_passage, archive.id, "a thing", *tags)
+
+            def look(tx: Tx) -> tuple[int, int, list[tuple[str, int]]]:
+                now = tx.archives.get(archive.id)
+                return now.passage_count, now.version, list(tx.archives.tags(archive.id))
+
+            assert last.seq == 3
+            assert await store.read(look) == (4, 4, [("red", 2), ("blue", 1), ("round", 1)])
+            assert await store.read(lambda tx: tx.archives.tags(archive.id, limit=1)) == [("red", 2)]
+
+            def delete_first(tx: Tx) -> None:
+                tx.passages.delete(tx.passages.list(archive.id)[0].id)
+
+            await store.write(delete_first)
+            assert await store.read(look) == (3, 5, [("blue", 1), ("red", 1)])
+
+    async def test_a_deleted_passage_is_found_nowhere(self) -> None:
+        """It is not listed, got or found any more, and its number is not given again."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            gone = await store.write(lambda tx: self.add_passage(tx, archive.id, "a walrus", "sea"))
+            kept = await store.write(lambda tx: self.add_passage(tx, archive.id, "another walrus", "sea"))
+            await store.write(lambda tx: tx.passages.delete(gone.id))
+            new = await store.write(lambda tx: self.add_passage(tx, archive.id, "a penguin"))
+
+            assert new.seq == 2
+            assert await store.read(lambda tx: tx.passages.list(archive.id)) == [kept, new]
+            assert await store.read(found_passages, archive.id, "walrus") == [kept.seq]
+            for _ in range(2):
+                with raises(NotFound):
+                    await store.read(lambda tx: tx.passages.get(gone.id))
+            with raises(NotFound):
+                await store.write(lambda tx: tx.passages.delete(gone.id))
+
+    async def test_passages_are_numbered_without_gaps(self) -> None:
+        """Many tasks over two handles: every number once, and the count agrees."""
+        async with self.opened() as one, self.opened() as other:
+            archive = await one.write(self.add_archive)
+            added = await asyncio.gather(
+                *(
+                    store.write(self.add_passage, archive.id, f"note {index}", "t")
+                    for index in range(8)
+                    for store in (one, other)
+                )
+            )
+
+            assert sorted(passage.seq for passage in added) == list(range(16))
+            assert (await one.read(lambda tx: tx.archives.get(archive.id))).passage_count == 16
+            assert await one.read(lambda tx: tx.archives.tags(archive.id)) == [("t", 16)]
+
+    async def test_passages_are_chosen_by_tags_and_dates(self) -> None:
+        """Any or all of the tags, dates with both ends included, in search as in lists."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            day = timedelta(days=1)
+
+            def fill(tx: Tx) -> None:
+                for index, tags in enumerate((("red",), ("red", "round"), ("round",), ())):
+                    self.add_passage(tx, archive.id, "a walrus", *tags, occurred_at=AT + index * day)
+
+            await store.write(fill)
+            cases: tuple[tuple[PassageFilter, list[int]], ...] = (
+                (PassageFilter(), [0, 1, 2, 3]),
+                (PassageFilter(tags=("red",)), [0, 1]),
+                (PassageFilter(tags=("red", "round")), [0, 1, 2]),
+                (PassageFilter(tags=("red", "round"), tag_match="all"), [1]),
+                (PassageFilter(tags=("red", "red"), tag_match="all"), [0, 1]),
+                (PassageFilter(tags=("absent",)), []),
+                (PassageFilter(since=AT + day), [1, 2, 3]),
+                (PassageFilter(until=AT + day), [0, 1]),
+                (PassageFilter(tags=("round",), since=AT + day, until=AT + day), [1]),
+            )
+            for where, expected in cases:
+
+                def listed(tx: Tx, where: PassageFilter = where) -> tuple[list[int], list[int]]:
+                    return (
+                        [passage.seq for passage in tx.passages.list(archive.id, where=where)],
+                        [passage.seq for passage in tx.passages.newest(archive.id, where=where, limit=9)],
+                    )
+
+                assert await store.read(found_passages, archive.id, "walrus", where=where) == expected, where
+                assert await store.read(listed) == (expected, expected[::-1]), where
+
+    async def test_passages_come_in_pages(self) -> None:
+        """A page begins after a number; the newest come newest first; `by_seqs` keeps the order asked for."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            for text in "abcde":
+                await store.write(self.add_passage, archive.id, text)
+
+            def look(tx: Tx) -> list[str]:
+                pages = (
+                    tx.passages.list(archive.id, limit=2),
+                    tx.passages.list(archive.id, limit=2, after_seq=1),
+                    tx.passages.newest(archive.id, where=PassageFilter(), limit=2),
+                    tx.passages.by_seqs(archive.id, [4, 99, 0]),
+                    tx.passages.by_seqs(archive.id, []),
+                )
+                return ["".join(passage.text for passage in page) for page in pages]
+
+            assert await store.read(look) == ["ab", "cd", "ed", "ea", ""]
+
+    async def test_passages_of_all_languages_are_found(self) -> None:
+        """The same words as in messages."""
+        async with self.opened() as store:
+            wrong = []
+            for text, query, is_found in WORDS:
+                archive = await store.write(self.add_archive)
+                await store.write(self.add_passage, archive.id, text)
+                if bool(await store.read(found_passages, archive.id, query)) != is_found:
+                    wrong.append((text, query))
+
+            assert wrong == []
+
+    async def test_search_stays_with_its_archive(self) -> None:
+        """Another archive's passages are never found, nor are messages."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            mine, other = await store.write(self.add_archive), await store.write(self.add_archive)
+            await store.write(self.say, agent.id, "a walrus")
+            await store.write(self.add_passage, other.id, "a walrus")
+            assert await store.read(found_passages, mine.id, "walrus") == []
+
+            await store.write(self.add_passage, mine.id, "a walrus")
+            assert await store.read(found_passages, mine.id, "walrus") == [0]
+
+    async def test_archives_stand_in_the_order_they_were_attached(self) -> None:
+        """Several agents may share one; attaching twice is no error."""
+        async with self.opened() as store:
+            ada, bob = await store.write(self.add_agent, "ada"), await store.write(self.add_agent, "bob")
+            first, second = await store.write(self.add_archive), await store.write(self.add_archive)
+
+            def attach(tx: Tx) -> None:
+                for agent, archive in ((ada, second), (ada, first), (bob, first), (ada, second)):
+                    tx.archives.attach(agent.id, archive.id)
+
+            await store.write(attach)
+
+            def look(tx: Tx) -> list[list[Archive]]:
+                return [list(tx.archives.of_agent(agent.id)) for agent in (ada, bob)]
+
+            assert await store.read(look) == [[second, first], [first]]
+
+    async def test_an_unknown_archive_takes_nothing(self) -> None:
+        """Neither passages nor agents go to an archive that is not there, nor does an archive to an unknown agent."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            archive = await store.write(self.add_archive)
+            nowhere = ArchiveId(self.ids.new("archive"))
+            units: tuple[Callable[[Tx], Any], ...] = (
+                lambda tx: self.add_passage(tx, nowhere, "a walrus"),
+                lambda tx: tx.archives.attach(agent.id, nowhere),
+                lambda tx: tx.archives.attach(AgentId(self.ids.new("agent")), archive.id),
+                lambda tx: tx.archives.get(nowhere),
+            )
+            for unit in units:
+                with raises(NotFound):
+                    await store.write(unit)

@@ -1,0 +1,191 @@
+"""`kill -9` of a real process at random moments, while four clients send with idempotency keys.
+
+Short in `make test`, two hundred kills with `PERDURE_FAULTS=full`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.core.blocks import Block
+from perdure.core.messages import Message, ToolResult
+from perdure.core.tx import Tx
+from perdure.testing import InlineStore
+from perdure.testing.kill_target import STEPS
+from perdure.testing.simulator.invariants import check_agent
+from tests.faults.children import Child, Line, Place, make_agents, open_store
+
+FULL = os.environ.get("PERDURE_FAULTS") == "full"
+ROUNDS = 10 if FULL else 1
+KILLS = 20 if FULL else 5  # in each round
+DELAY_S = 0.15
+STUCK_S = 5.0
+"""A run may be unended for this long after a start."""
+
+PLANS = ("append", "insert note", "note+mark", "share", "mark+note archive", "append note share", "archive insert", "")
+
+
+class Client:
+    """Sends one message after another on its line, each until it is answered, whatever happens to the server."""
+
+    def __init__(self, name: str, line: Line, random: random.Random) -> None:
+        self.sent: dict[str, str] = {}
+        self.acknowledged: set[str] = set()
+        self.answered: dict[str, dict[str, Any]] = {}
+        self.stopped = False
+        self._name, self._line, self._random = name, line, random
+
+    async def talk(self, child: Child) -> None:
+        """Go on with a started child until it dies, or everything is answered after `stopped`."""
+        while not self.stopped or self.waiting:
+            key = self.waiting or f"{self._name}{len(self.sent)}"
+            self.sent.setdefault(key, self._random.choice(PLANS))
+            order = self._line.order(key, self.sent[key], background=self._random.random() < 0.5)
+            for _ in range(1 + (self._random.random() < 0.2)):  # a client that retries too early
+                child.send(order)
+            try:
+                self.answered[key] = await child.hears("ended", key, timeout_s=STUCK_S)
+            finally:
+                self.acknowledged.update(line["accepted"] for line in child.told if line.get("accepted") == key)
+
+    @property
+    def waiting(self) -> str | None:
+        """The key of the message that was sent and not answered."""
+        return next((key for key in self.sent if key not in self.answered), None)
+
+
+async def torment(place: Place, clients: Sequence[Client], chance: random.Random, *, kills: int) -> None:
+    """Start the server and kill it, `kills` times; then let it end what it has begun."""
+    for _ in range(kills):
+        async with await Child.start(place) as child:
+            if chance.random() < 0.9:
+                await child.ready()
+                delay_s = chance.uniform(0, DELAY_S)
+            else:
+                delay_s = chance.uniform(0, 4 * DELAY_S)  # while it starts and recovers
+            talks = [asyncio.create_task(client.talk(child)) for client in clients]
+            await asyncio.sleep(delay_s)
+            await child.kill()
+            for result in await asyncio.gather(*talks, return_exceptions=True):
+                assert isinstance(result, EOFError), result
+    async with await Child.start(place) as child:
+        await child.ready()
+        for client in clients:
+            client.stopped = True
+        await asyncio.gather(*(client.talk(child) for client in clients))
+        assert await child.close() == 0
+
+
+def check_edits(
+    key: str, plan: str, results: Sequence[ToolResult], blocks: dict[str, Block], effects: Counter[str]
+) -> None:
+    """What the message with this key ordered was done as often as it may be."""
+    done = {result.call_id: result for result in results}
+    for number, step in enumerate(plan.split()):
+        for index, word in enumerate(step.split("+")):
+            result = done[f"{key}-{number}-{index}"]
+            name, arguments = STEPS[word]
+            assert result.name == name
+            if name == "note" and result.status == "error":
+                assert "outcome unknown" in result.text
+                assert effects[f"note {key}"] <= 1
+                continue
+            assert result.status == "success", result
+            if "label" in arguments:
+                assert blocks[arguments["label"]].value.split("\n").count(key) == 1
+            elif name == "note":
+                assert effects[f"note {key}"] == 1
+            elif name == "mark":
+                assert effects[f"mark {key}"] >= 1
+
+
+async def check_store(place: Place, lines: Sequence[Line], clients: Sequence[Client]) -> None:
+    """Everything that was promised stands in the store, once."""
+    effects = Counter(place.effects_left())
+    store = InlineStore(place.store)
+
+    def check(tx: Tx) -> None:
+        for agent_id in {line.agent: None for line in lines}:
+            mine = [client for client, line in zip(clients, lines, strict=True) if line.agent == agent_id]
+            texts = [f"{key} {plan}" for client in mine for key, plan in client.sent.items()]
+            check_agent(tx, agent_id, sent=texts)
+            blocks = {block.label: block for block in tx.blocks.of_agent(agent_id)}
+            messages = tx.messages.list(agent_id, limit=1_000_000)
+            passages = Counter(
+                passage.text
+                for archive in tx.archives.of_agent(agent_id)
+                for passage in tx.passages.list(archive.id, limit=1_000_000)
+            )
+            for client in mine:
+                for key, plan in client.sent.items():
+                    check_edits(key, plan, _results(messages, key), blocks, effects)
+                    assert passages[f"note of {key}"] == plan.split().count("archive")
+
+    try:
+        await store.read(check)
+    finally:
+        await store.close()
+    connection = sqlite3.connect(place.store)
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+
+
+def _results(messages: Sequence[Message], key: str) -> list[ToolResult]:
+    return [result for message in messages for result in message.results if result.call_id.startswith(f"{key}-")]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_a_kill_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
+    """However often the process is killed: each acknowledged message stands in the log once and is answered, each call
+    has one result, each memory edit is made once, no run is stuck, and the next message is answered."""
+
+    async def story() -> None:
+        chance, place = random.Random(seed), Place(tmp_path)
+        lines = await make_agents(place)
+        clients = [Client(name, line, random.Random(chance.random())) for name, line in zip("abcd", lines, strict=True)]
+        began = time.perf_counter()
+        await torment(place, clients, chance, kills=KILLS)
+        took = time.perf_counter() - began
+        sent = sum(len(client.sent) for client in clients)
+        print(f"seed {seed}: {KILLS} kills and {sent} messages in {took:.1f} s, {KILLS / took:.1f} kills/s")
+
+        for client in clients:
+            assert client.acknowledged <= client.answered.keys()
+            assert {answer["stop_reason"] for answer in client.answered.values()} == {"end_turn"}
+            assert all(answer["text"] == f"done {key}" for key, answer in client.answered.items())
+        await check_store(place, lines, clients)
+        async with await open_store(place) as perdure:
+            for line in lines:
+                agent = await perdure.agent(line.agent)
+                assert (await agent.send("next append")).text == "done next"
+
+    asyncio.run(story())
+
+
+@pytest.mark.faults
+def test_a_store_killed_while_it_is_made_can_be_opened(tmp_path: Path) -> None:
+    """A process that dies while it makes a new store leaves nothing that the next one stumbles over."""
+
+    async def story() -> None:
+        chance = random.Random(0)
+        for number in range(20 if FULL else 3):
+            place = Place(tmp_path / str(number))
+            place.folder.mkdir()
+            child = await Child.start(place)
+            await asyncio.sleep(chance.uniform(0.2, 0.7))
+            await child.kill()
+            async with await open_store(place) as perdure:
+                assert await perdure.agents() == []
+
+    asyncio.run(story())

@@ -1,0 +1,52 @@
+"""Stores with a scripted model, as the tests of the library open them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from perdure import AsyncPerdure, ModelDelta, ModelReply, ModelRequest, Perdure
+from perdure.settings import Settings
+from perdure.testing import ScriptedModel, says
+
+__all__ = ["MODEL", "SlowSpeaker", "open_async", "open_sync"]
+
+MODEL = "test/scripted"
+
+Tools = Sequence[Callable[..., Any]]
+
+
+def open_sync(path: Path, *script: Any, tools: Tools = (), **settings: Any) -> Perdure:
+    """A store whose agents answer by the script, line by line, and then `OK.`."""
+    return Perdure(path, models={MODEL: ScriptedModel(*script)}, tools=tools, settings=_settings(settings))
+
+
+async def open_async(
+    path: Path, *script: Any, model: SlowSpeaker | ScriptedModel | None = None, tools: Tools = (), **settings: Any
+) -> AsyncPerdure:
+    """The same for coroutines; `model` in place of a script."""
+    models = {MODEL: model or ScriptedModel(*script)}
+    return await AsyncPerdure.open(path, models=models, tools=tools, settings=_settings(settings))
+
+
+def _settings(changes: dict[str, Any]) -> Settings:
+    return replace(Settings(), **{"model": MODEL, **changes})
+
+
+class SlowSpeaker:
+    """A model that says its words one by one, waiting before each but the first until `go` is set."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.go = asyncio.Event()
+        self.speaking = asyncio.Event()
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        for word in self.words:
+            yield ModelDelta("text", word)
+            self.speaking.set()
+            await self.go.wait()
+        yield says("".join(self.words))

@@ -1,0 +1,184 @@
+"""A message and its reply: what is kept, what is refused, what is never done twice."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from perdure import ConversationBusy, InvalidInput, NotFound, Perdure, RunFailed
+from perdure.core.errors import EmptyMessage, IdempotencyMismatch, MessageTooLarge
+from perdure.core.ids import ConversationId
+from perdure.core.runs import Usage
+from perdure.testing import ScriptedModel, calls, fails, says, thinks
+from tests.library.opened import MODEL, SlowSpeaker, open_async, open_sync
+
+
+def test_a_reply_tells_what_its_run_did(tmp_path: Path) -> None:
+    """Text, messages in order, memory edits, usage summed over the steps, and why it stopped."""
+    script = (calls("memory_insert", label="human", new_string="Ada"), thinks("be kind", says("Hello Ada.")))
+    with open_sync(tmp_path / "agents.db", *script) as perdure:
+        agent = perdure.create_agent()
+
+        reply = agent.send("I am Ada.")
+
+        assert (reply.text, reply.stop_reason, reply.step_count) == ("Hello Ada.", "end_turn", 2)
+        assert [message.role for message in reply.messages] == ["user", "assistant", "tool", "assistant"]
+        assert [(edit.label, edit.version) for edit in reply.edits] == [("human", 1)]
+        assert reply.usage == Usage(input_tokens=20, output_tokens=7)
+        assert agent.run(reply.run_id).status == "completed"
+        assert tuple(agent.messages()) == reply.messages
+
+
+def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
+    """A repeated message is not said twice: the second call gets the first one's reply, also after a restart."""
+    with open_sync(tmp_path / "agents.db", says("first"), says("second")) as perdure:
+        agent = perdure.create_agent("helper")
+        first = agent.send("hello", idempotency_key="k")
+        assert agent.send("hello", idempotency_key="k") == first
+    with open_sync(tmp_path / "agents.db", says("third")) as perdure:
+        agent = perdure.agent("helper")
+        assert agent.send("hello", idempotency_key="k") == first
+
+        assert [message.text for message in agent.messages()] == ["hello", "first"]
+
+
+def test_a_key_belongs_to_one_message_of_one_conversation(tmp_path: Path) -> None:
+    """Another text under a used key is refused; the same key elsewhere is another message."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        first = agent.send("hello", idempotency_key="k")
+        with pytest.raises(IdempotencyMismatch, match="'k'"):
+            agent.send("goodbye", idempotency_key="k")
+
+        elsewhere = agent.send("goodbye", idempotency_key="k", conversation=agent.new_conversation().id)
+        assert elsewhere.run_id != first.run_id
+
+
+def test_a_run_ends_at_its_step_limit(tmp_path: Path) -> None:
+    """A model that calls tools for ever is stopped, says so, and the next message is answered."""
+    with open_sync(tmp_path / "agents.db", *[calls("conversation_search", query="x")] * 3) as perdure:
+        agent = perdure.create_agent()
+
+        reply = agent.send("search", max_steps=3)
+
+        assert (reply.stop_reason, reply.step_count, reply.text) == ("max_steps", 3, "")
+        assert agent.send("and now?").text == "OK."
+        for max_steps in (0, -1, 1_000_000):
+            with pytest.raises(InvalidInput, match="max_steps"):
+                agent.send("hello", max_steps=max_steps)
+
+
+def test_a_failing_model_loses_no_message(tmp_path: Path) -> None:
+    """The caller is told why, the message stands in the history, and the next one is answered with it in view."""
+    model = ScriptedModel(fails("the provider is down"), says("Both heard."))
+    with Perdure(tmp_path / "agents.db", models={MODEL: model}) as perdure:
+        agent = perdure.create_agent(model=MODEL)
+
+        with pytest.raises(RunFailed, match="llm_api_error: the provider is down") as failed:
+            agent.send("one")
+
+        assert agent.run(failed.value.run_id).status == "failed"  # type: ignore[arg-type]
+        assert agent.send("two").text == "Both heard."
+        assert [message.text for message in agent.messages()] == ["one", "two", "Both heard."]
+        assert [message.text for message in model.asked[1].messages] == ["one", "two"]
+
+
+def test_a_model_that_is_not_here_is_named(tmp_path: Path) -> None:
+    """An agent of an unknown model is told which ones there are."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent(model="nobody/nothing")
+
+        with pytest.raises(RunFailed, match=r"'nobody/nothing' is not available here: there are perdure/extractive"):
+            agent.send("hello")
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t \u3000"])
+def test_an_empty_message_is_refused(tmp_path: Path, text: str) -> None:
+    """White space alone says nothing; nothing of it is stored."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        with pytest.raises(EmptyMessage, match="empty"):
+            agent.send(text)
+
+        assert agent.messages() == []
+
+
+def test_a_message_over_the_limit_is_refused_at_once(tmp_path: Path) -> None:
+    """Ten megabytes are not stored, the error names size and limit, and it takes no time."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        began = time.perf_counter()
+        with pytest.raises(MessageTooLarge, match=r"10,485,760 characters, the limit is 1,000,000"):
+            agent.send("x" * 10 * 1024 * 1024)
+
+        assert time.perf_counter() - began < 1
+        assert agent.messages() == []
+        assert agent.send("x" * 1_000_000).text == "OK."
+
+
+@pytest.mark.parametrize("odd", ["\x00", "\ud800", "\udc00\ud800", "\x1b", "\x1b0000", "😀", "\u202e", "\ufeff"])
+def test_odd_characters_are_kept_and_found(tmp_path: Path, odd: str) -> None:
+    """NUL, lone surrogates and escapes come back as they were sent, from every place they can get to."""
+    text = f"kiwi{odd} plum {odd}"
+    with open_sync(
+        tmp_path / "agents.db", calls("memory_insert", label="human", new_string=text), says(text)
+    ) as perdure:
+        agent = perdure.create_agent("helper")
+        reply = agent.send(text, idempotency_key=text)
+        agent.archive(text, tags=[f"t{odd}"])
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.agent("helper")
+
+        assert [message.text for message in agent.messages()] == [text, "", text, text]
+        assert agent.send(text, idempotency_key=text) == reply
+        assert agent.blocks.get("human").value == text
+        assert [hit.message.text for hit in agent.search("plum", roles=["user"])] == [text]
+        assert [hit.passage.text for hit in agent.search_archive("plum", tags=[f"t{odd}"])] == [text]
+
+
+async def test_a_busy_conversation_waits_or_refuses(tmp_path: Path) -> None:
+    """The caller chooses: wait behind the run, or be told which one it is; other conversations are free."""
+    model = SlowSpeaker("one ", "two")
+    async with await open_async(tmp_path / "agents.db", model=model) as perdure:
+        agent = await perdure.create_agent()
+        first = await agent.submit("a")
+        waiting = await agent.submit("b")
+        with pytest.raises(ConversationBusy, match=first.run.id):
+            await agent.send("c", if_busy="reject")
+        elsewhere = await agent.submit("d", conversation=(await agent.new_conversation()).id, if_busy="reject")
+        model.go.set()
+        for accepted in (first, waiting, elsewhere):
+            assert [sent async for sent in agent.follow(accepted.run.id)]
+
+        texts = [message.text for message in await agent.messages(conversation=(await agent.conversations())[0].id)]
+        assert texts == ["a", "one two", "b", "one two"]
+
+
+def test_a_conversation_of_another_agent_is_not_found(tmp_path: Path) -> None:
+    """An id that leads elsewhere is as unknown as one that leads nowhere."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent, other = perdure.create_agent("one"), perdure.create_agent("two")
+        foreign = other.conversations()[0].id
+        for conversation in (foreign, ConversationId("conv-00000000-0000-4000-8000-000000000000"), ConversationId("x")):
+            with pytest.raises(NotFound):
+                agent.send("hello", conversation=conversation)
+            with pytest.raises(NotFound):
+                agent.messages(conversation=conversation)
+
+
+def test_history_comes_in_pages(tmp_path: Path) -> None:
+    """Pages by number, in both directions, of one conversation or of all."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        other = agent.new_conversation()
+        for text in "abc":
+            agent.send(text)
+        agent.send("d", conversation=other.id)
+
+        assert [message.text for message in agent.messages(limit=3)] == ["a", "OK.", "b"]
+        assert [message.text for message in agent.messages(after_seq=3)] == ["c", "OK.", "d", "OK."]
+        assert [message.text for message in agent.messages(newest_first=True, limit=2)] == ["OK.", "d"]
+        assert [message.text for message in agent.messages(before_seq=2)] == ["a", "OK."]
+        assert [message.text for message in agent.messages(conversation=other.id)] == ["d", "OK."]

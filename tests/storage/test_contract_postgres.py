@@ -1,0 +1,23 @@
+"""The store contract on PostgreSQL, whole; and what only a database with many writers can get wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.ports import Store
+from perdure.storage.postgres import PostgresStore
+from perdure.testing.clock import START
+from perdure.testing.store_contract import StoreContract
+from tests.storage.postgres_server import address_of_a_new_schema
+
+
+class TestPostgresStore(StoreContract):
+    address: str
+
+    @pytest.fixture(autouse=True)
+    def _in_its_own_schema(self) -> None:
+        self.address = address_of_a_new_schema()
+
+    async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
+        return await PostgresStore.open(self.address, at=START, org_id=org_id)

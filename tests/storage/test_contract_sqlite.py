@@ -1,0 +1,34 @@
+"""The store contract on SQLite: the store with its writer thread, and the inline one of tests and simulations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.ports import Store
+from perdure.storage.sqlite import SqliteStore
+from perdure.testing import InlineStore
+from perdure.testing.clock import START
+from perdure.testing.store_contract import StoreContract
+
+
+class OnAFile(StoreContract):
+    """A contract whose database is one file per test."""
+
+    path: Path
+
+    @pytest.fixture(autouse=True)
+    def _in_its_own_folder(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "perdure.db"
+
+
+class TestSqliteStore(OnAFile):
+    async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
+        return SqliteStore.open(self.path, at=START, org_id=org_id)
+
+
+class TestInlineStore(OnAFile):
+    async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
+        return InlineStore(self.path, org_id=org_id)
