@@ -11,13 +11,12 @@ __all__ = ["NOTICE", "say"]
 NOTICE: Final[dict[Language, str]] = {
     "en": (
         "(I am perdure/extractive: no language model, but a small program that notes and finds what you tell me."
-        " To think with a language model, create the agent with another model handle, for example"
-        " model='openai/gpt-4o-mini', once a provider is configured (see README).)"
+        " To think with a language model, give Perdure one in Python and make an agent with its handle: the README says"
+        " how.)"
     ),
     "zh": (
         "（我是 perdure/extractive：不是语言模型，只是一个记下并查找你所说内容的小程序。"
-        "若要用语言模型来思考，请在配置好模型服务之后（见 README）换一个模型名创建智能体，"
-        "例如 model='openai/gpt-4o-mini'。）"
+        "若要用语言模型来思考，请在 Python 里把模型交给 Perdure，再用它的名字创建智能体：做法见 README。）"
     ),
 }
 
