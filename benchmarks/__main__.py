@@ -1,1 +1,66 @@
-"""`python -m benchmarks`: every measurement."""
+"""`python -m benchmarks`: every measurement beside its floor and its bar; exit code 1 if a bar is missed.
+
+The numbers are of this machine at this moment: what else runs on it is in them, and in the floor of the same run.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.floor import commits_ms
+from benchmarks.message_cost import message_cost_ms
+from benchmarks.startup import PROGRAMS, best_wall_s
+
+MESSAGE_BAR_MS = 2.0
+HISTORIES = (2, 500)
+STARTUP_BARS_MS = {"import perdure": 300.0, "from perdure import Perdure": 300.0, "perdure --help": 400.0}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A measured time in milliseconds; `floor_ms` is the same without Perdure, `bar_ms` what is allowed."""
+
+    name: str
+    ms: float
+    floor_ms: float
+    bar_ms: float
+
+    @property
+    def missed(self) -> bool:
+        return self.ms > self.bar_ms
+
+    def __str__(self) -> str:
+        verdict = "MISSED" if self.missed else "ok"
+        ratio = self.ms / self.floor_ms
+        return f"{self.name:<44}{self.ms:>9.2f}{self.floor_ms:>9.2f}{ratio:>8.1f}{self.bar_ms:>9.2f}  {verdict}"
+
+
+def measure(folder: Path) -> Iterator[Result]:
+    """Every result, as it is measured."""
+    wall_ms = {name: best_wall_s(arguments, folder) * 1000 for name, arguments in PROGRAMS.items()}
+    for name, bar_ms in STARTUP_BARS_MS.items():
+        yield Result(f"{name} (wall, best of 5)", wall_ms[name], wall_ms["python -c pass"], bar_ms)
+    floor_ms = commits_ms(folder, messages=200)
+    short, long = (message_cost_ms(folder, history=history) for history in HISTORIES)
+    yield Result(f"message after {HISTORIES[0]} (CPU)", short, floor_ms, MESSAGE_BAR_MS)
+    yield Result(f"message after {HISTORIES[1]} (CPU)", long, floor_ms, 2 * MESSAGE_BAR_MS)
+    print(f"\na message after {HISTORIES[1]} costs {long / short:.2f} times one after {HISTORIES[0]}")
+
+
+def main() -> int:
+    """Print the table; 1 if a bar was missed."""
+    print(f"{'':<44}{'ms':>9}{'floor':>9}{'ratio':>8}{'bar':>9}")
+    missed = False
+    with tempfile.TemporaryDirectory() as folder:
+        for result in measure(Path(folder)):
+            print(result, flush=True)
+            missed |= result.missed
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

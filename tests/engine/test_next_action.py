@@ -32,7 +32,6 @@ def step(index: int, status: StepStatus = "success", *, lease: int = 2) -> Step:
     return Step(
         id=StepId(f"step-{index}"),
         agent_id=AGENT,
-        seq=index,
         run_seq=0,
         index=index,
         status=status,

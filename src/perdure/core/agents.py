@@ -24,8 +24,9 @@ class Agent:
 
     `system` is a custom base prompt; None means Perdure's own. `settings` are the options of models, tools and context
     that have no column of their own; `settings_revision` grows by one whenever anything that shapes a request changes,
-    so that a recorded request can name what it was made with. `number` is a small per-store number that full-text
-    indexes use as the agent's scope.
+    so that a recorded request can name what it was made with. `message_count` is how many messages its history had when
+    this was read, the engine's own left out. `number` is a small per-store number that full-text indexes use as the
+    agent's scope.
     """
 
     id: AgentId
@@ -41,6 +42,7 @@ class Agent:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     settings_revision: int = 0
+    message_count: int = field(default=0, compare=False)
     hidden: bool = False
     created_at: datetime
     updated_at: datetime

@@ -183,7 +183,6 @@ class Step:
 
     id: StepId
     agent_id: AgentId
-    seq: int
     run_seq: int
     index: int
     status: StepStatus

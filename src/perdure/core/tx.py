@@ -81,7 +81,7 @@ class Agents(Protocol):
         ...
 
     def lock(self, agent_id: AgentId) -> None:
-        """Make other transactions that lock the agent wait for this one's end. Raises: NotFound."""
+        """Make other transactions that lock the agent wait for this one's end, where they run side by side."""
         ...
 
     def find_by_name(self, name: str) -> Agent | None: ...
@@ -294,8 +294,9 @@ class Runs(Protocol):
         lease_until: datetime | None,
         waiting_input: str | None,
     ) -> Run:
-        """A queued run, reserved for the process that accepted it until `lease_until`. `waiting_input` is the encoded
-        input of a run that waits behind another; it becomes messages when the run is claimed."""
+        """A queued run, reserved for the process that accepted it until `lease_until`. Its messages are the next that
+        this transaction appends; unless it has to wait behind another run: then `waiting_input` is its encoded input,
+        which becomes messages when the run is claimed."""
         ...
 
     def get(self, run_id: RunId) -> Run:
@@ -330,8 +331,11 @@ class Runs(Protocol):
         void."""
         ...
 
-    def hold(self, key: RunKey, lease: Lease, *, until: datetime) -> Run:
-        """The run, its lease extended. Raises: LeaseLost: it is no longer held under this lease, or has ended."""
+    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None) -> Run:
+        """The run, its lease extended, or with None as it is; nobody else can take it within this transaction.
+
+        Raises: LeaseLost: it is no longer held under this lease, or has ended.
+        """
         ...
 
     def release(self, owner: str) -> int:

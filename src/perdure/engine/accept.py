@@ -102,18 +102,25 @@ def accept(tx: Tx, request: Request, *, owner: str, now: datetime, until: dateti
         tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
     events: list[Event] = [RunQueued(run.id)]
     if busy is None:
-        events += begin_input(tx, run, request.drafts, request.tokens, now=now)
+        events += _append_input(tx, run, request.drafts, request.tokens, now=now)
     return Accepted(run, tx.events.add(run.key, events, at=now))
 
 
 def begin_input(
     tx: Tx, run: Run, drafts: Sequence[Draft], tokens: Sequence[int], *, now: datetime
 ) -> list[MessageAdded]:
-    """Put the run's input into the log; the events that tell of it, not yet stored."""
+    """Put the input that has waited into the log; the events that tell of it, not yet stored."""
+    added = _append_input(tx, run, drafts, tokens, now=now)
+    tx.runs.begin_input(run.key, first_message_seq=added[0].message_seq)
+    return added
+
+
+def _append_input(
+    tx: Tx, run: Run, drafts: Sequence[Draft], tokens: Sequence[int], *, now: datetime
+) -> list[MessageAdded]:
     messages = tx.messages.append(
         run.key.agent_id, drafts, conversation_seq=run.conversation_seq, at=now, tokens=tokens, run=run
     )
-    tx.runs.begin_input(run.key, first_message_seq=messages[0].seq)
     return [MessageAdded(message.seq, message) for message in messages]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.context.assemble import View, cut_point, tail
@@ -15,6 +15,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted
 from perdure.core.ids import MessageId, StepId
 from perdure.core.messages import Draft, Message, Text
+from perdure.core.passages import Archive
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
@@ -82,11 +83,12 @@ def _ask(tx: Tx, log: RunLog, action: Ask, asking: Asking, events: list[Event]) 
     agent = tx.agents.get(run.key.agent_id)
     conversation = tx.conversations.at(agent.id, run.conversation_seq)
     blocks = tx.blocks.of_agent(agent.id)
-    counts = _counts(tx, agent)
+    archives = tx.archives.of_agent(agent.id)
+    counts = Counts(messages=agent.message_count, passages=sum(archive.passage_count for archive in archives))
     if action.abandoned is not None:
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
         events.append(StepAbandoned(action.abandoned.id))
-    prefix, rewritten = _prefix(tx, agent, conversation, blocks, counts, asking)
+    prefix, rewritten = _prefix(tx, agent, conversation, blocks, archives, counts, asking)
     if rewritten:
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
     elif deltas := _add_deltas(tx, run, conversation, blocks, asking):
@@ -129,7 +131,13 @@ def _view(tx: Tx, run: Run, prefix: Prefix, recipe: Recipe, have: View | None) -
 
 
 def _prefix(
-    tx: Tx, agent: Agent, conversation: Conversation, blocks: Sequence[Block], counts: Counts, asking: Asking
+    tx: Tx,
+    agent: Agent,
+    conversation: Conversation,
+    blocks: Sequence[Block],
+    archives: Sequence[Archive],
+    counts: Counts,
+    asking: Asking,
 ) -> tuple[Prefix, bool]:
     """The prefix to send, and whether it was written anew."""
     current: Prefix | None = None
@@ -143,13 +151,14 @@ def _prefix(
     seen = versions_of(blocks)
     budget = _budget(agent, asking.settings)
     used = conversation.view_tokens + (current.tokens if current else 0)
+    seen_changed = current is not None and dict(current.seen) != seen
     reason = rewrite_reason(
         current,
         settings_revision=agent.settings_revision,
         view_tokens=used,
         budget_tokens=budget,
-        seen_changed=current is not None and dict(current.seen) != seen,
-        last_used_at=tx.steps.last_at(agent.id),
+        seen_changed=seen_changed,
+        last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
         now=asking.now,
     )
     from_seq = current.from_message_seq if current else 0
@@ -163,7 +172,8 @@ def _prefix(
             from_seq = cut
     if current is not None and reason is None:
         return current, False
-    system = compile_system(agent.system, blocks, counts)
+    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
+    system = compile_system(agent.system, blocks, replace(counts, tags=tuple(tags)[:20]))
     tools = compile_tools(tx.tools.of_agent(agent.id))
     prefix = tx.prefixes.add(
         Prefix(
@@ -205,16 +215,6 @@ def _add_deltas(
     )
     tx.conversations.show(run.key.agent_id, conversation.seq, versions_of(blocks))
     return messages
-
-
-def _counts(tx: Tx, agent: Agent) -> Counts:
-    archives = tx.archives.of_agent(agent.id)
-    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
-    return Counts(
-        messages=tx.messages.count(agent.id),
-        passages=sum(archive.passage_count for archive in archives),
-        tags=tuple(tags)[:20],
-    )
 
 
 def _budget(agent: Agent, settings: EngineSettings) -> int:

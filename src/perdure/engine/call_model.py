@@ -74,7 +74,6 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
         return
     assert reply is not None
     parts = _with_unique_calls(log, reply.parts)
-    now = ports.clock.now()
     yield await ports.store.write(
         _store_reply,
         log.run.key,
@@ -85,8 +84,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
         ids=ports.ids,
         settings=ports.settings,
-        now=now,
-        until=now + timedelta(seconds=ports.settings.lease_s),
+        now=ports.clock.now(),
     )
 
 
@@ -102,9 +100,8 @@ def _store_reply(
     ids: Ids,
     settings: EngineSettings,
     now: datetime,
-    until: datetime,
 ) -> Progress:
-    log = log.after(run=tx.runs.hold(key, log.lease, until=until))
+    log = log.after(run=tx.runs.hold(key, log.lease, until=None))
     messages = tx.messages.append(
         key.agent_id,
         [draft],
@@ -133,7 +130,7 @@ def _store_failure(
     now: datetime,
 ) -> Progress:
     log = log.after(
-        run=tx.runs.hold(key, log.lease, until=now),
+        run=tx.runs.hold(key, log.lease, until=None),
         step=tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure),
     )
     return _advanced(tx, log, [], ids=ids, settings=settings, now=now)

@@ -24,7 +24,7 @@ async def finish(log: RunLog, ports: Ports) -> Progress:
 
 
 def _finish(tx: Tx, key: RunKey, *, log: RunLog, ids: Ids, settings: EngineSettings, now: datetime) -> Progress:
-    log = log.after(run=tx.runs.hold(key, log.lease, until=now))
+    log = log.after(run=tx.runs.hold(key, log.lease, until=None))
     if isinstance(action := next_action(log), Finish):
         return end_run(tx, log, action, [], ids=ids, settings=settings, now=now)
     return Progress(log)
@@ -81,10 +81,10 @@ def end_run(
         at=now,
     )
     events.append(RunEnded(run.id, action.reason, log.usage, log.steps_taken, action.failure))
-    if run.background:
+    stored = tx.events.add(run.key, events, at=now)
+    if run.background:  # after the last event, which keeps the numbers of those that go from being given again
         since = now - timedelta(seconds=settings.keep_deltas_s)
         tx.events.trim_deltas(run.key, keep=settings.keep_deltas, since=since)
-    stored = tx.events.add(run.key, events, at=now)
     return Progress(log.after(run=run), stored)
 
 

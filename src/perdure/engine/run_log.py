@@ -41,7 +41,7 @@ class RunLog:
         """The log with another run row, more messages, and a step that is new or in another state."""
         steps = self.steps
         if step is not None:
-            steps = (*(other for other in steps if other.seq != step.seq), step)
+            steps = (*(other for other in steps if other.index != step.index), step)
         return RunLog(run=run or self.run, messages=(*self.messages, *messages), steps=steps, started=self.started)
 
     @property

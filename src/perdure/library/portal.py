@@ -58,10 +58,11 @@ class Portal:
         """Stop the loop and its thread. Closing twice is no error."""
         if self._loop.is_closed():
             return
+        # In its own thread to the end: the caller's may have a running loop of its own, as in a notebook.
+        self.run(self._loop.shutdown_asyncgens())
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block, diff_of
+from perdure.core.errors import BlockReadOnly
 from perdure.core.ids import MessageId
 from perdure.core.ports import Ids
 from perdure.core.runs import Run
@@ -61,7 +62,9 @@ class MemoryResult:
 
 
 def edited(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block]) -> MemoryEdit:
-    """One edit of one of the agent's blocks. Raises: BlockNotFound; what `edit` raises."""
+    """One edit of one of the agent's blocks. Raises: BlockNotFound, BlockReadOnly; what `edit` raises."""
     before = find_block(tx, call.agent.id, label)
+    if before.read_only:  # said first: how the edit would have fitted is of no use to the model
+        raise BlockReadOnly(label)
     after = edit_block(tx, call.agent.id, label, edit, author=call.author, at=call.now)
     return MemoryEdit.of(before, after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 
 from perdure.core.errors import InvalidInput
 from perdure.core.zones import zone
@@ -23,11 +23,13 @@ def parse_time(text: str | None, *, timezone: str = "UTC", end: bool = False) ->
     here = zone(timezone)
     text = text.strip()
     try:
-        if len(text) == len("2026-11-20"):
+        try:
             day = date.fromisoformat(text)
-            moment = datetime.combine(day, time.min, tzinfo=here)
-            return (moment + timedelta(days=1) - timedelta(microseconds=1) if end else moment).astimezone(UTC)
-        moment = datetime.fromisoformat(text)
+        except ValueError:
+            moment = datetime.fromisoformat(text)
+        else:
+            # `fold`: where clocks go back at midnight, a day's last hour is there twice.
+            moment = datetime.combine(day, time.max.replace(fold=1) if end else time.min)
         return (moment if moment.tzinfo else moment.replace(tzinfo=here)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise InvalidInput(f"{text!r:.60} is no date: write it as 2026-11-20 or 2026-11-20T15:30") from error

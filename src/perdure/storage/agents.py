@@ -15,9 +15,10 @@ from perdure.storage.messages import message_words_of
 
 __all__ = ["Agents"]
 
-_COLUMNS = (
-    "id, org_id, number, name, agent_type, model, system, description, timezone, tags, metadata, settings,"
-    " settings_revision, hidden, created_at, updated_at, created_by, updated_by"
+_SELECT = (
+    "SELECT a.id, a.org_id, a.number, a.name, a.agent_type, a.model, d.system, d.description, a.timezone, d.tags,"
+    " d.metadata, d.settings, a.settings_revision, a.hidden, a.created_at, a.updated_at, a.created_by, a.updated_by,"
+    " a.message_count FROM agents a JOIN agent_details d ON d.agent_id = a.id"
 )
 
 # In this order, so that nothing is left that could only be reached through what is already gone.
@@ -34,6 +35,7 @@ _CHILDREN = (
     "agent_blocks",
     "agent_archives",
     "agent_tools",
+    "agent_details",
 )
 
 
@@ -45,17 +47,23 @@ class Agents:
         if self._db.rows("SELECT 1 FROM agents WHERE id = :id", {"id": agent.id}):
             raise AlreadyExists("agent", agent.id)
         agent = replace(agent, number=next_number(self._db))
+        params = _params(agent)
         self._db.run(
-            f"INSERT INTO agents ({_COLUMNS}) VALUES (:id, :org_id, :number, :name, :agent_type, :model, :system,"
-            " :description, :timezone, :tags, :metadata, :settings, :settings_revision, :hidden, :created_at,"
-            " :updated_at, :created_by, :updated_by)",
-            _params(agent),
+            "INSERT INTO agents (id, org_id, number, name, agent_type, model, timezone, settings_revision, hidden,"
+            " created_at, updated_at, created_by, updated_by) VALUES (:id, :org_id, :number, :name, :agent_type,"
+            " :model, :timezone, :settings_revision, :hidden, :created_at, :updated_at, :created_by, :updated_by)",
+            params,
+        )
+        self._db.run(
+            "INSERT INTO agent_details (agent_id, system, description, tags, metadata, settings)"
+            " VALUES (:id, :system, :description, :tags, :metadata, :settings)",
+            params,
         )
         return agent
 
     def get(self, agent_id: AgentId) -> Agent:
         rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM agents WHERE id = :id AND org_id = :org_id",
+            f"{_SELECT} WHERE a.id = :id AND a.org_id = :org_id",
             {"id": storable(agent_id), "org_id": self._org_id},
         )
         if not rows:
@@ -63,7 +71,7 @@ class Agents:
         return _agent(rows[0])
 
     def lock(self, agent_id: AgentId) -> None:
-        if not self._db.rows(
+        if self._db.for_update and not self._db.rows(
             f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}",
             {"id": storable(agent_id), "org_id": self._org_id},
         ):
@@ -71,14 +79,14 @@ class Agents:
 
     def find_by_name(self, name: str) -> Agent | None:
         return self._first(
-            f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id AND name = :name ORDER BY number DESC LIMIT 1",
+            f"{_SELECT} WHERE a.org_id = :org_id AND a.name = :name ORDER BY a.number DESC LIMIT 1",
             {"org_id": self._org_id, "name": storable(name)},
         )
 
     def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
-        before = "" if after is None else "AND number < (SELECT number FROM agents WHERE id = :after)"
+        before = "" if after is None else "AND a.number < (SELECT number FROM agents WHERE id = :after)"
         rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id {before} ORDER BY number DESC LIMIT :limit",
+            f"{_SELECT} WHERE a.org_id = :org_id {before} ORDER BY a.number DESC LIMIT :limit",
             {"org_id": self._org_id, "limit": limit} | ({} if after is None else {"after": after}),
         )
         return [_agent(row) for row in rows]
@@ -86,30 +94,35 @@ class Agents:
     def last_used(self) -> Agent | None:
         params = {"org_id": self._org_id}
         return self._first(
-            f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id AND last_run_at IS NOT NULL"
-            " ORDER BY last_run_at DESC, number DESC LIMIT 1",
+            f"{_SELECT} WHERE a.org_id = :org_id AND a.last_run_at IS NOT NULL"
+            " ORDER BY a.last_run_at DESC, a.number DESC LIMIT 1",
             params,
-        ) or self._first(f"SELECT {_COLUMNS} FROM agents WHERE org_id = :org_id ORDER BY number DESC LIMIT 1", params)
+        ) or self._first(f"{_SELECT} WHERE a.org_id = :org_id ORDER BY a.number DESC LIMIT 1", params)
 
     def put(self, agent: Agent) -> Agent:
+        params = _params(agent) | {"org_id": self._org_id}
         # The revision is counted here, not in the caller's copy: two different settings must never share a number.
         changed = self._db.rows(
-            "UPDATE agents SET name = :name, agent_type = :agent_type, model = :model, system = :system,"
-            " description = :description, timezone = :timezone, tags = :tags, metadata = :metadata,"
-            " settings = :settings, settings_revision = settings_revision + 1, hidden = :hidden,"
-            " updated_at = :updated_at, updated_by = :updated_by WHERE id = :id AND org_id = :org_id"
-            " RETURNING settings_revision",
-            _params(agent) | {"org_id": self._org_id},
+            "UPDATE agents SET name = :name, agent_type = :agent_type, model = :model, timezone = :timezone,"
+            " settings_revision = settings_revision + 1, hidden = :hidden, updated_at = :updated_at,"
+            " updated_by = :updated_by WHERE id = :id AND org_id = :org_id RETURNING settings_revision",
+            params,
         )
         if not changed:
             raise NotFound("agent", agent.id)
+        self._db.run(
+            "UPDATE agent_details SET system = :system, description = :description, tags = :tags,"
+            " metadata = :metadata, settings = :settings WHERE agent_id = :id",
+            params,
+        )
         return replace(agent, settings_revision=changed[0][0])
 
     def delete(self, agent_id: AgentId) -> None:
         agent = self.get(agent_id)
         params = {"agent_id": agent_id}
         self._db.unindex_words("message_words", agent.number, list(message_words_of(self._db, agent_id)))
-        self._db.run("DELETE FROM ids WHERE owner_id = :agent_id", params)
+        for table in ("messages", "conversations", "runs", "steps"):
+            self._db.run(f"DELETE FROM ids WHERE id IN (SELECT id FROM {table} WHERE agent_id = :agent_id)", params)
         for table in _CHILDREN:
             self._db.run(f"DELETE FROM {table} WHERE agent_id = :agent_id", params)
         self._db.run("DELETE FROM agents WHERE id = :agent_id", params)
@@ -162,4 +175,5 @@ def _agent(row: Row) -> Agent:
         updated_at=from_iso(row[15]),
         created_by=None if row[16] is None else restored(row[16]),
         updated_by=None if row[17] is None else restored(row[17]),
+        message_count=row[18],
     )

@@ -100,7 +100,15 @@ def dump(value: Any) -> str:
 
 def load(text: str | None) -> Any:
     """The inverse of `dump`; None stays None."""
-    return None if text is None else json.loads(restored(text))
+    match text:
+        case None:
+            return None
+        case "{}":  # most metadata, tags and settings are empty
+            return {}
+        case "[]":
+            return []
+        case _:
+            return json.loads(restored(text))
 
 
 def next_number(db: Database) -> int:

@@ -22,20 +22,25 @@ class Events:
 
     def add(self, key: RunKey, events: Sequence[Event], *, at: datetime) -> Sequence[StoredEvent]:
         params = {"agent_id": key.agent_id, "run_seq": key.seq}
+        if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
+            self._db.rows(
+                f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}", params
+            )
         rows = self._db.rows(
-            "UPDATE runs SET event_seq = event_seq + :rows WHERE agent_id = :agent_id AND seq = :run_seq"
-            " AND org_id = :org_id RETURNING event_seq - :rows + 1",
-            params | {"rows": len(events), "org_id": self._org_id},
+            "SELECT 1 + COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
+            " AND e.run_seq = :run_seq), 0) FROM runs"
+            " WHERE agent_id = :agent_id AND seq = :run_seq AND org_id = :org_id",
+            params | {"org_id": self._org_id},
         )
         if not rows:
             raise NotFound("run", f"{key.seq} of {key.agent_id}")
-        first = int(rows[0][0])
+        first, at_text = int(rows[0][0]), iso(at)
         self._db.run_many(
             "INSERT INTO events (agent_id, run_seq, seq, type, body, created_at)"
             " VALUES (:agent_id, :run_seq, :seq, :type, :body, :at)",
             [
                 params
-                | {"seq": first + index, "type": event.type, "body": storable(event_to_json(event)), "at": iso(at)}
+                | {"seq": first + index, "type": event.type, "body": storable(event_to_json(event)), "at": at_text}
                 for index, event in enumerate(events)
             ],
         )

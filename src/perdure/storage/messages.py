@@ -144,9 +144,24 @@ class Messages:
         return [(row[0], int(row[1])) for row in rows]
 
     def of_run(self, run: Run) -> Sequence[Message]:
+        # By the conversation's index, from the run's first message to the next run's. An index by run would cost every
+        # message something for the sake of runs long ended.
+        until = (
+            " AND seq < COALESCE((SELECT n.first_message_seq FROM runs n WHERE n.agent_id = :agent_id"
+            " AND n.seq > :run_seq AND n.conversation_seq = :conversation AND n.first_message_seq IS NOT NULL"
+            " ORDER BY n.seq LIMIT 1), seq + 1)"
+            if run.ended
+            else ""
+        )
         return self._read(
-            "agent_id = :agent_id AND run_seq = :run_seq AND removed = 0 ORDER BY seq",
-            {"agent_id": run.key.agent_id, "run_seq": run.key.seq},
+            "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first AND run_seq = :run_seq"
+            f"{until} AND removed = 0 ORDER BY seq",
+            {
+                "agent_id": run.key.agent_id,
+                "run_seq": run.key.seq,
+                "conversation": run.conversation_seq,
+                "first": run.first_message_seq or 0,
+            },
         )
 
     def count(self, agent_id: AgentId) -> int:

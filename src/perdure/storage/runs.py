@@ -22,10 +22,11 @@ _COLUMNS = (
 _OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
 _UNENDED = "status IN ('queued', 'running')"
 
-# The oldest unended run of its conversation: the only one that may run.
+# The oldest unended run of its conversation: the only one that may run. Looked up by conversation id, because with the
+# agent's id SQLite goes through all the agent's runs instead of the few in the partial index.
 _OLDEST = (
-    "NOT EXISTS (SELECT 1 FROM runs o WHERE o.agent_id = r.agent_id AND o.conversation_seq = r.conversation_seq"
-    " AND o.seq < r.seq AND o.status IN ('queued', 'running'))"
+    "NOT EXISTS (SELECT 1 FROM runs o WHERE o.conversation_id = r.conversation_id AND o.seq < r.seq"
+    " AND o.status IN ('queued', 'running'))"
 )
 
 
@@ -48,7 +49,7 @@ class Runs:
     ) -> Run:
         advanced = self._db.rows(
             "UPDATE agents SET run_seq = run_seq + 1, last_run_at = :at WHERE id = :id AND org_id = :org_id"
-            " RETURNING run_seq - 1",
+            " RETURNING run_seq - 1, message_seq",
             {"id": agent_id, "org_id": self._org_id, "at": iso(at)},
         )
         if not advanced:
@@ -56,9 +57,9 @@ class Runs:
         key = RunKey(agent_id, int(advanced[0][0]))
         rows = self._db.rows(
             "INSERT INTO runs (agent_id, seq, id, org_id, conversation_seq, conversation_id, status, background,"
-            " max_steps, waiting_input, lease_owner, lease_until, created_at)"
-            " SELECT :agent_id, :seq, :id, :org_id, c.seq, c.id, 'queued', :background, :max_steps, :waiting_input,"
-            " :lease_owner, :lease_until, :at FROM conversations c"
+            " max_steps, first_message_seq, waiting_input, lease_owner, lease_until, created_at)"
+            " SELECT :agent_id, :seq, :id, :org_id, c.seq, c.id, 'queued', :background, :max_steps,"
+            " CAST(:first AS BIGINT), :waiting_input, :lease_owner, :lease_until, :at FROM conversations c"
             f" WHERE c.agent_id = :agent_id AND c.seq = :conversation RETURNING {_COLUMNS}",
             {
                 "agent_id": agent_id,
@@ -68,6 +69,7 @@ class Runs:
                 "conversation": conversation_seq,
                 "background": int(background),
                 "max_steps": max_steps,
+                "first": advanced[0][1] if waiting_input is None else None,
                 "waiting_input": None if waiting_input is None else storable(waiting_input),
                 "lease_owner": lease_owner,
                 "lease_until": None if lease_until is None else iso(lease_until),
@@ -98,7 +100,8 @@ class Runs:
 
     def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
         rows = self._read(
-            f"r.agent_id = :agent_id AND r.conversation_seq = :conversation AND r.{_UNENDED} ORDER BY r.seq LIMIT 1",
+            "r.conversation_id = (SELECT c.id FROM conversations c WHERE c.agent_id = :agent_id"
+            f" AND c.seq = :conversation) AND r.{_UNENDED} ORDER BY r.seq LIMIT 1",
             {"agent_id": agent_id, "conversation": conversation_seq},
         )
         return rows[0] if rows else None
@@ -136,12 +139,20 @@ class Runs:
         )
         return _run(rows[0]) if rows else None
 
-    def hold(self, key: RunKey, lease: Lease, *, until: datetime) -> Run:
-        rows = self._db.rows(
-            "UPDATE runs SET lease_until = :until WHERE agent_id = :agent_id AND seq = :seq AND status = 'running'"
-            f" AND org_id = :org_id AND lease_owner = :owner AND lease_number = :number RETURNING {_COLUMNS}",
-            self._own(key) | {"until": iso(until), "owner": lease.owner, "number": lease.number},
-        )
+    _HELD = (
+        "agent_id = :agent_id AND seq = :seq AND status = 'running' AND org_id = :org_id AND lease_owner = :owner"
+        " AND lease_number = :number"
+    )
+
+    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None) -> Run:
+        params = self._own(key) | {"owner": lease.owner, "number": lease.number}
+        if until is None:
+            rows = self._db.rows(f"SELECT {_COLUMNS} FROM runs WHERE {self._HELD}{self._db.for_update}", params)
+        else:
+            rows = self._db.rows(
+                f"UPDATE runs SET lease_until = :until WHERE {self._HELD} RETURNING {_COLUMNS}",
+                params | {"until": iso(until)},
+            )
         if not rows:
             raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
         return _run(rows[0])

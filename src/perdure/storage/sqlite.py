@@ -134,7 +134,7 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
         connection.execute("COMMIT")
-        if application != APPLICATION_ID and tables:
+        if application != APPLICATION_ID and (tables or application):
             raise NotAStore(f"{path} is an SQLite file of another program: choose another path")
         if tables:
             found = connection.execute("SELECT MAX(number) FROM schema_migrations").fetchone()[0] or 0

@@ -17,7 +17,7 @@ from perdure.storage.runs import dump_usage, load_failure, load_usage
 __all__ = ["Prefixes", "Steps"]
 
 _STEP = (
-    "id, agent_id, seq, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure,"
+    "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure,"
     " created_at, ended_at"
 )
 _PREFIX = (
@@ -34,14 +34,15 @@ class Steps:
         self, run: Run, step_id: StepId, *, index: int, model: str, recipe: Recipe, lease: Lease, at: datetime
     ) -> Step:
         agent_id = run.key.agent_id
-        seq = _advance(self._db, self._org_id, agent_id, "step_seq")
-        self._db.run(
-            f"INSERT INTO steps ({_STEP}) VALUES (:id, :agent_id, :seq, :run_seq, :index, 'pending', :model, :recipe,"
-            " :lease_number, NULL, NULL, NULL, :at, NULL)",
+        # From the run's row, so that a run of another organisation, or none, gets no step.
+        added = self._db.run(
+            f"INSERT INTO steps ({_STEP}) SELECT :id, :agent_id, :run_seq, :index, 'pending', :model, :recipe,"
+            " :lease_number, NULL, NULL, NULL, :at, NULL FROM runs"
+            " WHERE agent_id = :agent_id AND seq = :run_seq AND org_id = :org_id",
             {
+                "org_id": self._org_id,
                 "id": step_id,
                 "agent_id": agent_id,
-                "seq": seq,
                 "run_seq": run.key.seq,
                 "index": index,
                 "model": storable(model),
@@ -50,11 +51,12 @@ class Steps:
                 "at": iso(at),
             },
         )
-        register(self._db, self._org_id, agent_id, [(step_id, seq)])
+        if not added:
+            raise NotFound("run", f"{run.key.seq} of {agent_id}")
+        register(self._db, self._org_id, agent_id, [(step_id, run.key.seq)])
         return Step(
             id=step_id,
             agent_id=agent_id,
-            seq=seq,
             run_seq=run.key.seq,
             index=index,
             status="pending",
@@ -65,17 +67,22 @@ class Steps:
         )
 
     def get(self, step_id: StepId) -> Step:
-        agent_id, seq = locate(self._db, self._org_id, "step", step_id)
-        return self._read("agent_id = :agent_id AND seq = :seq", {"agent_id": agent_id, "seq": seq})[0]
+        agent_id, run_seq = locate(self._db, self._org_id, "step", step_id)
+        return self._read(
+            "agent_id = :agent_id AND run_seq = :run_seq AND id = :id",
+            {"agent_id": agent_id, "run_seq": run_seq, "id": step_id},
+        )[0]
 
     def of_run(self, key: RunKey) -> Sequence[Step]:
         return self._read(
-            "agent_id = :agent_id AND run_seq = :run_seq ORDER BY seq", {"agent_id": key.agent_id, "run_seq": key.seq}
+            "agent_id = :agent_id AND run_seq = :run_seq ORDER BY step_index",
+            {"agent_id": key.agent_id, "run_seq": key.seq},
         )
 
     def last_at(self, agent_id: AgentId) -> datetime | None:
         rows = self._db.rows(
-            f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT} ORDER BY seq DESC LIMIT 1",
+            f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT}"
+            " ORDER BY run_seq DESC, step_index DESC LIMIT 1",
             {"agent_id": agent_id, "org_id": self._org_id},
         )
         return from_iso(rows[0][0]) if rows else None
@@ -92,11 +99,13 @@ class Steps:
     ) -> Step:
         self._db.run(
             "UPDATE steps SET status = :status, usage = :usage, stop_reason = :stop_reason, failure = :failure,"
-            f" ended_at = :at WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
+            " ended_at = :at WHERE agent_id = :agent_id AND run_seq = :run_seq AND step_index = :index"
+            f" AND {OWN_AGENT}",
             {
                 "org_id": self._org_id,
                 "agent_id": step.agent_id,
-                "seq": step.seq,
+                "run_seq": step.run_seq,
+                "index": step.index,
                 "status": status,
                 "usage": dump_usage(usage) if usage else None,
                 "stop_reason": stop_reason,
@@ -175,16 +184,15 @@ def _step(row: Row) -> Step:
     return Step(
         id=row[0],
         agent_id=row[1],
-        seq=row[2],
-        run_seq=row[3],
-        index=row[4],
-        status=row[5],
-        model=restored(row[6]),
-        recipe=Recipe(**load(row[7])),
-        lease_number=row[8],
-        usage=load_usage(row[9]),
-        stop_reason=row[10],
-        failure=load_failure(row[11]),
-        created_at=from_iso(row[12]),
-        ended_at=from_iso(row[13]),
+        run_seq=row[2],
+        index=row[3],
+        status=row[4],
+        model=restored(row[5]),
+        recipe=Recipe(**load(row[6])),
+        lease_number=row[7],
+        usage=load_usage(row[8]),
+        stop_reason=row[9],
+        failure=load_failure(row[10]),
+        created_at=from_iso(row[11]),
+        ended_at=from_iso(row[12]),
     )

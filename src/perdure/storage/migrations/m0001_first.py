@@ -1,9 +1,12 @@
 """The first schema.
 
-Keys: a root row has `org_id`; children of an agent are keyed `(agent_id, seq)`, each kind with a counter on the agent's
-row that is advanced in the transaction of the insert; passages are numbered by their archive, events by their run.
-`ids` leads from an id to its owner (the agent; for a passage, its archive) and number, so every large table can be
-partitioned by owner. Times are ISO 8601 text in UTC with microseconds: they sort as text. JSON stands in text columns.
+Keys: a root row has `org_id`. Children of an agent are keyed `(agent_id, seq)`; messages, conversations, runs and
+prefixes have a counter each on the agent's row, advanced in the transaction of the insert. Steps and events are
+numbered within their run, passages within their archive. `ids` leads from an id to its owner (the agent; for a passage,
+its archive) and number (for a step, that of its run), so every large table can be partitioned by owner.
+
+The agent's row is written with every message, so it is narrow: texts of any length stand in `agent_details`. Times are
+ISO 8601 text in UTC with microseconds: they sort as text. JSON stands in text columns.
 """
 
 from __future__ import annotations
@@ -35,19 +38,13 @@ CREATE TABLE agents (
     name TEXT NOT NULL,
     agent_type TEXT NOT NULL,
     model TEXT NOT NULL,
-    system TEXT,
-    description TEXT,
     timezone TEXT NOT NULL,
-    tags TEXT NOT NULL,
-    metadata TEXT NOT NULL,
-    settings TEXT NOT NULL,
     settings_revision BIGINT NOT NULL DEFAULT 0,
     hidden SMALLINT NOT NULL DEFAULT 0,
     message_seq BIGINT NOT NULL DEFAULT 0,
     message_count BIGINT NOT NULL DEFAULT 0,
     conversation_seq BIGINT NOT NULL DEFAULT 0,
     run_seq BIGINT NOT NULL DEFAULT 0,
-    step_seq BIGINT NOT NULL DEFAULT 0,
     prefix_seq BIGINT NOT NULL DEFAULT 0,
     last_run_at TEXT,
     created_at TEXT NOT NULL,
@@ -57,7 +54,14 @@ CREATE TABLE agents (
 );
 CREATE INDEX agents_by_org ON agents (org_id, number);
 CREATE INDEX agents_by_name ON agents (org_id, name);
-CREATE INDEX agents_by_last_run ON agents (org_id, last_run_at);
+CREATE TABLE agent_details (
+    agent_id TEXT PRIMARY KEY,
+    system TEXT,
+    description TEXT,
+    tags TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    settings TEXT NOT NULL
+) {clustered};
 CREATE TABLE blocks (
     id TEXT PRIMARY KEY,
     org_id TEXT NOT NULL,
@@ -183,7 +187,6 @@ CREATE TABLE messages (
     PRIMARY KEY (agent_id, seq)
 ) {clustered};
 CREATE INDEX messages_by_conversation ON messages (agent_id, conversation_seq, seq);
-CREATE INDEX messages_by_run ON messages (agent_id, run_seq, seq);
 CREATE TABLE message_revisions (
     agent_id TEXT NOT NULL,
     seq BIGINT NOT NULL,
@@ -214,15 +217,13 @@ CREATE TABLE runs (
     cancel_requested SMALLINT NOT NULL DEFAULT 0,
     usage TEXT,
     step_count BIGINT NOT NULL DEFAULT 0,
-    event_seq BIGINT NOT NULL DEFAULT 0,
     created_at TEXT NOT NULL,
     started_at TEXT,
     ended_at TEXT,
     PRIMARY KEY (agent_id, seq)
 ) {clustered};
-CREATE UNIQUE INDEX runs_one_running ON runs (agent_id, conversation_seq) WHERE status = 'running';
-CREATE INDEX runs_active ON runs (agent_id, conversation_seq, seq) WHERE status IN ('queued', 'running');
-CREATE INDEX runs_by_lease ON runs (org_id, lease_until) WHERE status IN ('queued', 'running');
+CREATE UNIQUE INDEX runs_one_running ON runs (conversation_id) WHERE status = 'running';
+CREATE INDEX runs_unended ON runs (conversation_id, seq) WHERE status IN ('queued', 'running');
 CREATE TABLE idempotency_keys (
     agent_id TEXT NOT NULL,
     conversation_seq BIGINT NOT NULL,
@@ -241,10 +242,9 @@ CREATE TABLE call_starts (
 ) {clustered};
 CREATE TABLE steps (
     agent_id TEXT NOT NULL,
-    seq BIGINT NOT NULL,
-    id TEXT NOT NULL,
     run_seq BIGINT NOT NULL,
     step_index BIGINT NOT NULL,
+    id TEXT NOT NULL,
     status TEXT NOT NULL,
     model TEXT NOT NULL,
     recipe TEXT NOT NULL,
@@ -254,9 +254,8 @@ CREATE TABLE steps (
     failure TEXT,
     created_at TEXT NOT NULL,
     ended_at TEXT,
-    PRIMARY KEY (agent_id, seq)
+    PRIMARY KEY (agent_id, run_seq, step_index)
 ) {clustered};
-CREATE INDEX steps_by_run ON steps (agent_id, run_seq, seq);
 CREATE TABLE prefixes (
     agent_id TEXT NOT NULL,
     seq BIGINT NOT NULL,

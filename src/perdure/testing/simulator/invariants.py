@@ -86,7 +86,9 @@ def _check_runs(tx: Tx, agent_id: AgentId, requests: set[str] | None) -> None:
             if requests is not None and step.status == "success":
                 request = assemble(step.model, load_view(tx, run, step.recipe), step.recipe)
                 if hashlib.sha256(canonical(request)).hexdigest() not in requests:
-                    raise Violation(f"the request of step {step.seq} can't be rebuilt from its recipe")
+                    raise Violation(
+                        f"the request of step {step.index} of run {run.key.seq} can't be rebuilt from its recipe"
+                    )
 
 
 def _check_blocks(tx: Tx, agent_id: AgentId, messages: Sequence[Message], notes: str) -> None:

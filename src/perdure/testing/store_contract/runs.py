@@ -122,6 +122,25 @@ class RunContract(Contract):
             assert taken is not None
             assert taken.lease_number == 2
 
+    async def test_a_process_that_leaves_gives_its_runs_back(self) -> None:
+        """What it held or had reserved may be claimed at once; its ended runs and other holders' stay as they are."""
+        async with self.opened() as store:
+
+            def fill(tx: Tx) -> list[RunKey]:
+                keys = [self.add_run(tx, self.add_agent(tx).id, owner="here", until=UNTIL).key for _ in range(3)]
+                keys.append(self.add_run(tx, self.add_agent(tx).id, owner="there", until=UNTIL).key)
+                claimed(tx, keys[1])
+                claimed(tx, keys[2])
+                ended(tx, keys[2])
+                return keys
+
+            keys = await store.write(fill)
+            assert await store.write(lambda tx: tx.runs.release("here")) == 2
+            assert [run.key for run in await store.read(lambda tx: tx.runs.claimable(at=AT))] == keys[:2]
+            taken = await store.write(claimed, keys[1], "there")
+            assert taken.lease_number == 2
+            assert await store.write(lambda tx: tx.runs.release("here")) == 0
+
     async def test_an_older_lease_can_hold_nothing(self) -> None:
         """After a take-over the first holder is told so, whatever its name; the new one goes on."""
         async with self.opened() as store:

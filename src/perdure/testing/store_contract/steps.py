@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId, ConversationId, StepId
-from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, Step, Usage
+from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, Usage
 from perdure.core.tx import Tx
 from perdure.testing.store_contract.base import AT, LATER, Contract, claimed, raises
 
@@ -122,6 +122,27 @@ class StepContract(Contract):
             assert ends[1].failure == failure
             assert await store.read(lambda tx: tx.steps.of_run(run.key)) == ends
             assert await store.read(lambda tx: tx.steps.get(steps[1].id)) == ends[1]
+
+    async def test_an_unknown_run_has_no_steps(self) -> None:
+        """A step is not recorded for a run that is not there."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            run = await store.write(self.add_run, agent.id)
+            ghost = replace(run, key=RunKey(agent.id, 7))
+            with raises(NotFound):
+                await store.write(
+                    lambda tx: tx.steps.add(
+                        ghost,
+                        StepId(self.ids.new("step")),
+                        index=0,
+                        model="m",
+                        recipe=RECIPE,
+                        lease=Lease("here", 1),
+                        at=AT,
+                    )
+                )
+
+            assert await store.read(lambda tx: tx.steps.of_run(ghost.key)) == []
 
     async def test_the_last_model_call_is_known(self) -> None:
         """Over all runs of the agent; None before the first."""

@@ -86,8 +86,9 @@ class UnitContract(Contract):
     async def test_it_is_still_there_after_opening_again(self) -> None:
         """Closing and opening loses nothing."""
         async with self.opened() as store:
-            agent = await store.write(self.add_agent)
-            await store.write(self.say, agent.id, "a walrus")
+            agent_id = (await store.write(self.add_agent)).id
+            await store.write(self.say, agent_id, "a walrus")
+            agent = await store.read(lambda tx: tx.agents.get(agent_id))
         async with self.opened() as store:
             assert await store.read(lambda tx: tx.agents.get(agent.id)) == agent
             assert await store.read(found_messages, agent.id, "walrus") == [0]

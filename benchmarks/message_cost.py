@@ -1,0 +1,77 @@
+"""What a message costs in CPU time through the library, with a model that costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from perdure import Perdure
+from perdure.app import Uuids
+from perdure.core.ids import AgentId, MessageId
+from perdure.core.messages import Draft, Text
+from perdure.core.tx import Tx
+from perdure.library import Agent
+from perdure.settings import Settings
+from perdure.storage.open import open_store
+from perdure.testing import ScriptedModel
+
+__all__ = ["message_cost_ms"]
+
+MODEL = "test/scripted"
+AGENTS = 10
+ROUNDS = 20  # of one message to each agent
+SAID = (
+    "How far is it from Turin to Genoa, and which train do you take?",
+    "About 170 kilometres. The regional train takes two hours and is cheap; the fast one leaves at nine.",
+)
+
+
+def message_cost_ms(folder: Path, *, history: int) -> float:
+    """CPU milliseconds, over all threads, per message to a conversation that has `history` messages before it.
+
+    The median of 20 rounds of a message to each of ten agents; garbage collection as it comes.
+    """
+    path = folder / f"history-{history}.db"
+    model = ScriptedModel()
+    with Perdure(path, models={MODEL: model}, settings=replace(Settings(), model=MODEL)) as perdure:
+        agents = [perdure.create_agent(f"agent {number}") for number in range(AGENTS)]
+    asyncio.run(_fill(path, [agent.id for agent in agents], rows=history - 2))
+    with Perdure(path, models={MODEL: model}, settings=replace(Settings(), model=MODEL)) as perdure:
+        agents = [perdure.agent(agent.id) for agent in agents]
+        _round(agents, model)  # its message and reply are the last two of the history
+        return statistics.median(_round(agents, model) for _ in range(ROUNDS)) * 1000 / AGENTS
+
+
+def _round(agents: list[Agent], model: ScriptedModel) -> float:
+    """CPU seconds of one message to each agent."""
+    model.asked.clear()
+    began = time.process_time()
+    for agent in agents:
+        agent.send(SAID[0])
+    return time.process_time() - began
+
+
+async def _fill(path: Path, agents: list[AgentId], *, rows: int) -> None:
+    """Give each agent a history of question and answer in turn."""
+    now = datetime.now(UTC)
+    store = await open_store(path, at=now)
+    ids = Uuids()
+
+    def fill(tx: Tx, agent_id: AgentId) -> None:
+        drafts = [
+            Draft(
+                id=MessageId(ids.new("message")), role="assistant" if row % 2 else "user", parts=(Text(SAID[row % 2]),)
+            )
+            for row in range(rows)
+        ]
+        tx.messages.append(agent_id, drafts, conversation_seq=0, at=now, tokens=[40] * rows)
+
+    try:
+        for agent_id in agents:
+            await store.write(fill, agent_id)
+    finally:
+        await store.close()

@@ -1,0 +1,92 @@
+"""The commands: arguments, one call, an exit code. Nothing heavier than typer is imported before a command runs."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["app"]
+
+INTERRUPTED = 130  # what shells report for a program that SIGINT ended
+
+# Without rich markup typer does not import rich, which would triple the time of `--help`.
+app = typer.Typer(
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the model of new agents.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        typer.echo(f"perdure {version('perdure')}")
+    except PackageNotFoundError:
+        typer.echo("perdure (not installed)")
+    raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Agents that remember. Without a command: chat with the agent used last; the first run makes one.
+
+    When stdin is no terminal, each of its lines is a message.
+    """
+    if context.invoked_subcommand is None:
+        chat()
+
+
+@app.command()
+def chat(
+    agent: Annotated[
+        str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this one message and leave.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each message.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Make the agent AGENT first.")] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="HANDLE", help="The model of the agent that is made, as provider/name.")
+    ] = None,
+) -> None:
+    """Chat with an agent. Lines on stdin are messages when it is no terminal.
+
+    Lines that begin with a slash are commands; /help lists them.
+    """
+    if new and not agent:
+        raise typer.BadParameter("it needs the name of the agent to make: perdure chat NAME --new", param_hint="--new")
+    from perdure.cli.chat import chat
+
+    _leave(chat(name=agent, new=new, model=model, message=message, as_json=as_json))
+
+
+@app.command()
+def agents(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
+    """List the agents, the one used last first."""
+    from perdure.cli.agents import agents
+
+    _leave(agents(as_json=as_json))
+
+
+def _leave(work: Coroutine[Any, Any, int]) -> None:
+    """Do the work and exit with its code."""
+    import asyncio
+
+    try:
+        code = asyncio.run(work)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    raise typer.Exit(code)

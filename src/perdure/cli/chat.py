@@ -1,0 +1,60 @@
+"""`perdure` and `perdure chat`: open the store and the agent, find out who is there, and run the session."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from perdure.cli.opening import go_on_with, greet, open_agent, warn_of_model
+from perdure.cli.session import Session
+from perdure.cli.slash import names
+from perdure.cli.source import GivenLines, Source, StdinLines
+from perdure.cli.terminal import Terminal, standard_streams
+from perdure.cli.view import View
+from perdure.core.errors import PerdureError
+from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
+
+__all__ = ["chat"]
+
+
+async def chat(*, name: str | None, new: bool, model: str | None, message: str | None, as_json: bool) -> int:
+    """Chat until there is nothing more to say; the exit code."""
+    out, err = standard_streams()
+    # A prompt in a file or a pipe helps nobody, so both ends must be a terminal.
+    person = message is None and not as_json and sys.stdin is not None and sys.stdin.isatty() and out.isatty()
+    view = _view(out, err, as_json=as_json, person=person)
+    try:
+        settings = Settings.from_environment()
+        async with await AsyncPerdure.open(settings=settings) as perdure:
+            opened = await open_agent(perdure, settings, name=name, new=new, model=model)
+            if opened.made or message is None:
+                await greet(opened, settings, view, path=settings.store_path, model_given=model is not None)
+            warn_of_model(opened.agent, perdure, view)
+            source: Source
+            if message is not None:
+                source = GivenLines([])
+            elif person:
+                from perdure.cli.prompt import PromptLines
+
+                source = PromptLines(settings.store_path.parent, names(), view.hint)
+            else:
+                source = StdinLines()
+            session = Session(perdure, opened.agent, source, view, conversation=opened.conversation)
+            code = await (session.run() if message is None else session.once(message))
+    except PerdureError as error:
+        view.error(error)
+        return 1
+    if code == 0:
+        view.hint(f"Everything is kept: `{go_on_with(opened.agent)}` goes on.")
+    return code
+
+
+def _view(out: TextIO, err: TextIO, *, as_json: bool, person: bool) -> View:
+    if as_json:
+        from perdure.cli.json_view import JsonView
+
+        return JsonView(out)
+    from perdure.cli.text_view import TextView
+
+    return TextView(Terminal(out, err, interactive=person))

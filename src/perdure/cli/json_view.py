@@ -1,0 +1,168 @@
+"""For programs: one JSON object a line, on stdout. The shapes here are a promise to scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from perdure.cli.view import AgentRow
+from perdure.core.blocks import Author, Block, BlockVersion
+from perdure.core.conversations import Conversation
+from perdure.core.errors import PerdureError, RunFailed
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.messages import Message, parts_to_json
+from perdure.core.passages import Passage
+from perdure.core.runs import Usage
+from perdure.library.agent import AsyncAgent
+from perdure.library.reply import Reply
+
+__all__ = ["JsonView", "agent_shape", "to_line"]
+
+
+class JsonView:
+    """`View` as JSON lines: one object for each message and each command, none for what only people need."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def greet(self, *lines: str) -> None:
+        pass
+
+    def saw(self, sent: StoredEvent | Delta) -> None:
+        pass
+
+    def replied(self, agent: AsyncAgent, reply: Reply) -> None:
+        self._print(reply_shape(agent, reply))
+
+    def blocks(self, blocks: Sequence[Block]) -> None:
+        self._print({"blocks": [block_shape(block) for block in blocks]})
+
+    def versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
+        self._print({"label": label, "versions": [version_shape(version) for version in versions]})
+
+    def restored(self, block: Block, version: int, diff: str) -> None:
+        self._print({"restored": version, "block": block_shape(block), "diff": diff})
+
+    def found(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
+        self._print(
+            {
+                "query": query,
+                "messages": [message_shape(message) for message in messages],
+                "passages": [passage_shape(passage) for passage in passages],
+            }
+        )
+
+    def conversation(self, conversation: Conversation) -> None:
+        self._print({"conversation": conversation.id})
+
+    def agents(self, rows: Sequence[AgentRow]) -> None:
+        self._print({"agents": [agent_shape(row) for row in rows]})
+
+    def commands(self, commands: Mapping[str, str]) -> None:
+        self._print({"commands": dict(commands)})
+
+    def hint(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def error(self, error: PerdureError) -> None:
+        self._print({"error": error_shape(error)})
+
+    def idle(self) -> None:
+        pass
+
+    def _print(self, value: object) -> None:
+        print(to_line(value, self._out), file=self._out, flush=True)
+
+
+def to_line(value: object, out: TextIO) -> str:
+    """JSON on one line; in ASCII when the stream could not carry the text itself, lone surrogates included."""
+    line = json.dumps(value, ensure_ascii=False)
+    try:
+        line.encode(getattr(out, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return line
+
+
+def reply_shape(agent: AsyncAgent, reply: Reply) -> dict[str, Any]:
+    """A run, with `error` when it failed: the message is kept then, but there may be no answer."""
+    shape: dict[str, Any] = {
+        "agent": agent.name,
+        "agent_id": agent.id,
+        "run_id": reply.run_id,
+        "text": reply.text,
+        "stop_reason": reply.stop_reason,
+        "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
+        "edits": [{"label": edit.label, "version": edit.version, "diff": edit.diff} for edit in reply.edits],
+        "messages": [message_shape(message) for message in reply.messages],
+    }
+    if reply.failure is not None:
+        failed = RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
+        shape["error"] = error_shape(failed) | {"kind": reply.failure.kind}
+    return shape
+
+
+def error_shape(error: PerdureError) -> dict[str, str]:
+    return {"type": error.code, "message": str(error)}
+
+
+def message_shape(message: Message) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "seq": message.seq,
+        "role": message.role,
+        "text": message.text,
+        "parts": json.loads(parts_to_json(message.parts)),
+        "created_at": message.created_at.isoformat(),
+    }
+
+
+def passage_shape(passage: Passage) -> dict[str, Any]:
+    return {
+        "id": passage.id,
+        "text": passage.text,
+        "tags": list(passage.tags),
+        "occurred_at": passage.occurred_at.isoformat(),
+    }
+
+
+def block_shape(block: Block) -> dict[str, Any]:
+    return {
+        "id": block.id,
+        "label": block.label,
+        "value": block.value,
+        "chars_current": len(block.value),
+        "limit_chars": block.limit_chars,
+        "read_only": block.read_only,
+        "description": block.description,
+        "version": block.version,
+    }
+
+
+def version_shape(version: BlockVersion) -> dict[str, Any]:
+    return {
+        "version": version.version,
+        "author": author_shape(version.author),
+        "created_at": version.created_at.isoformat(),
+        "value": version.value,
+        "diff": version.diff,
+    }
+
+
+def author_shape(author: Author) -> dict[str, str | None]:
+    return {"kind": author.kind, "id": author.id, "run_id": author.run_id, "message_id": author.message_id}
+
+
+def agent_shape(row: AgentRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "id": row.id,
+        "model": row.model,
+        "created_at": row.created_at.isoformat(),
+        "used_at": row.used_at.isoformat(),
+        "messages": row.message_count,
+    }

@@ -1,0 +1,130 @@
+"""Which agent a chat is with: the one used last, one by name, or one that is made."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.cli.view import View
+from perdure.core.conversations import Conversation
+from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
+from perdure.core.ids import ConversationId
+from perdure.core.zones import is_zone
+from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
+
+__all__ = ["FIRST_NAME", "Opened", "go_on_with", "greet", "open_agent", "warn_of_model"]
+
+FIRST_NAME = "Perdure"
+KNOWN_AGENTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    agent: AsyncAgent
+    made: bool
+    conversation: ConversationId | None
+    """The one used last; None is the agent's first."""
+
+
+async def open_agent(
+    perdure: AsyncPerdure, settings: Settings, *, name: str | None, new: bool, model: str | None
+) -> Opened:
+    """The agent to chat with.
+
+    Args:
+        name: by default the one used last; when there is none at all, one is made.
+        new: make it, under this name.
+        model: the handle of an agent that is made.
+    Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent is there, with another model.
+    """
+    agent = await _existing(perdure, name, new=new)
+    if agent is None:
+        handle = model or settings.model
+        if handle not in perdure.models:
+            raise ModelNotFound(handle, known=perdure.models)
+        made = await perdure.create_agent(name or FIRST_NAME, model=handle, timezone=local_zone())
+        return Opened(made, True, None)
+    if model is not None and model != agent.info.model:
+        raise InvalidInput(
+            f"agent {agent.name!r} has the model {agent.info.model}: --model is for an agent that is made,"
+            " as in `perdure chat NAME --new --model HANDLE`"
+        )
+    return Opened(agent, False, await _last_conversation(agent))
+
+
+async def greet(opened: Opened, settings: Settings, view: View, *, path: Path, model_given: bool) -> None:
+    """Say who answers: of a new agent where its memory is, which model it has and why; of an old one what it holds."""
+    agent = opened.agent
+    if not opened.made:
+        count = await agent.message_count()
+        view.greet(
+            f"Agent {agent.name!r} (model {agent.info.model}), {count:,} message{'' if count == 1 else 's'} remembered."
+            " /help lists the commands."
+        )
+        return
+    if model_given:
+        why = "as you asked"
+    elif settings.model != Settings().model:
+        why = "from PERDURE_MODEL"
+    else:
+        why = "built in, needs no key: no language model, it notes and finds what you tell it"
+    view.greet(
+        f"Made agent {agent.name!r}; its memory is in {path}",
+        f"Model {agent.info.model} ({why}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
+    )
+
+
+def warn_of_model(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> None:
+    """Say beforehand that every run will fail."""
+    if agent.info.model not in perdure.models:
+        view.note(f"The model {agent.info.model} is not available here: there are {', '.join(perdure.models)}.")
+
+
+def go_on_with(agent: AsyncAgent) -> str:
+    """The command that goes on with this agent."""
+    return f"perdure chat {shlex.quote(agent.name)}"
+
+
+async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
+    if name is None:
+        return await perdure.last_agent()
+    try:
+        agent = await perdure.agent(name)
+    except NotFound as error:
+        if new:
+            return None
+        known = ", ".join(repr(known.name) for known in await perdure.agents(limit=KNOWN_AGENTS))
+        there = f"there are {known} (`perdure agents` lists all)" if known else "there is none yet"
+        raise NotFound("agent", name, hint=f"{there}; `perdure chat {shlex.quote(name)} --new` makes it") from error
+    if new:
+        raise AlreadyExists("agent", name)
+    return agent
+
+
+async def _last_conversation(agent: AsyncAgent) -> ConversationId | None:
+    newest: Conversation | None = None
+    after = -1
+    while page := await agent.conversations(limit=100, after_seq=after):
+        for conversation in page:
+            at = conversation.last_message_at
+            if at is not None and (newest is None or newest.last_message_at is None or at >= newest.last_message_at):
+                newest = conversation
+        after = page[-1].seq
+    return newest.id if newest else None
+
+
+def local_zone() -> str:
+    """The IANA name of this machine's time zone; UTC if it has none that is known."""
+    try:
+        _, found, place = str(Path("/etc/localtime").resolve()).partition("/zoneinfo/")
+    except OSError:
+        found = place = ""
+    for name in (os.environ.get("TZ", "").lstrip(":"), place if found else "", *time.tzname[:1]):
+        if name and is_zone(name):
+            return name
+    return "UTC"

@@ -1,0 +1,167 @@
+"""A run's events on a terminal: words as they come, tool calls folded, memory edits as diffs."""
+
+from __future__ import annotations
+
+from rich.text import Text as Line
+
+from perdure.cli.fold import call_line, diff_lines, outcome, visible
+from perdure.cli.terminal import Terminal
+from perdure.core.events import (
+    Delta,
+    DeltaStreamed,
+    MemoryEdited,
+    MessageAdded,
+    RunCancelRequested,
+    RunEnded,
+    RunQueued,
+    StepAbandoned,
+    StepStarted,
+    StoredEvent,
+    ToolStarted,
+)
+from perdure.core.ids import StepId
+from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
+
+__all__ = ["RunRenderer", "diff_view"]
+
+DIFF_LINES = 40
+DIFF_STYLES = {"+": "green", "-": "red", " ": "dim", "…": "dim"}
+
+
+def diff_view(diff: str, *, indent: str = "    ") -> Line:
+    """The changed lines of a diff in their colours, at most 40 of them."""
+    lines = list(diff_lines(diff))
+    shown = Line("\n").join(
+        Line(f"{indent}{mark} {visible(text)}".rstrip(), style=DIFF_STYLES[mark]) for mark, text in lines[:DIFF_LINES]
+    )
+    if len(lines) > DIFF_LINES:
+        shown.append(f"\n{indent}… {len(lines) - DIFF_LINES} more lines", style="dim")
+    return shown
+
+
+class RunRenderer:
+    """Shows one run. Deltas are previews, the message that follows is the fact: of it only what they did not show is
+    printed. Without a streaming terminal there are no previews."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._previews: dict[str, dict[str, str]] = {}  # message -> kind -> text that stands on the screen
+        self._previewing: StepId | None = None
+        self._calls: dict[str, ToolCall] = {}  # without a result yet, in their order
+        self._told: set[str] = set()  # calls whose line is printed already
+
+    def saw(self, sent: StoredEvent | Delta) -> None:
+        if isinstance(sent, Delta):
+            self._preview(sent)
+            return
+        match sent.event:
+            case RunQueued():
+                self._terminal.waiting("waiting for its turn…")
+            case StepStarted():
+                self._terminal.waiting("thinking…")
+            case DeltaStreamed(delta=delta):
+                self._preview(delta)
+            case MessageAdded(message=Message(role="assistant") as message):
+                self._said(message)
+            case MessageAdded(message=Message(role="tool") as message):
+                for result in message.results:
+                    self._returned(result)
+            case ToolStarted(name=name):
+                self._terminal.waiting(f"running {visible(name)}…")
+            case MemoryEdited() as edit:
+                self._edited(edit)
+            case StepAbandoned(step_id=step_id):
+                self._abandoned(step_id)
+            case RunCancelRequested():
+                self._terminal.waiting("cancelling…")
+            case RunEnded() as end:
+                self._ended(end)
+            case _:
+                pass
+
+    def _preview(self, delta: Delta) -> None:
+        if not self._terminal.streaming:
+            return
+        match delta.kind:
+            case "text":
+                self._terminal.words(delta.text)
+            case "reasoning":
+                self._terminal.thought(delta.text)
+            case "tool_name":
+                self._terminal.waiting(f"calling {visible(delta.text)}…")
+                return
+            case _:
+                return
+        self._previewing = delta.step_id
+        shown = self._previews.setdefault(delta.message_id, {})
+        shown[delta.kind] = shown.get(delta.kind, "") + delta.text
+
+    def _said(self, message: Message) -> None:
+        shown = self._previews.pop(message.id, {})
+        self._previewing = None
+        thought = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+        spoken = "".join(part.text for part in message.parts if isinstance(part, Text))
+        if thought.startswith(before := shown.get("reasoning", "")) and thought != before:
+            self._terminal.thought(thought[len(before) :])
+        before = shown.get("text", "")
+        if not spoken.startswith(before):
+            self._terminal.note(Line("(the answer became another one; this is what was kept:)", style="dim"))
+            before = ""
+        if not before:
+            spoken = message.text
+        if spoken != before:
+            self._terminal.words(spoken[len(before) :])
+        self._terminal.end_line()
+        for call in message.calls:
+            self._calls[call.call_id] = call
+        if message.calls:
+            self._terminal.waiting(f"running {visible(message.calls[0].name)}…")
+
+    def _edited(self, edit: MemoryEdited) -> None:
+        # A memory tool's edit is told right before its result, and memory tools run one after the other.
+        call = next(iter(self._calls.values()), None)
+        if call is not None and call.call_id not in self._told:
+            self._tool_line(call_line(call))
+            self._told.add(call.call_id)
+        self._terminal.note(
+            Line.assemble("  ", (visible(edit.label), "bold"), (f"  version {edit.version}", "dim")),
+            diff_view(edit.diff),
+        )
+
+    def _returned(self, result: ToolResult) -> None:
+        call = self._calls.pop(result.call_id, None) or ToolCall(result.call_id, result.name, "")
+        if result.call_id in self._told and result.status == "success":
+            return  # its diff says it all
+        self._tool_line(f"{call_line(call)} → {outcome(result)}", failed=result.status == "error")
+
+    def _tool_line(self, text: str, *, failed: bool = False) -> None:
+        line = Line(f"⚙ {visible(text)}".replace("\n", " "), style="yellow" if failed else "dim")
+        line.truncate(max(20, self._terminal.width), overflow="ellipsis")
+        self._terminal.note(line)
+
+    def _abandoned(self, step_id: StepId) -> None:
+        if self._previewing == step_id:
+            self._terminal.note(
+                Line("(the partial answer above is void: its process died; the model is asked again)", style="yellow")
+            )
+            self._previewing = None
+        self._terminal.waiting("thinking…")
+
+    def _ended(self, end: RunEnded) -> None:
+        partial = self._previewing is not None
+        self._terminal.end_line()
+        self._terminal.idle()
+        if end.failure is not None:
+            void = "; the partial answer above is void" if partial else ""
+            self._terminal.error(
+                f"the run ended with {end.stop_reason}: {end.failure.message.rstrip('.')}. Your message is kept{void}."
+            )
+        elif end.stop_reason == "cancelled":
+            void = ": the partial answer above was not kept, your message was" if partial else ""
+            self._terminal.note(Line(f"cancelled{void}", style="yellow"))
+        elif end.stop_reason == "max_steps":
+            self._terminal.note(
+                Line(f"stopped after {end.step_count} model calls (max_steps); say “go on” to continue", style="yellow")
+            )
+        elif end.stop_reason not in ("end_turn", "tool_rule"):
+            self._terminal.note(Line(f"stopped: {end.stop_reason}", style="yellow"))

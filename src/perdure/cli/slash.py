@@ -1,0 +1,112 @@
+"""The / commands of a chat: each parses its argument, calls the library, and gives the result to the view."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perdure.cli.agents import list_agents
+from perdure.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from perdure.cli.session import Session
+
+__all__ = ["COMMANDS", "names", "run_command"]
+
+SEARCH_LIMIT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    usage: str
+    help: str
+    run: Callable[[Session, str], Awaitable[None]]
+
+
+async def run_command(session: Session, line: str) -> None:
+    """Do what `line` asks for. Raises: InvalidInput: no such command, or not used so; what the library raises."""
+    name, _, argument = line.partition(" ")
+    name = _ALIASES.get(name, name)
+    command = COMMANDS.get(name)
+    if command is None:
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.4)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise InvalidInput(
+            f"there is no command {name}: {meant}/help lists them; // at the start sends the text itself"
+        )
+    await command.run(session, argument.strip())
+
+
+def names() -> Mapping[str, str]:
+    """Command name -> what it does, for completion."""
+    return {name: command.help for name, command in COMMANDS.items()}
+
+
+async def _memory(session: Session, argument: str) -> None:
+    blocks, words = session.agent.blocks, argument.split()
+    match words:
+        case []:
+            session.view.blocks(await blocks.list())
+            session.view.hint("/memory LABEL history shows how a block came to be what it is")
+        case [label]:
+            session.view.blocks([await blocks.get(label)])
+            session.view.hint(f"/memory {label} history shows how it came to be what it is")
+        case [label, "history"]:
+            versions = await blocks.history(label)
+            session.view.versions(label, versions)
+            session.view.hint(f"/memory {label} restore N brings the value of version N back")
+        case [label, "restore", number] if number.isdecimal():
+            before = await blocks.get(label)
+            block = await blocks.restore(label, int(number))
+            changed = block.version != before.version
+            diff = (await blocks.history(label, limit=1))[0].diff if changed else ""
+            session.view.restored(block, int(number), diff)
+            session.view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
+        case _:
+            raise InvalidInput(f"that is not how /memory is used: {COMMANDS['/memory'].usage}")
+
+
+async def _search(session: Session, argument: str) -> None:
+    if not argument:
+        raise InvalidInput("there is nothing to look for: /search TEXT")
+    messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
+    passages = await session.agent.search_archive(argument, limit=SEARCH_LIMIT)
+    session.view.found(argument, [hit.message for hit in messages], [hit.passage for hit in passages])
+    session.view.hint('/search "some words" finds them only next to each other')
+
+
+async def _new(session: Session, argument: str) -> None:
+    conversation = await session.agent.new_conversation()
+    session.conversation = conversation.id
+    session.view.conversation(conversation)
+    session.view.hint("what was said before is still found: /search TEXT, or ask")
+
+
+async def _agents(session: Session, argument: str) -> None:
+    session.view.agents(await list_agents(session.perdure))
+    session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
+
+
+async def _quit(session: Session, argument: str) -> None:
+    session.leave()
+
+
+async def _help(session: Session, argument: str) -> None:
+    session.view.commands({command.usage: command.help for command in COMMANDS.values()})
+    session.view.hint("Enter sends, Alt-Enter begins a new line, Ctrl-C cancels the answer, Ctrl-D leaves")
+
+
+COMMANDS: dict[str, Command] = {
+    "/memory": Command(
+        "/memory [LABEL [history | restore N]]", "show memory blocks, the versions of one, or bring one back", _memory
+    ),
+    "/search": Command("/search TEXT", "search everything that was said, and the archive", _search),
+    "/new": Command("/new", "begin a new conversation with the same memory", _new),
+    "/agents": Command("/agents", "list the agents", _agents),
+    "/help": Command("/help", "list the commands", _help),
+    "/quit": Command("/quit", "leave", _quit),
+}
+
+_ALIASES = {"/exit": "/quit", "/q": "/quit", "/?": "/help"}

@@ -1,0 +1,152 @@
+"""For people: a chat and the results of its commands as text on a terminal, or in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from perdure.cli.fold import local_time, snippet, visible
+from perdure.cli.render import RunRenderer, diff_view
+from perdure.cli.terminal import Terminal
+from perdure.cli.view import AgentRow
+from perdure.core.blocks import Author, Block, BlockVersion
+from perdure.core.conversations import Conversation
+from perdure.core.errors import PerdureError
+from perdure.core.events import Delta, RunQueued, StoredEvent
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.library.agent import AsyncAgent
+from perdure.library.reply import Reply
+
+__all__ = ["TextView"]
+
+
+class TextView:
+    """`View` on a terminal."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._run = RunRenderer(terminal)
+
+    def greet(self, *lines: str) -> None:
+        self._terminal.note(*(Text(visible(line)) for line in lines))
+
+    def saw(self, sent: StoredEvent | Delta) -> None:
+        if isinstance(sent, StoredEvent) and isinstance(sent.event, RunQueued):
+            self._run = RunRenderer(self._terminal)
+        self._run.saw(sent)
+
+    def replied(self, agent: AsyncAgent, reply: Reply) -> None:
+        if not reply.text and reply.failure is None and reply.stop_reason != "cancelled":
+            self.note("(the agent said nothing)")
+
+    def blocks(self, blocks: Sequence[Block]) -> None:
+        if not blocks:
+            self._terminal.show(Text("This agent has no memory blocks."))
+        for block in blocks:
+            self._terminal.show(block_view(block))
+
+    def versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
+        for version in versions:
+            head = Text.assemble(
+                (f"{visible(label)} version {version.version}", "bold"),
+                (f"  {local_time(version.created_at)}  by {author_name(version.author)}", "dim"),
+            )
+            diff = diff_view(version.diff)
+            nothing = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
+            self._terminal.show(head, diff if diff.plain else nothing)
+
+    def restored(self, block: Block, version: int, diff: str) -> None:
+        label = visible(block.label)
+        changed = f"{label} has the value of version {version} again, as version {block.version}."
+        self._terminal.show(Text(changed if diff else f"{label} has the value of version {version} already."))
+        if diff:
+            self._terminal.show(diff_view(diff))
+
+    def found(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
+        if not messages and not passages:
+            self._terminal.show(
+                Text(f"Nothing found for {visible(query)!r}, neither in the history nor in the archive.")
+            )
+            return
+        rows: list[tuple[str, str, str]] = [
+            (local_time(message.occurred_at), message.role, message.text) for message in messages
+        ]
+        rows += [(local_time(passage.occurred_at), "archive", passage.text) for passage in passages]
+        table = _table()
+        for date, where, text in rows:
+            line, spans = snippet(text, query)
+            shown = Text(line)
+            for start, end in spans:
+                shown.stylize("bold yellow", start, end)
+            table.add_row(Text(date, style="dim"), Text(where, style="cyan"), shown)
+        self._terminal.show(table)
+
+    def conversation(self, conversation: Conversation) -> None:
+        self._terminal.show(Text("A new conversation: nothing said before is in view, memory and search are the same."))
+
+    def agents(self, rows: Sequence[AgentRow]) -> None:
+        if not rows:
+            self._terminal.show(Text("There are no agents yet."))
+            return
+        table = _table("name", "id", "model", "last used", "messages")
+        for row in rows:
+            table.add_row(
+                Text(visible(row.name), style="bold"),
+                Text(row.id, style="dim"),
+                Text(visible(row.model)),
+                Text(local_time(row.used_at)),
+                Text(f"{row.message_count:,}"),
+            )
+        self._terminal.show(table)
+
+    def commands(self, commands: Mapping[str, str]) -> None:
+        table = _table()
+        for usage, help in commands.items():
+            table.add_row(Text(usage, style="bold"), Text(help))
+        self._terminal.show(table)
+
+    def hint(self, text: str) -> None:
+        self._terminal.hint(text)
+
+    def note(self, text: str) -> None:
+        self._terminal.note(Text(visible(text), style="yellow"))
+
+    def error(self, error: PerdureError) -> None:
+        self._terminal.error(str(error))
+
+    def idle(self) -> None:
+        self._terminal.idle()
+        self._terminal.end_line()
+
+
+def block_view(block: Block) -> RenderableType:
+    """Label, fill, flags and description on the first lines, the value under them."""
+    head = Text.assemble(
+        (visible(block.label), "bold cyan"),
+        f"  {len(block.value):,}/{block.limit_chars:,} characters  version {block.version}",
+        ("  read-only" if block.read_only else "", "yellow"),
+    )
+    parts: list[RenderableType] = [head]
+    if block.description:
+        parts.append(Padding(Text(visible(block.description), style="dim"), (0, 0, 0, 2)))
+    value = Text(visible(block.value)) if block.value else Text("(empty)", style="dim")
+    parts.append(Padding(value, (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def author_name(author: Author) -> str:
+    """Who made an edit, and in which run."""
+    name = {"user": "you", "agent": "the agent", "system": "Perdure"}[author.kind]
+    return f"{name} in {author.run_id}" if author.run_id else name
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, show_header=bool(columns), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, overflow="fold", justify="right" if name == "messages" else "left")
+    return table

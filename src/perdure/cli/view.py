@@ -1,0 +1,73 @@
+"""What a chat has to show, whoever it is shown to: `TextView` for people, `JsonView` for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from perdure.core.blocks import Block, BlockVersion
+from perdure.core.conversations import Conversation
+from perdure.core.errors import PerdureError
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import AgentId
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.library.agent import AsyncAgent
+from perdure.library.reply import Reply
+
+__all__ = ["AgentRow", "View"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """An agent with what a person chooses by. Without any message it was used last when it was made."""
+
+    id: AgentId
+    name: str
+    model: str
+    created_at: datetime
+    used_at: datetime
+    message_count: int
+
+
+class View(Protocol):
+    def greet(self, *lines: str) -> None:
+        """Say who answers, before the first message."""
+
+    def saw(self, sent: StoredEvent | Delta) -> None:
+        """Something happened in the run that is being watched."""
+
+    def replied(self, agent: AsyncAgent, reply: Reply) -> None:
+        """The run has ended; all its events were given to `saw`."""
+
+    def blocks(self, blocks: Sequence[Block]) -> None: ...
+
+    def versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
+        """The history of a block, newest first."""
+
+    def restored(self, block: Block, version: int, diff: str) -> None:
+        """A block has the value of an earlier version again; `diff` is what that changed."""
+
+    def found(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
+        """What a search came to, best first."""
+
+    def conversation(self, conversation: Conversation) -> None:
+        """A new conversation was begun."""
+
+    def agents(self, rows: Sequence[AgentRow]) -> None: ...
+
+    def commands(self, commands: Mapping[str, str]) -> None:
+        """Usage -> what it does, of every / command."""
+
+    def hint(self, text: str) -> None:
+        """What to do next; for people only."""
+
+    def note(self, text: str) -> None:
+        """Something a person should know."""
+
+    def error(self, error: PerdureError) -> None: ...
+
+    def idle(self) -> None:
+        """Nothing is going on any more, whatever was."""

@@ -1,0 +1,175 @@
+"""Hypothesis strategies for the values of the core, and how hard property tests try."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+try:
+    from hypothesis import HealthCheck, settings
+    from hypothesis import strategies as st
+except ImportError as exc:
+    raise ImportError("perdure.testing.strategies needs hypothesis: install 'hypothesis'") from exc
+
+from perdure.core.blocks import Block
+from perdure.core.events import (
+    Delta,
+    DeltaStreamed,
+    Event,
+    MemoryEdited,
+    MessageAdded,
+    PrefixRewritten,
+    RunCancelRequested,
+    RunEnded,
+    RunQueued,
+    RunStarted,
+    StepAbandoned,
+    StepStarted,
+    ToolStarted,
+)
+from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, MessageId
+from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from perdure.core.runs import Failure, Usage
+from perdure.testing.clock import START
+
+__all__ = ["any_text", "blocks", "effort", "events", "log_of", "parts", "sentences", "words"]
+
+
+def effort(few: int, many: int) -> settings:
+    """How many examples: `few` by default, `many` under PERDURE_FAULTS=full (`make faults`)."""
+    full = os.environ.get("PERDURE_FAULTS") == "full"
+    return settings(
+        max_examples=many if full else few,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
+
+
+def any_text(max_size: int = 30) -> st.SearchStrategy[str]:
+    """Text of any characters: lone surrogates, NUL and escapes more often than chance would have it."""
+    anything = st.text(st.characters(exclude_categories=()), max_size=max_size)
+    awkward = st.text("\x00\x1b\ud800\udfffd80 \"'*\\\n字é🧭", max_size=max_size)
+    return st.one_of(anything, awkward, st.tuples(awkward, anything).map("".join))
+
+
+def words() -> st.SearchStrategy[str]:
+    """Words that search must find, of several scripts; each is one unit for its search."""
+    return st.sampled_from(
+        [
+            "walrus",
+            "penguin",
+            "café",
+            "E4711",
+            "книга",
+            "ключ",
+            "東京",
+            "北京大学",
+            "학교",
+            "ข้าวผัด",
+            "🚀",
+            "🧭",
+            "naïve",
+            "2026",
+        ]
+    )
+
+
+def sentences(max_words: int = 6) -> st.SearchStrategy[str]:
+    """Several words with spaces between them; may be empty."""
+    return st.lists(words(), max_size=max_words).map(" ".join)
+
+
+def parts() -> st.SearchStrategy[Part]:
+    """Any message part."""
+    text = any_text(20)
+    printed = st.lists(text, max_size=2).map(tuple)
+    return st.one_of(
+        st.builds(Text, text),
+        st.builds(Reasoning, text, st.none() | text),
+        st.builds(ToolCall, text, text, text),
+        st.builds(ToolResult, text, text, text, st.sampled_from(["success", "error"]), printed, printed),
+    )
+
+
+def blocks() -> st.SearchStrategy[Block]:
+    """A block with any value within its limit."""
+
+    def block(number: int, **fields: Any) -> Block:
+        return Block(
+            id=BlockId(f"block-{number}"),
+            org_id=DEFAULT_ORG,
+            limit_chars=1_000,
+            created_at=START,
+            updated_at=START,
+            **fields,
+        )
+
+    return st.builds(
+        block,
+        st.integers(0, 9),
+        label=st.sampled_from(["human", "persona", "notes", "a/b", "日記"]),
+        value=any_text(),
+        description=st.none() | any_text(10),
+        read_only=st.booleans(),
+        version=st.integers(0, 5),
+    )
+
+
+def events() -> st.SearchStrategy[Event]:
+    """Any event; an added message is named only, as it is stored."""
+    text, number = any_text(10), st.integers(0, 2**53)
+    usage = st.builds(
+        Usage,
+        input_tokens=number,
+        output_tokens=number,
+        cached_input_tokens=number,
+        cache_write_tokens=number,
+        reasoning_tokens=number,
+    )
+    kinds = st.sampled_from(["text", "reasoning", "tool_name", "tool_arguments"])
+    delta = st.builds(Delta, text, text, kinds, text, number, st.none() | text)
+    return st.one_of(
+        st.builds(RunQueued, text),
+        st.builds(RunStarted, text, number),
+        st.builds(RunCancelRequested, text),
+        st.builds(StepStarted, text, number),
+        st.builds(StepAbandoned, text),
+        st.builds(PrefixRewritten, number, text),
+        st.builds(MessageAdded, number),
+        st.builds(ToolStarted, text, text),
+        st.builds(MemoryEdited, text, text, number, text),
+        st.builds(
+            RunEnded,
+            text,
+            st.sampled_from(["end_turn", "error", "cancelled"]),
+            usage,
+            number,
+            st.none() | st.builds(Failure, kind=text, message=text),
+        ),
+        st.builds(DeltaStreamed, delta),
+    )
+
+
+def log_of(turns: Sequence[Part | Sequence[Part]]) -> list[Message]:
+    """Messages in a row: results are said by tools, calls and reasoning by the assistant, texts by the user."""
+    messages = []
+    for seq, turn in enumerate(turns):
+        said = tuple(turn) if isinstance(turn, Sequence) else (turn,)
+        role: Role = "user" if all(isinstance(part, Text) for part in said) else "assistant"
+        if any(isinstance(part, ToolResult) for part in said):
+            role = "tool"
+        messages.append(
+            Message(
+                id=MessageId(f"message-{seq}"),
+                agent_id=AgentId("agent-1"),
+                seq=seq,
+                conversation_seq=0,
+                role=role,
+                parts=said,
+                created_at=START + timedelta(seconds=seq),
+                occurred_at=START + timedelta(seconds=seq),
+            )
+        )
+    return messages

@@ -1,0 +1,102 @@
+"""The program as a child process, and a chat inside this one."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from perdure import AsyncPerdure
+from perdure.cli.app import app
+from perdure.cli.session import Session
+from perdure.cli.source import GivenLines
+from perdure.cli.terminal import Terminal
+from perdure.cli.text_view import TextView
+from perdure.library.agent import AsyncAgent
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel
+from tests.library.opened import MODEL
+
+__all__ = ["Chat", "Screen", "called", "environment", "open_chat", "perdure"]
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """What the program sees: this data folder, and none of the tester's own settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_") and name != "NO_COLOR"}
+    return {**kept, "PERDURE_HOME": str(home), "PYTHONPATH": str(SRC), "TERM": "xterm-256color", **more}
+
+
+def perdure(home: Path, *arguments: str, stdin: bytes | str = b"", **more: str) -> subprocess.CompletedProcess[str]:
+    """Run `perdure` to its end, with these bytes on stdin."""
+    done = subprocess.run(
+        [sys.executable, "-m", "perdure", *arguments],
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        env=environment(home, **more),
+        capture_output=True,
+        timeout=60,
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def called(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same inside this process, which is quicker; there is nothing on stdin to read."""
+    done = CliRunner().invoke(app, arguments, prog_name="perdure", env={"PERDURE_HOME": str(home), "PERDURE_MODEL": ""})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
+class Screen(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass
+class Chat:
+    """A chat with a scripted model: what was typed is given, what was shown can be read."""
+
+    perdure: AsyncPerdure
+    agent: AsyncAgent
+    view: TextView
+    out: io.StringIO
+    err: io.StringIO
+    source: GivenLines
+    session: Session
+
+    async def take(self, *lines: str) -> int:
+        """Type these lines; the exit code."""
+        self.source.lines.extend(lines)
+        return await self.session.run()
+
+
+@asynccontextmanager
+async def open_chat(
+    *script: Any, person: bool = True, terminal: bool = True, tools: Sequence[Any] = (), model: Any = None
+) -> AsyncIterator[Chat]:
+    """A chat with an agent of the scripted model.
+
+    Args:
+        person: whether somebody sits at a prompt, or lines come through a pipe.
+        terminal: whether stdout is one.
+    """
+    opened = await AsyncPerdure.open(
+        models={MODEL: model or ScriptedModel(*script)}, tools=tools, settings=Settings(), store=InlineStore()
+    )
+    async with opened as store:
+        agent = await store.create_agent("Ada's helper", model=MODEL)
+        out, err = (Screen() if terminal else io.StringIO()), io.StringIO()
+        view = TextView(Terminal(out, err, interactive=person, coloured=False))
+        source = GivenLines([], interactive=person)
+        yield Chat(store, agent, view, out, err, source, Session(store, agent, source, view))

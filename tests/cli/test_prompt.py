@@ -1,0 +1,99 @@
+"""The prompt of a person: keys go in by a pipe, nothing is drawn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from perdure.cli.prompt import HISTORY_FILE, PromptLines
+from perdure.cli.slash import names
+
+
+class Prompt:
+    """A prompt with somebody who types."""
+
+    def __init__(self, folder: Path, keys: PipeInput) -> None:
+        self.hints: list[str] = []
+        self._keys = keys
+        self._lines = PromptLines(folder, names(), self.hints.append)
+
+    async def read(self, *typed: str) -> str | None:
+        """What a read gives for these keys; they come one after the other, as from a person."""
+        reading = asyncio.create_task(self._lines.read())
+        for text in typed:
+            await asyncio.sleep(0.05)
+            self._keys.send_text(text)
+        async with asyncio.timeout(10):
+            return await reading
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TERM", "xterm")
+    return tmp_path
+
+
+@contextmanager
+def prompt(home: Path) -> Iterator[Prompt]:
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        yield Prompt(home, keys)
+
+
+async def test_enter_sends_and_alt_enter_begins_a_line(home: Path) -> None:
+    """A message may have several lines, typed or pasted."""
+    with prompt(home) as person:
+        assert await person.read("one\x1b\rtwo\r") == "one\ntwo"
+        assert await person.read("\x1b[200~pasted\nlines\x1b[201~", "\r") == "pasted\nlines"
+
+
+async def test_ctrl_c_at_an_empty_prompt_says_how_to_leave(home: Path) -> None:
+    """Once is a hint, twice within two seconds leaves."""
+    with prompt(home) as person:
+        assert await person.read("\x03", "hi\r") == "hi"
+        assert person.hints == ["Ctrl-D or /quit leaves; so does Ctrl-C again"]
+        assert await person.read("\x03") is None
+
+
+async def test_ctrl_c_gives_a_begun_line_up(home: Path) -> None:
+    """It clears the line, and does not count as leaving."""
+    with prompt(home) as person:
+        assert await person.read("wrong", "\x03", "again", "\x03", "right\r") == "right"
+        assert person.hints == []
+
+
+async def test_ctrl_d_leaves(home: Path) -> None:
+    """The end of input is the end of the chat."""
+    with prompt(home) as person:
+        assert await person.read("\x04") is None
+
+
+async def test_commands_are_completed(home: Path) -> None:
+    """Tab completes the name of a command; ordinary words are left alone."""
+    with prompt(home) as person:
+        assert await person.read("/sea", "\t", " Ada", "\r") == "/search Ada"
+        assert await person.read("sea", "\t", "\r") == "sea"
+
+
+async def test_what_was_typed_is_kept_for_its_owner_only(home: Path) -> None:
+    """The arrow key brings back a line of an earlier chat; others on the machine can't read it."""
+    with prompt(home) as person:
+        await person.read("secret of Ada\r")
+    with prompt(home) as person:
+        await asyncio.sleep(0.1)
+        assert await person.read("\x1b[A", "\r") == "secret of Ada"
+
+    assert (home / HISTORY_FILE).stat().st_mode & 0o077 == 0
+
+
+async def test_a_history_that_can_not_be_written_is_no_error(home: Path) -> None:
+    """The chat goes on without it."""
+    (home / HISTORY_FILE).mkdir()
+    with prompt(home) as person:
+        assert await person.read("hi\r") == "hi"

@@ -1,0 +1,289 @@
+"""A chat in this process: what a person sees of a run, and what becomes of interruptions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from perdure import MessageAdded, tool
+from perdure.cli.render import RunRenderer
+from perdure.cli.terminal import Terminal
+from perdure.core.events import Delta, Event, StepAbandoned, StoredEvent
+from perdure.core.ids import AgentId, MessageId, StepId
+from perdure.core.messages import Message, Text
+from perdure.testing import calls, fails, says, thinks
+from perdure.testing.clock import START
+from tests.cli.running import Chat, Screen, open_chat
+from tests.library.opened import SlowSpeaker
+
+
+@tool
+def weather(place: str) -> str:
+    """The weather.
+
+    Args:
+        place: where.
+    """
+    if place == "nowhere":
+        raise ValueError("there is no weather there")
+    return "sunny"
+
+
+async def test_an_answer_is_printed_once() -> None:
+    """The deltas were previews of the message that follows; it is not printed a second time."""
+    async with open_chat(says("Hello Ada, how are you?")) as chat:
+        await chat.take("hi")
+
+        assert chat.out.getvalue() == "Hello Ada, how are you?\n"
+
+
+async def test_in_a_pipe_only_facts_are_written() -> None:
+    """Without a terminal there are no previews: stdout holds what was said, stderr what was done."""
+    script = [thinks("hm", calls("memory_insert", label="human", new_string="Name: Ada")), says("Noted.")]
+    async with open_chat(*script, person=False, terminal=False) as chat:
+        await chat.take("I am Ada")
+
+        assert chat.out.getvalue() == "Noted.\n"
+        assert chat.err.getvalue().splitlines() == [
+            "hm",
+            '⚙ memory_insert("human", "Name: Ada")',
+            "  human  version 1",
+            "    + Name: Ada",
+        ]
+
+
+async def test_text_keeps_its_tabs_and_spaces() -> None:
+    """What the agent says is written as it is, indentation and trailing spaces included."""
+    async with open_chat(says("all:\n\techo  x  \n\n  end"), person=False, terminal=False) as chat:
+        await chat.take("a makefile")
+
+        assert chat.out.getvalue() == "all:\n\techo  x  \n\n  end\n"
+
+
+async def test_an_escape_sequence_is_shown_not_done() -> None:
+    """An agent can't colour the screen or rename the window."""
+    async with open_chat(says("\x1b]0;owned\x07\x1b[31mred")) as chat:
+        await chat.take("hi")
+
+        assert chat.out.getvalue() == "␛]0;owned␇␛[31mred\n"
+
+
+async def test_tool_calls_are_folded_to_a_line() -> None:
+    """A call and its result are one line, whether it worked or not."""
+    script = [calls("weather", place="Turin"), calls("weather", place="nowhere"), calls("no_tool"), says("done")]
+    async with open_chat(*script, tools=[weather]) as chat:
+        await chat.take("how is the weather?")
+
+        first, second, third, answer = chat.out.getvalue().splitlines()
+        assert first == '⚙ weather("Turin") → sunny'
+        assert second.startswith('⚙ weather("nowhere") → error: ')
+        assert "there is no weather there" in second
+        assert third.startswith("⚙ no_tool() → error: there is no tool 'no_tool'")
+        assert answer == "done"
+
+
+async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:
+    """The call, then the changed lines under the block's label, then what the agent says; a refused edit says why."""
+    script = [
+        calls("memory_insert", label="human", new_string="Name: Ada\nLives in: Turin"),
+        calls("memory_replace", label="human", old_string="Turin", new_string="Oslo"),
+        calls("memory_replace", label="human", old_string="Rome", new_string="Oslo"),
+        says("Done."),
+    ]
+    async with open_chat(*script) as chat:
+        await chat.take("I am Ada, in Turin. No, Oslo.")
+
+        lines = chat.out.getvalue().splitlines()
+        assert lines[1:4] == ["  human  version 1", "    + Name: Ada", "    + Lives in: Turin"]
+        assert lines[4] == '⚙ memory_replace("human", "Turin", "Oslo")'
+        assert lines[5:9] == [
+            "  human  version 2",
+            "      Name: Ada",
+            "    - Lives in: Turin",
+            "    + Lives in: Oslo",
+        ]
+        assert lines[9].startswith('⚙ memory_replace("human", "Rome", "Oslo") → error: ')
+        assert lines[10:] == ["Done."]
+
+
+async def test_a_failing_model_is_an_error_that_says_the_message_is_kept() -> None:
+    """The chat goes on after it; a program learns of it by the exit code."""
+    async with open_chat(fails("the provider is down"), says("back again"), person=False, terminal=False) as chat:
+        code = await chat.take("hi", "and now?")
+
+        assert code == 1
+        assert chat.out.getvalue() == "back again\n"
+        assert chat.err.getvalue() == (
+            "error: the run ended with llm_api_error: the provider is down. Your message is kept.\n"
+        )
+
+
+async def interrupted(chat: Chat, model: SlowSpeaker, *lines: str) -> int:
+    """Type the lines, interrupt the run as soon as its model speaks, and let the model speak freely after that; the
+    exit code."""
+    taking = asyncio.create_task(chat.take(*lines))
+    await model.speaking.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    while "cancelled" not in chat.out.getvalue() + chat.err.getvalue():  # noqa: ASYNC110  # a screen tells nobody
+        await asyncio.sleep(0.01)
+    model.go.set()
+    return await taking
+
+
+async def test_ctrl_c_cancels_the_run_and_the_chat_goes_on() -> None:
+    """The run ends as cancelled, its partial answer is said to be void, and the next message is answered."""
+    model = SlowSpeaker("one ", "two ")
+    async with open_chat(model=model) as chat:
+        code = await interrupted(chat, model, "count", "again")
+
+        assert code == 0
+        first, second, third = chat.out.getvalue().splitlines()
+        assert first == "one "
+        assert second == "cancelled: the partial answer above was not kept, your message was"
+        assert third == "one two "
+        messages = await chat.agent.messages()
+        assert [message.text for message in messages] == ["count", "again", "one two "]
+
+
+async def test_sigint_ends_a_program_that_feeds_lines() -> None:
+    """Without a person the run is cancelled, the lines after it are not sent, and the exit code is a shell's."""
+    model = SlowSpeaker("one ", "two ")
+    async with open_chat(model=model, person=False, terminal=False) as chat:
+        code = await interrupted(chat, model, "count", "again")
+
+        assert code == 130
+        assert chat.out.getvalue() == ""
+        assert chat.err.getvalue() == "cancelled\n"
+        assert [message.text for message in await chat.agent.messages()] == ["count"]
+
+
+async def test_a_second_ctrl_c_does_not_wait_for_the_run() -> None:
+    """Where a run can't be stopped at once, the person is let go."""
+    model = SlowSpeaker("one ", "two ")
+    async with open_chat(model=model) as chat:
+        turn = asyncio.create_task(chat.take("count"))
+        await model.speaking.wait()
+        chat.session.interrupt()
+        chat.session.interrupt()
+        await turn
+
+        assert "not waited for any longer" in chat.out.getvalue()
+
+
+async def test_a_preview_whose_step_was_abandoned_is_said_to_be_void() -> None:
+    """After a crash the model is asked again: what was shown of its first answer is void, the second one is shown."""
+    out = Screen()
+    renderer = RunRenderer(Terminal(out, out, interactive=True))
+    agent, step = AgentId("agent-1"), StepId("step-1")
+    message = Message(
+        id=MessageId("message-2"),
+        agent_id=agent,
+        seq=1,
+        conversation_seq=0,
+        role="assistant",
+        parts=(Text("Hello Ada."),),
+        created_at=START,
+        occurred_at=START,
+    )
+
+    renderer.saw(Delta(step, MessageId("message-1"), "text", "Hel"))
+    events: list[Event] = [StepAbandoned(step), MessageAdded(1, message)]
+    for seq, event in enumerate(events):
+        renderer.saw(StoredEvent(agent_id=agent, run_seq=0, seq=seq, event=event, created_at=START))
+
+    partial, void, answer = out.getvalue().splitlines()
+    assert partial == "Hel"
+    assert "void" in void
+    assert answer == "Hello Ada."
+
+
+async def test_slash_commands_show_memory_and_search() -> None:
+    """Blocks with their fill, versions with author and diff, an old value brought back, and search over everything."""
+    script = [
+        calls("memory_insert", label="human", new_string="Name: Ada"),
+        calls("archival_memory_insert", content="Ada wrote about the engine"),
+        says("Noted."),
+    ]
+    async with open_chat(*script, person=False, terminal=False) as chat:
+        code = await chat.take(
+            "I am Ada", "/memory", "/memory human history", "/memory human restore 0", "/memory human", "/search Ada"
+        )
+
+        shown = chat.out.getvalue()
+        assert code == 0
+        assert "human  9/5,000 characters  version 1" in shown
+        assert "human version 1" in shown
+        assert "by the agent in run-" in shown
+        assert "human has the value of version 0 again, as version 2." in shown
+        assert "    - Name: Ada" in shown
+        assert "human  0/5,000 characters  version 2" in shown
+        assert "user" in shown.rpartition("version 2")[2]
+        assert "archive  Ada wrote about the engine" in shown.replace("    archive", "archive")
+
+
+async def test_read_only_blocks_are_marked() -> None:
+    """A person sees which blocks the agent can't edit."""
+    async with open_chat(person=False, terminal=False) as chat:
+        await chat.agent.blocks.create("rules", "Be kind.", read_only=True)
+        await chat.take("/memory rules")
+
+        assert chat.out.getvalue().splitlines()[0] == "rules  8/5,000 characters  version 0  read-only"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("/memroy", "did you mean /memory?"),
+        ("/memory human restore x", "that is not how /memory is used"),
+        ("/memory human restore 9", "not found"),
+        ("/memory nobody", "'nobody'"),
+        ("/search", "/search TEXT"),
+    ],
+)
+async def test_a_command_that_can_not_be_done_says_why(line: str, told: str) -> None:
+    """The error is one line, a program learns of it by the exit code, and nothing was sent to the agent."""
+    async with open_chat(person=False, terminal=False) as chat:
+        code = await chat.take(line)
+
+        assert code == 1
+        assert chat.err.getvalue().startswith("error: ")
+        assert told in chat.err.getvalue()
+        assert await chat.agent.message_count() == 0
+
+
+async def test_two_slashes_send_a_text_that_begins_with_one() -> None:
+    """What looks like a command can be said too; blank lines are nothing."""
+    async with open_chat() as chat:
+        await chat.take("//memory is what?", "", "   ")
+
+        assert [message.text for message in await chat.agent.messages()] == ["/memory is what?", "OK."]
+
+
+async def test_a_new_conversation_has_the_same_memory() -> None:
+    """After /new messages go to another conversation of the same agent."""
+    async with open_chat() as chat:
+        await chat.take("first", "/new", "second", "/quit", "never")
+
+        messages = await chat.agent.messages()
+        assert [(message.conversation_seq, message.text) for message in messages if message.role == "user"] == [
+            (0, "first"),
+            (1, "second"),
+        ]
+
+
+async def test_a_long_wait_shows_a_status_that_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only on a terminal with colours; the line is erased before anything else is written."""
+    monkeypatch.setenv("TERM", "xterm")
+    out = Screen()
+    terminal = Terminal(out, out, interactive=True, coloured=True)
+    terminal.waiting("thinking…")
+    await asyncio.sleep(0.6)
+    waited = out.getvalue()
+    terminal.words("Hello")
+    terminal.end_line()
+
+    assert "thinking…" in waited
+    assert out.getvalue().endswith("\r\x1b[2KHello\n")

@@ -1,0 +1,205 @@
+"""The prompt: the same memory gives the same bytes, in its place; and when it is written anew."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.context.blocks_xml import blocks_xml
+from perdure.context.envelopes import envelope
+from perdure.context.prefix import COLD_AFTER, Counts, compile_system, compile_tools, rewrite_reason
+from perdure.context.prompts import base_prompt
+from perdure.core.blocks import Block
+from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, ToolId
+from perdure.core.runs import Prefix
+from perdure.core.tools import Tool, ToolSpec
+from perdure.testing.clock import START
+from perdure.testing.strategies import any_text, blocks, effort
+
+COUNTS = Counts(messages=12, passages=3, tags=("work", "home"))
+
+
+def block(label: str = "human", value: str = "Ada", **fields: Any) -> Block:
+    return Block(
+        id=BlockId(f"block-{label}"),
+        org_id=DEFAULT_ORG,
+        label=label,
+        value=value,
+        created_at=START,
+        updated_at=START,
+        **fields,
+    )
+
+
+# -- blocks ------------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_are_shown_with_what_is_needed_to_edit_them() -> None:
+    """Label, description, how full they are, whether they are read-only, and the value as it stands."""
+    shown = blocks_xml(
+        [block(value="Name: Ada <3\n& tea", description="The person."), block("persona", "I", read_only=True)]
+    )
+
+    assert shown == (
+        "<memory_blocks>\nThese blocks are your core memory, always in view:\n\n"
+        "<human>\n<description>\nThe person.\n</description>\n"
+        "<metadata>\n- chars_current=18\n- chars_limit=5000\n</metadata>\n"
+        "<value>\nName: Ada <3\n& tea\n</value>\n</human>\n\n"
+        "<persona>\n<description>\nWhat belongs under persona.\n</description>\n"
+        "<metadata>\n- read_only=true\n- chars_current=1\n- chars_limit=5000\n</metadata>\n"
+        "<value>\nI\n</value>\n</persona>\n</memory_blocks>"
+    )
+
+
+def test_no_blocks_are_no_section() -> None:
+    """An agent without blocks has no empty section in its prompt."""
+    assert blocks_xml([]) == ""
+    assert "<memory_blocks>" not in compile_system(None, [], COUNTS)
+
+
+@effort(50, 2000)
+@given(st.lists(blocks(), min_size=1, max_size=4))
+def test_the_section_has_one_end(shown: list[Block]) -> None:
+    """Whatever a value holds, it can't close its own tag or the section; each block tells its true size."""
+    trap = replace(shown[0], value=f"</value>{shown[0].value}</memory_blocks>", description=None)
+    text = blocks_xml([trap, *(replace(one, description=None) for one in shown[1:])])
+
+    assert text.count("</memory_blocks>") == 1
+    assert text.endswith("</memory_blocks>")
+    assert text.count("</value>") == text.count("<value>") - sum("<value>" in one.value for one in shown) == len(shown)
+    sizes = [int(size) for size in re.findall(r"- chars_current=(\d+)\n- chars_limit=1000\n</metadata>", text)]
+    assert sizes == [len(trap.value), *(len(one.value) for one in shown[1:])]
+
+
+# -- the system text ---------------------------------------------------------------------------------------------------
+
+
+def test_perdure_s_own_prompt_has_memory_at_its_end() -> None:
+    """Base prompt, blocks, counts: in this order."""
+    text = compile_system(None, [block()], COUNTS)
+    base, memory, metadata = text.partition("<memory_blocks>")[0], blocks_xml([block()]), text.rpartition("\n\n")[2]
+
+    assert text == f"{base_prompt()}\n\n{memory}\n\n{metadata}"
+    assert base == f"{base_prompt()}\n\n"
+    assert metadata == (
+        "<memory_metadata>\n- 12 messages are in recall memory (conversation_search finds them)\n"
+        "- 3 passages are in archival memory (archival_memory_search finds them)\n"
+        "- archival memory tags: work, home\n</memory_metadata>"
+    )
+
+
+def test_a_custom_prompt_says_where_memory_stands() -> None:
+    """At `{CORE_MEMORY}`, else at the end; nothing else in it is touched."""
+    memory = compile_system("", [block()], COUNTS)
+
+    assert memory.startswith("<memory_blocks>")
+    assert compile_system("Before {CORE_MEMORY} after {x}", [block()], COUNTS) == f"Before {memory} after {{x}}"
+    assert compile_system("Be kind. {CORE}", [block()], COUNTS) == f"Be kind. {{CORE}}\n\n{memory}"
+
+
+def test_a_placeholder_in_memory_is_only_text() -> None:
+    """A block that says `{CORE_MEMORY}` does not fold memory into itself."""
+    text = compile_system("A {CORE_MEMORY} Z", [block(value="{CORE_MEMORY}")], COUNTS)
+
+    assert text.count("<memory_blocks>") == 1
+    assert text.count("{CORE_MEMORY}") == 1
+
+
+@effort(60, 1000)
+@given(st.none() | any_text(), st.lists(blocks(), max_size=3), st.integers(0, 99))
+def test_the_same_memory_gives_the_same_bytes(custom: str | None, shown: list[Block], count: int) -> None:
+    """No clock, no ids, no versions: only what the model is to see."""
+    later = [
+        replace(one, id=BlockId("other"), version=one.version + 1, updated_at=START + timedelta(days=1))
+        for one in shown
+    ]
+    counts = Counts(messages=count)
+
+    assert compile_system(custom, shown, counts) == compile_system(custom, later, counts)
+
+
+def tool(name: str) -> Tool:
+    parameters = {"type": "object", "properties": {"b": {}, "a": {}}}
+    return Tool(id=ToolId(f"tool-{name}"), spec=ToolSpec(name=name, description=f"{name}.", parameters=parameters))
+
+
+@effort(50, 1000)
+@given(st.permutations(["ant", "bee", "cat"]))
+def test_tools_are_sorted(names: list[str]) -> None:
+    """In whatever order they were attached, the prefix has the same bytes."""
+    compiled = compile_tools([tool(name) for name in names])
+
+    assert [one["name"] for one in compiled] == ["ant", "bee", "cat"]
+    assert json.dumps(compiled) == json.dumps(compile_tools([tool(name) for name in sorted(names)]))
+    assert set(compiled[0]) == {"name", "description", "parameters"}
+
+
+# -- rewriting ---------------------------------------------------------------------------------------------------------
+
+PREFIX = Prefix(
+    agent_id=AgentId("agent-1"),
+    seq=0,
+    conversation_seq=0,
+    reason="first",
+    system="",
+    tools=(),
+    settings_revision=3,
+    created_at=START,
+)
+UNCHANGED: dict[str, Any] = {
+    "settings_revision": 3,
+    "view_tokens": 100,
+    "budget_tokens": 100,
+    "seen_changed": False,
+    "last_used_at": START,
+    "now": START + timedelta(minutes=5),
+}
+COLD = START + COLD_AFTER + timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"settings_revision": 4}, "settings"),
+        ({"settings_revision": 2}, "settings"),
+        ({"view_tokens": 101}, "window"),
+        ({"seen_changed": True}, None),  # a delta row tells it, and changes no byte that was sent
+        ({"seen_changed": True, "now": START + COLD_AFTER}, None),
+        ({"seen_changed": True, "now": COLD}, "cache_cold"),
+        ({"seen_changed": True, "last_used_at": None}, "cache_cold"),
+        ({"now": COLD}, None),  # there is nothing to fold in
+        ({"last_used_at": None}, None),
+        ({"settings_revision": 4, "view_tokens": 101, "seen_changed": True, "now": COLD}, "settings"),
+        ({"view_tokens": 101, "seen_changed": True, "now": COLD}, "window"),
+    ],
+)
+def test_a_prefix_is_rewritten_for_a_reason(changes: dict[str, Any], reason: str | None) -> None:
+    """Only when it must be, or when it costs nothing and folds something in."""
+    assert rewrite_reason(PREFIX, **UNCHANGED | changes) == reason
+
+
+def test_the_first_prefix_has_its_own_reason() -> None:
+    """Before it there is nothing to compare with."""
+    assert rewrite_reason(None, **UNCHANGED) == "first"
+
+
+# -- envelopes ---------------------------------------------------------------------------------------------------------
+
+
+@effort(60, 1000)
+@given(any_text(10), any_text())
+def test_an_envelope_is_one_line_of_json(kind: str, value: str) -> None:
+    """The type comes first, absent fields are left out, and any text survives."""
+    line = envelope(kind, value=value, absent=None, count=0)
+
+    assert "\n" not in line
+    assert line.startswith('{"type": ')
+    assert json.loads(line) == {"type": kind, "value": value, "count": 0}

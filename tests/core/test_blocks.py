@@ -1,0 +1,91 @@
+"""Blocks as values: labels, edits and diffs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.blocks import Block, appended, check_label, diff_of, inserted, replaced, rewritten
+from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, ToolError
+from perdure.core.ids import DEFAULT_ORG, BlockId
+from perdure.memory.patches import apply_patch
+from perdure.testing.clock import START
+from perdure.testing.strategies import any_text, blocks, effort
+
+
+@pytest.mark.parametrize("label", ["human", "a", "1", "a/b.c-d_e", "日記", "x" * 100])
+def test_labels_that_can_be_used(label: str) -> None:
+    """Letters and digits of any script, and a few signs within."""
+    assert check_label(label) == label
+
+
+@pytest.mark.parametrize("label", ["", " ", "a b", "/a", ".a", "-a", "<a>", "a\n", "a\x00", "x" * 101, "é́!"])
+def test_labels_that_cannot_be_used(label: str) -> None:
+    """White space, markup, a sign at the beginning, too long: they would break the prompt's tags and the paths."""
+    with pytest.raises(InvalidInput, match="block label"):
+        check_label(label)
+
+
+@effort(50, 2000)
+@given(blocks(), any_text(10), st.integers(-3, 6))
+def test_an_edit_keeps_everything_but_the_value(block: Block, text: str, line: int) -> None:
+    """Whatever the edit: it is refused with a typed error, or only the value differs."""
+    edits: tuple[Callable[[], Block], ...] = (
+        lambda: appended(block, text),
+        lambda: inserted(block, text, line=line),
+        lambda: replaced(block, block.value[:3], text),
+        lambda: rewritten(block, text),
+    )
+    for edit in edits:
+        try:
+            edited = edit()
+        except (ToolError, InvalidInput):
+            continue
+        assert not block.read_only
+        assert replace(edited, value=block.value) == block
+
+
+@effort(50, 2000)
+@given(blocks().map(lambda block: replace(block, read_only=False)), any_text(10))
+def test_inserted_text_stands_on_lines_of_its_own(block: Block, text: str) -> None:
+    """At every line there is; taking those lines out again gives the block as it was."""
+    lines = block.value.split("\n") if block.value else []
+    for line in range(len(lines) + 1):
+        new = inserted(block, text, line=line).value.split("\n")
+
+        assert new[line : line + text.count("\n") + 1] == text.split("\n")
+        assert new[:line] + new[line + text.count("\n") + 1 :] == lines
+    assert inserted(block, text).value == inserted(block, text, line=len(lines)).value == appended(block, text).value
+
+
+def test_a_limit_counts_characters() -> None:
+    """Not bytes; the limit itself is allowed."""
+    block = Block(
+        id=BlockId("block-1"), org_id=DEFAULT_ORG, label="human", limit_chars=3, created_at=START, updated_at=START
+    )
+
+    assert rewritten(block, "字🧭e").value == "字🧭e"
+    with pytest.raises(BlockLimitExceeded) as caught:
+        rewritten(block, "字🧭e!")
+    assert (caught.value.size, caught.value.limit) == (4, 3)
+    with pytest.raises(BlockReadOnly):
+        rewritten(replace(block, read_only=True), "a")
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "", "c d"]), max_size=8).map("\n".join)
+
+
+@effort(50, 2000)
+@given(LINES, LINES)
+def test_a_diff_leads_from_one_value_to_the_other(before: str, after: str) -> None:
+    """It is empty only for equal values, and a patch otherwise."""
+    diff = diff_of(before, after)
+
+    assert (diff == "") == (before == after)
+    if diff:
+        assert diff.startswith("@@ ")
+        assert apply_patch(before, diff) == after

@@ -1,0 +1,47 @@
+"""Events as JSON: every kind comes back as it was."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import given
+
+from perdure.core.events import Event, MessageAdded, event_from_json, event_to_json
+from perdure.core.messages import Text
+from perdure.testing.store_contract.events import FACTS
+from perdure.testing.strategies import effort, events, log_of
+
+
+@effort(80, 3000)
+@given(events())
+def test_an_event_comes_back_from_json(event: Event) -> None:
+    """Exactly as it was, from its kind and its body."""
+    assert event_from_json(event.type, event_to_json(event)) == event
+
+
+def test_every_kind_is_tried() -> None:
+    """The contract's examples hold each kind but the one that needs a message."""
+    assert {type(event) for event in FACTS} == set(get_args(Event)) - {MessageAdded}
+
+
+def test_kinds_are_told_apart_by_type() -> None:
+    """No two kinds share a type, and the body does not repeat it."""
+    types = [kind.__dataclass_fields__["type"].default for kind in get_args(Event)]
+
+    assert len(set(types)) == len(types)
+    assert all("type" not in json.loads(event_to_json(event)) for event in FACTS)
+
+
+def test_a_message_is_named_not_copied() -> None:
+    """The message stands in the log once; its event names it."""
+    (message,) = log_of([Text("hello")])
+
+    assert event_to_json(MessageAdded(0, message)) == '{"message_seq":0}'
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    """An event that a newer version wrote is not passed over."""
+    with pytest.raises(ValueError, match=r"'run\.exploded'"):
+        event_from_json("run.exploded", "{}")

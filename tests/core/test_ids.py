@@ -1,0 +1,60 @@
+"""The form of ids."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.ids import DEFAULT_ORG, DEFAULT_USER, PREFIXES, is_id
+from perdure.testing import SequentialIds
+from perdure.testing.strategies import effort
+
+
+@effort(50, 1000)
+@given(st.sampled_from(sorted(PREFIXES)), st.uuids(version=4))
+def test_prefix_and_uuid_make_an_id(kind: str, number: uuid.UUID) -> None:
+    """Of its own kind, and of no other."""
+    text = f"{PREFIXES[kind]}-{number}"
+
+    assert [other for other in PREFIXES if is_id(other, text)] == [kind]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "agent",
+        "agent-",
+        "agent-1",
+        "agent-00000000-0000-4000-8000-00000000000",
+        "agent-00000000-0000-4000-8000-0000000000000",
+        "agent-00000000-0000-1000-8000-000000000000",
+        "agent-00000000-0000-4000-7000-000000000000",
+        "agent-0000000A-0000-4000-8000-000000000000",
+        "agent-00000000-0000-4000-8000-000000000000\n",
+        " agent-00000000-0000-4000-8000-000000000000",
+        "block-00000000-0000-4000-8000-000000000000",
+    ],
+)
+def test_other_texts_are_no_agent_ids(text: str) -> None:
+    """Too short, too long, another version, capitals, white space, another kind."""
+    assert not is_id("agent", text)
+
+
+def test_the_default_organisation_and_user_have_ids() -> None:
+    """They are ids like any other."""
+    assert is_id("org", DEFAULT_ORG)
+    assert is_id("user", DEFAULT_USER)
+
+
+def test_ids_of_tests_are_ids() -> None:
+    """Sequential ids are valid, all different, and the same in every run."""
+    ids, again, salted = SequentialIds(), SequentialIds(), SequentialIds(salt=1)
+    made = [ids.new(kind) for kind in PREFIXES]
+
+    assert all(map(is_id, PREFIXES, made))
+    assert made == [again.new(kind) for kind in PREFIXES]
+    assert not set(made) & {salted.new(kind) for kind in PREFIXES}

@@ -1,0 +1,121 @@
+"""The pages hold together: links lead somewhere, nothing public is missing, both READMEs say the same."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+from urllib.parse import unquote
+
+import pytest
+
+import perdure
+from perdure.core import errors, events
+from perdure.library import sync
+from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
+from perdure.settings import Settings
+from tests.docs.cli_help import PAGE as CLI_PAGE
+from tests.docs.cli_help import written
+from tests.docs.markdown import PAGES, ROOT, anchors, fences, headings, links, page_name
+
+DOCS = ROOT / "docs"
+README, README_ZH = ROOT / "README.md", ROOT / "README.zh.md"
+
+ERRORS = [getattr(errors, name) for name in errors.__all__]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_between_pages_resolve(page: Path) -> None:
+    """The file is there, and so is the heading after the #."""
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, fragment = link.partition("#")
+        target = (page.parent / unquote(path)).resolve() if path else page
+
+        assert target.exists(), link
+        assert not fragment or unquote(fragment) in anchors(target), link
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    """A page that nothing leads to is read by nobody."""
+    linked = {(README.parent / link.partition("#")[0]).resolve() for link in links(README)}
+
+    assert set(DOCS.glob("*.md")) <= linked
+
+
+def test_the_help_in_the_cli_page_is_what_the_command_prints() -> None:
+    """`python -m tests.docs.cli_help` writes it anew."""
+    page = CLI_PAGE.read_text(encoding="utf-8")
+
+    assert page == written(page)
+
+
+def test_both_readmes_have_the_same_parts_and_the_same_code() -> None:
+    """Headings of the same levels in the same order, and the same blocks to the letter."""
+    assert [level for level, _ in headings(README)] == [level for level, _ in headings(README_ZH)]
+    assert [(block.info, block.text) for block in fences(README)] == [
+        (block.info, block.text) for block in fences(README_ZH)
+    ]
+
+
+@pytest.mark.parametrize("name", perdure.__all__)
+def test_the_library_page_names_every_public_name(name: str) -> None:
+    """Also those that are only read, such as events."""
+    assert re.search(rf"`{name}\b", _text("library.md"))
+
+
+@pytest.mark.parametrize("face", [sync.Perdure, sync.Agent, sync.AgentBlocks, sync.Blocks], ids=lambda f: f.__name__)
+def test_the_library_page_names_every_method(face: type) -> None:
+    """A method that nobody can find is not there."""
+    page = _text("library.md")
+    public = [name for name in vars(face) if not name.startswith("_")]
+
+    assert [name for name in public if not re.search(rf"[`.]{name}\b", page)] == []
+
+
+def test_the_error_page_shows_the_tree_of_the_code() -> None:
+    """The tree at the top of `core.errors`, to the letter."""
+    docstring = inspect.getdoc(errors) or ""
+    tree = [line.removeprefix("    ") for line in docstring.splitlines() if line.startswith("    ")]
+
+    (shown,) = (block.text for block in fences(DOCS / "errors.md") if block.text.startswith("PerdureError"))
+
+    assert shown.splitlines() == tree
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_the_error_page_says_what_helps_against_each_error(error: type[perdure.PerdureError]) -> None:
+    """One row for each, with its code."""
+    assert f"| `{error.__name__}` | `{error.code}` |" in _text("errors.md")
+
+
+@pytest.mark.parametrize("name", MEMORY_TOOL_SPECS)
+def test_the_memory_page_names_every_tool(name: str) -> None:
+    """All that an agent can be given without a program's own functions."""
+    assert f"`{name}`" in _text("memory.md")
+
+
+@pytest.mark.parametrize("event", get_args(events.Event), ids=lambda event: event.__name__)
+def test_the_architecture_page_names_every_event(event: type) -> None:
+    """By the name that is stored."""
+    kind = inspect.signature(event).parameters["type"].default
+
+    assert f"`{kind}`" in _text("architecture.md")
+
+
+@pytest.mark.parametrize("page", [README, README_ZH], ids=page_name)
+def test_the_readme_names_every_setting_with_its_default(page: Path) -> None:
+    """The table of variables is that of the settings."""
+    rows = page.read_text(encoding="utf-8")
+
+    for field in fields(Settings):
+        default = field.default
+        shown = "" if default == "" else f"`{default}`"
+        assert re.search(rf"\| `PERDURE_{field.name.upper()}` \| {re.escape(shown)}", rows), field.name
+
+
+def _text(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")

@@ -1,0 +1,64 @@
+"""Every Python block of the documentation runs, in the order of its page, and prints what the page says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.markdown import PAGES, RUN_PAGES, Fence, fences, page_name
+
+NO_RUN = "python no-run"
+NO_RUN_MAX = 2
+"""Of all pages together: what is not run is not known to be true."""
+
+
+@pytest.mark.parametrize("page", RUN_PAGES, ids=page_name)
+def test_python_blocks_run_and_print_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The blocks of one page share a namespace and an empty folder; a `text` block right after one is its output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+
+    for block in fences(page):
+        if block.info != "python":
+            continue
+        printed = _run(block, namespace)
+
+        if block.output is not None:
+            assert printed == block.output, f"{page_name(page)}:{block.line}"
+
+
+def test_python_blocks_that_do_not_run_are_rare_and_at_least_compile() -> None:
+    """`python no-run` is for what can't run here, such as a call to a service."""
+    unrun = [block for page in PAGES for block in fences(page) if block.info == NO_RUN]
+
+    assert len(unrun) <= NO_RUN_MAX
+    for block in unrun:
+        compile(block.text, f"{page_name(block.page)}:{block.line}", "exec")
+
+
+def test_every_block_says_what_it_is() -> None:
+    """A block with another info string would be checked by nobody."""
+    known = {"python", NO_RUN, "text", "console", "console no-run", "mermaid"}
+
+    found = Counter(block.info for page in PAGES for block in fences(page))
+
+    assert set(found) <= known
+
+
+def _run(block: Fence, namespace: dict[str, Any]) -> str:
+    """What the block prints. Errors are shown with the page's own lines."""
+    name = f"<{page_name(block.page)}:{block.line}>"
+    linecache.cache[name] = (len(block.text), None, block.text.splitlines(keepends=True), name)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(block.text, name, "exec"), namespace)
+    return printed.getvalue()

@@ -1,0 +1,136 @@
+"""Files of other versions: an older one is brought up with its data, a newer one is refused and not touched."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import StoreTooNew
+from perdure.core.ids import AgentId
+from perdure.storage import migrations, sqlite
+from perdure.storage.database import Database
+from perdure.storage.postgres import PostgresStore
+from perdure.storage.sqlite import SqliteStore
+from perdure.testing.clock import START
+from perdure.testing.store_contract.base import Contract, found_messages, said
+from tests.storage.postgres_server import address_of_a_new_schema, run_sql
+
+units = Contract()
+
+
+def add_nickname(db: Database) -> None:
+    # Rows that are there already get one, so the upgrade is seen to have met them.
+    db.run("ALTER TABLE agents ADD COLUMN nickname TEXT", {})
+    db.run("UPDATE agents SET nickname = 'old ' || name", {})
+
+
+def break_half_way(db: Database) -> None:
+    add_nickname(db)
+    raise RuntimeError("the power went out")
+
+
+def learn(monkeypatch: pytest.MonkeyPatch, *migration: Callable[[Database], None]) -> None:
+    """From here on, this Perdure knows these migrations after the ones it has: a newer version."""
+    newest = migrations.SCHEMA_VERSION
+    more = tuple((newest + index, apply.__name__, apply) for index, apply in enumerate(migration, start=1))
+    monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS + more)
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", newest + len(more))
+    monkeypatch.setattr(sqlite, "SCHEMA_VERSION", newest + len(more))
+    monkeypatch.setattr("perdure.storage.postgres.SCHEMA_VERSION", newest + len(more))
+
+
+async def a_store_with_data(path: Path) -> AgentId:
+    store = SqliteStore.open(path, at=START)
+    agent = await store.write(units.add_agent, "ada")
+    await store.write(units.say, agent.id, "a walrus", "a penguin")
+    await store.close()
+    return agent.id
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+async def test_a_new_file_records_its_migrations(tmp_path: Path) -> None:
+    """Each migration is recorded with its number, in order, and none runs twice."""
+    path = tmp_path / "perdure.db"
+    for _ in range(2):
+        await SqliteStore.open(path, at=START).close()
+
+        recorded = rows(path, "SELECT number, name FROM schema_migrations ORDER BY number")
+        assert recorded == [(number, name) for number, name, _ in migrations.MIGRATIONS]
+    assert [number for number, _ in recorded] == list(range(1, migrations.SCHEMA_VERSION + 1))
+
+
+async def test_an_older_file_is_brought_up_with_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that was stored is there, the migration has met it, and search still finds it."""
+    path = tmp_path / "perdure.db"
+    agent_id = await a_store_with_data(path)
+    learn(monkeypatch, add_nickname)
+    store = SqliteStore.open(path, at=START)
+    assert await store.read(said, agent_id) == ["a walrus", "a penguin"]
+    assert await store.read(found_messages, agent_id, "penguin") == [1]
+    await store.write(units.say, agent_id, "a third")
+    await store.close()
+
+    assert rows(path, "SELECT nickname FROM agents") == [("old ada",)]
+    assert rows(path, "SELECT MAX(number) FROM schema_migrations") == [(migrations.SCHEMA_VERSION,)]
+
+
+async def test_an_upgrade_that_fails_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration is one transaction: broken half-way, nothing of it is there, and the older version still opens it."""
+    path = tmp_path / "perdure.db"
+    agent_id = await a_store_with_data(path)
+    with monkeypatch.context() as newer:
+        learn(newer, break_half_way)
+        with pytest.raises(RuntimeError):
+            SqliteStore.open(path, at=START)
+
+    assert "nickname" not in {row[1] for row in rows(path, "PRAGMA table_info(agents)")}
+    store = SqliteStore.open(path, at=START)
+    assert await store.read(said, agent_id) == ["a walrus", "a penguin"]
+    await store.close()
+
+
+async def test_a_newer_file_is_refused_and_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which versions, and the file stays byte for byte, with nothing beside it."""
+    path = tmp_path / "perdure.db"
+    with monkeypatch.context() as newer:
+        learn(newer, add_nickname)
+        await a_store_with_data(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreTooNew, match="upgrade Perdure") as caught:
+        SqliteStore.open(path, at=START)
+
+    assert (caught.value.found, caught.value.known) == (migrations.SCHEMA_VERSION + 1, migrations.SCHEMA_VERSION)
+    assert path.read_bytes() == before
+    assert names_in(tmp_path) == ["perdure.db"]
+
+
+async def test_postgres_is_brought_up_and_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older database is migrated with its data; a newer one is refused."""
+    address = address_of_a_new_schema()
+    store = await PostgresStore.open(address, at=START)
+    agent = await store.write(units.add_agent, "grace")
+    await store.close()
+    with monkeypatch.context() as newer:
+        learn(newer, add_nickname)
+        store = await PostgresStore.open(address, at=START)
+        assert await store.read(lambda tx: tx.agents.get(agent.id)) == agent
+        await store.close()
+        assert run_sql(address, "SELECT nickname FROM agents") == [("old grace",)]
+    with pytest.raises(StoreTooNew):
+        await PostgresStore.open(address, at=START)
+
+    assert run_sql(address, "SELECT MAX(number) FROM schema_migrations") == [(migrations.SCHEMA_VERSION + 1,)]

@@ -1,0 +1,437 @@
+"""What only the SQLite store promises: its file, its writer thread, and what happens when the disk says no."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from perdure.core.agents import Agent
+from perdure.core.errors import NotAStore, PerdureError, StoreClosed, StoreFull, StoreReadOnly
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.tx import Tx
+from perdure.storage import sqlite
+from perdure.storage.sqlite import SqliteStore
+from perdure.testing.clock import START, SequentialIds
+from perdure.testing.store_contract.base import Contract, found_messages, said
+
+units = Contract()
+"""For its units of work; it opens nothing."""
+
+
+def opened(path: Path, *, max_pages: int | None = None) -> SqliteStore:
+    return SqliteStore.open(path, at=START, max_pages=max_pages)
+
+
+def python(program: str, *arguments: object) -> subprocess.Popen[str]:
+    """Another process that runs `program`, with our packages."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
+    """What the process printed, when it ended well."""
+    out, err = process.communicate(timeout=50)
+    assert process.returncode == 0, err
+    return out.strip()
+
+
+# -- several processes -------------------------------------------------------------------------------------------------
+
+WRITER = """
+    import asyncio, sys
+    from pathlib import Path
+    from perdure.core.ids import AgentId
+    from perdure.storage.sqlite import SqliteStore
+    from perdure.testing.clock import START, SequentialIds
+    from perdure.testing.store_contract.base import Contract
+
+    async def main(path, agent_id, name):
+        units = Contract()
+        units.ids = SequentialIds(salt=int(name))
+        store = SqliteStore.open(Path(path), at=START)
+        print("open", flush=True)
+        for index in range(20):
+            await store.write(units.say, AgentId(agent_id), f"{name} says {index}")
+        await store.close()
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_two_processes_write_into_one_file(tmp_path: Path) -> None:
+    """Nothing is lost, nothing doubled, the numbers have no gap, and each process's messages are in its order."""
+    path = tmp_path / "perdure.db"
+    store = opened(path)
+    agent = await store.write(units.add_agent)
+    processes = [python(WRITER, path, agent.id, number) for number in (1, 2)]
+    for index in range(20):
+        await store.write(units.say, agent.id, f"0 says {index}")
+    for process in processes:
+        await asyncio.to_thread(output_of, process)
+    messages = await store.read(lambda tx: tx.messages.list(agent.id, limit=1000))
+    await store.close()
+
+    assert [message.seq for message in messages] == list(range(60))
+    for name in "012":
+        mine = [message.text for message in messages if message.text.startswith(name)]
+        assert mine == [f"{name} says {index}" for index in range(20)]
+
+
+OPENER = """
+    import asyncio, sys
+    from pathlib import Path
+    from perdure.storage.sqlite import SqliteStore
+    from perdure.testing.clock import START
+
+    async def main(path):
+        print("ready", flush=True)
+        sys.stdin.readline()
+        store = SqliteStore.open(Path(path), at=START)
+        print(len(await store.read(lambda tx: tx.agents.list())))
+        await store.close()
+
+    asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_opening_a_new_store_twice_at_once_is_safe(tmp_path: Path) -> None:
+    """Several processes create the same file at the same moment: each gets the one store."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(OPENER), str(tmp_path / "perdure.db")],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+    assert [output_of(process) for process in processes] == ["0"] * 4
+
+
+def test_opening_a_new_store_from_many_threads_is_safe(tmp_path: Path) -> None:
+    """As with processes, and often enough to meet the moment when the journal changes."""
+
+    async def open_and_close(path: Path) -> None:
+        store = await asyncio.to_thread(opened, path)
+        await store.read(lambda tx: tx.agents.list())
+        await store.close()
+
+    async def race() -> None:
+        for round_ in range(10):
+            await asyncio.gather(*(open_and_close(tmp_path / str(round_) / "perdure.db") for _ in range(4)))
+
+    asyncio.run(race())
+
+
+# -- places that can't be written --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["/proc/perdure", "/sys/perdure"])
+def test_a_folder_that_cannot_be_created_is_told(folder: str) -> None:
+    """The error names the folder and the setting that chooses another."""
+    with pytest.raises(StoreReadOnly, match=f"{folder} can't be created .*PERDURE_HOME"):
+        opened(Path(folder) / "perdure.db")
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    """A file stands where the data folder should be."""
+    (tmp_path / "data").write_text("mine")
+    with pytest.raises(StoreReadOnly, match="can't be created"):
+        opened(tmp_path / "data" / "perdure.db")
+
+    assert (tmp_path / "data").read_text() == "mine"
+
+
+def test_a_path_that_is_a_folder_is_told(tmp_path: Path) -> None:
+    """A folder stands where the store's file should be."""
+    (tmp_path / "perdure.db").mkdir()
+    with pytest.raises(StoreReadOnly, match="can't be opened"):
+        opened(tmp_path / "perdure.db")
+
+
+UNPRIVILEGED = """
+    import asyncio, os, sys
+    from pathlib import Path
+    from perdure.core.errors import StoreError
+    from perdure.storage.sqlite import SqliteStore
+    from perdure.testing.clock import START
+    from perdure.testing.store_contract.base import Contract
+
+    async def main(path):
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            store = SqliteStore.open(Path(path), at=START)
+            await store.write(Contract().add_agent)
+        except StoreError as error:
+            print(type(error).__name__, error)
+
+    asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_read_only_folder_is_told(is_there: bool) -> None:
+    """A user who may not write gets a typed error that names the file, whether the store exists or not."""
+    # Not in pytest's folder, through which another user can't pass.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "perdure.db"
+        if is_there:
+            asyncio.run(opened(path).close())
+            path.chmod(0o444)
+        folder.chmod(0o555)
+
+        printed = output_of(python(UNPRIVILEGED, path))
+        assert printed.startswith("StoreReadOnly")
+        assert str(path) in printed
+        assert names_in(folder) == (["perdure.db"] if is_there else [])
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
+    """A text file, another program's database, and one that another program has marked as its own stay as they are."""
+    text, foreign, marked = tmp_path / "notes.db", tmp_path / "foreign.db", tmp_path / "marked.db"
+    text.write_text("Dear diary, this is no database. " * 100)
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+    connection.close()
+    with sqlite3.connect(marked) as connection:
+        connection.execute("PRAGMA application_id = 1234")
+    connection.close()
+    for path in (text, foreign, marked):
+        before = path.read_bytes()
+        with pytest.raises(NotAStore, match=str(path)):
+            opened(path)
+
+        assert path.read_bytes() == before, path
+    assert names_in(tmp_path) == ["foreign.db", "marked.db", "notes.db"]
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    """A file that `touch` or `mktemp` made is as good as none."""
+    path = tmp_path / "perdure.db"
+    path.touch()
+    store = opened(path)
+    asyncio.run(store.close())
+
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone()[0] == sqlite.APPLICATION_ID
+        assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    connection.close()
+
+
+# -- a full disk -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """Writing ends in a typed error that leaves nothing behind, reading goes on; with more room writing does too."""
+    path = tmp_path / "perdure.db"
+    store = opened(path, max_pages=150)
+    agent = await store.write(units.add_agent)
+    acknowledged: list[str] = []
+    failure: PerdureError | None = None
+    while failure is None:
+        texts = [f"walrus {len(acknowledged) + index} " + "x" * 1500 for index in range(5)]
+        try:
+            await store.write(units.say, agent.id, *texts)
+        except StoreFull as error:
+            failure = error
+        else:
+            acknowledged += texts
+
+    assert acknowledged
+    assert str(path) in str(failure)
+    assert await store.read(said, agent.id) == acknowledged
+    assert await store.read(lambda tx: tx.messages.count(agent.id)) == len(acknowledged)
+    assert len(await store.read(found_messages, agent.id, "walrus", limit=1000)) == len(acknowledged)
+    await store.close()
+
+    store = opened(path, max_pages=400)
+    (message,) = await store.write(units.say, agent.id, "there is room again")
+    found = await store.read(found_messages, agent.id, "room")
+    await store.close()
+    assert message.seq == len(acknowledged)
+    assert found == [message.seq]
+
+
+async def test_a_full_disk_is_usable_again_once_something_is_deleted(tmp_path: Path) -> None:
+    """Deleting an agent needs no more room than there is, and makes some."""
+    store = opened(tmp_path / "perdure.db", max_pages=200)
+    big, small = await store.write(units.add_agent, "big"), await store.write(units.add_agent, "small")
+    with pytest.raises(StoreFull):
+        for _ in range(1000):
+            await store.write(units.say, big.id, "walrus " + "x" * 3000)
+    await store.write(lambda tx: tx.agents.delete(big.id))
+    for _ in range(20):
+        await store.write(units.say, small.id, "penguin " + "x" * 3000)
+
+    assert len(await store.read(found_messages, small.id, "penguin")) == 20
+    await store.close()
+
+
+async def test_units_that_were_waiting_when_the_disk_filled_are_each_told(tmp_path: Path) -> None:
+    """Of many writes at once on a full disk, each is either durable or refused, never neither."""
+    path = tmp_path / "perdure.db"
+    store = opened(path, max_pages=150)
+    agent = await store.write(units.add_agent)
+    texts = [f"message {index} " + "x" * 2000 for index in range(200)]
+    outcomes = await asyncio.gather(*(store.write(units.say, agent.id, text) for text in texts), return_exceptions=True)
+    await store.close()
+
+    kept = [text for text, outcome in zip(texts, outcomes, strict=True) if not isinstance(outcome, BaseException)]
+    refused = {type(outcome) for outcome in outcomes if isinstance(outcome, BaseException)}
+    store = opened(path)
+    stored = await store.read(said, agent.id)
+    await store.close()
+    assert refused == {StoreFull}
+    assert stored == kept
+
+
+# -- the writer thread -------------------------------------------------------------------------------------------------
+
+
+async def test_writes_that_arrive_together_share_a_commit(tmp_path: Path) -> None:
+    """A hundred units at once take far fewer commits than a hundred, and each is on the disk when it is told."""
+    path = tmp_path / "perdure.db"
+    store = opened(path)
+    agent = await store.write(units.add_agent)
+    commits: set[int] = set()
+
+    def unit(tx: Tx, index: int) -> None:
+        units.say(tx, agent.id, f"message {index}")
+        commits.add(_commits_seen_from_outside(path))
+
+    await asyncio.gather(*(store.write(unit, index) for index in range(100)))
+    stored = await store.read(said, agent.id)
+    await store.close()
+
+    assert stored == [f"message {index}" for index in range(100)]
+    assert len(commits) <= 10
+
+
+def _commits_seen_from_outside(path: Path) -> int:
+    """How many messages another process would see now: it grows by whole commits."""
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute("SELECT COUNT(*) FROM messages").fetchone()[0])
+    finally:
+        connection.close()
+
+
+async def test_what_is_acknowledged_is_committed(tmp_path: Path) -> None:
+    """Another program that looks at the file after the acknowledgement sees the message."""
+    path = tmp_path / "perdure.db"
+    store = opened(path)
+    agent = await store.write(units.add_agent)
+    for index in range(1, 6):
+        await store.write(units.say, agent.id, "hello")
+        assert _commits_seen_from_outside(path) == index
+    await store.close()
+
+
+async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
+    """Writes that were given before `close` are done and told; those after it are refused."""
+    path = tmp_path / "perdure.db"
+    store = opened(path)
+    agent = await store.write(units.add_agent)
+    writes = [asyncio.create_task(store.write(units.say, agent.id, f"message {index}")) for index in range(50)]
+    await asyncio.sleep(0)  # each task has now given its unit away
+    await store.close()
+    with pytest.raises(StoreClosed):
+        await store.write(units.say, agent.id, "too late")
+
+    assert [(await write)[0].seq for write in writes] == list(range(50))
+    store = opened(path)
+    assert len(await store.read(said, agent.id)) == 50
+    await store.close()
+
+
+async def test_a_caller_that_gave_up_disturbs_nobody(tmp_path: Path) -> None:
+    """A cancelled write may or may not be done; those around it are done and told."""
+    store = opened(tmp_path / "perdure.db")
+    agent = await store.write(units.add_agent)
+    writes = [asyncio.create_task(store.write(units.say, agent.id, f"message {index}")) for index in range(9)]
+    await asyncio.sleep(0)
+    writes[4].cancel()
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    stored = await store.read(said, agent.id)
+    await store.close()
+
+    others = [outcome for index, outcome in enumerate(outcomes) if index != 4]
+    assert [type(outcome).__name__ for outcome in others] == ["list"] * 8
+    assert {f"message {index}" for index in range(9) if index != 4} <= set(stored)
+
+
+async def test_a_deleted_agent_leaves_no_row_behind(tmp_path: Path) -> None:
+    """Looked at from outside, no table and no index knows anything of it."""
+    path = tmp_path / "perdure.db"
+    store = opened(path)
+    ids = SequentialIds(salt=7)
+    agent = Agent(
+        id=AgentId(ids.new("agent")),
+        org_id=await store.read(lambda tx: tx.org_id),
+        name="gone",
+        model="test/model",
+        created_at=START,
+        updated_at=START,
+    )
+
+    def fill(tx: Tx) -> None:
+        added = tx.agents.add(agent)
+        tx.conversations.add(agent.id, ConversationId(ids.new("conversation")), at=START)
+        run = units.add_run(tx, agent.id)
+        units.say(tx, agent.id, "a walrus", "...", run=run)
+        units.add_block(tx, "human", agent_id=agent.id)
+        units.add_archive(tx, agent_id=agent.id)
+        tx.runs.remember_key(run.key, 0, "key", digest="d")
+        assert added.number > 0
+
+    await store.write(fill)
+    await store.write(lambda tx: tx.agents.delete(agent.id))
+    await store.close()
+
+    connection = sqlite3.connect(path)
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    left = {}
+    for table in tables:
+        columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for column in columns & {"agent_id", "owner_id"} | ({"id"} if table == "agents" else set()):
+            count = connection.execute(f"SELECT COUNT(*) FROM {table} WHERE {column} = ?", [agent.id]).fetchone()[0]
+            if count:
+                left[table] = count
+    left["words"] = len(
+        connection.execute("SELECT rowid FROM message_words WHERE message_words MATCH 'walrus'").fetchall()
+    )
+    connection.execute("INSERT INTO message_words (message_words) VALUES ('integrity-check')")
+    connection.close()
+    assert len(tables) > 20
+    assert left == {"words": 0}
