@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -435,3 +436,25 @@ async def test_a_deleted_agent_leaves_no_row_behind(tmp_path: Path) -> None:
     connection.close()
     assert len(tables) > 20
     assert left == {"words": 0}
+
+
+async def test_the_store_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    """What people told their agents is their own."""
+    path = tmp_path / "new" / "perdure.db"
+    store = SqliteStore.open(path, at=START)
+    await store.close()
+
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_copy_made_by_sqlite_works_as_fast_as_the_original(tmp_path: Path) -> None:
+    """VACUUM INTO leaves a rollback journal; opening the copy turns WAL on again."""
+    original, copy = tmp_path / "perdure.db", tmp_path / "copy.db"
+    await SqliteStore.open(original, at=START).close()
+    with contextlib.closing(sqlite3.connect(original)) as connection:
+        connection.execute("VACUUM INTO ?", (str(copy),))
+    await SqliteStore.open(copy, at=START).close()
+
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -21,10 +21,8 @@ def _block_xml(block: Block) -> str:
     metadata = [f"- chars_current={len(block.value)}", f"- chars_limit={block.limit_chars}"]
     if block.read_only:
         metadata.insert(0, "- read_only=true")
-    description = block.description or f"What belongs under {block.label}."
-    # Only the section's own closing tags are made harmless: a block may hold any other markup, and the model has to be
-    # able to quote it exactly when it edits.
-    value = block.value.replace("</value>", "<\\/value>").replace("</memory_blocks>", "<\\/memory_blocks>")
+    description = _harmless(block.description or f"What belongs under {block.label}.")
+    value = _harmless(block.value)
     return "\n".join(
         (
             f"<{block.label}>",
@@ -40,3 +38,11 @@ def _block_xml(block: Block) -> str:
             f"</{block.label}>",
         )
     )
+
+
+def _harmless(text: str) -> str:
+    """The text without the section's own closing tags. Any other markup stays: a block may hold some, and the model has
+    to be able to quote it exactly when it edits."""
+    for tag in ("value", "description", "memory_blocks"):
+        text = text.replace(f"</{tag}>", f"<\\/{tag}>")
+    return text

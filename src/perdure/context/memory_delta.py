@@ -21,20 +21,29 @@ def versions_of(blocks: Sequence[Block]) -> dict[BlockId, int]:
     return {block.id: block.version for block in blocks}
 
 
-def memory_deltas(seen: Mapping[BlockId, int], blocks: Sequence[Block]) -> tuple[str, ...]:
+def memory_deltas(
+    seen: Mapping[BlockId, int], blocks: Sequence[Block], *, labels: Mapping[BlockId, str] | None = None
+) -> tuple[str, ...]:
     """The texts of the delta messages that bring a log from the versions it has `seen` to these blocks.
 
     One for each block that is new or changed, in the order of the blocks, with its whole new value; then one for each
     block that is gone. Empty when nothing changed.
+
+    Args:
+        labels: the labels under which the log has seen changed and gone blocks, as far as they are known: a renamed
+        block
+            is told with its old label too, a gone one by its label.
     """
     now = versions_of(blocks)
     if now == seen:
         return ()
+    labels = labels or {}
     changed = [
         envelope(
             "memory_delta",
             label=block.label,
             op="edited" if block.id in seen else "attached",
+            renamed_from=labels.get(block.id) if labels.get(block.id, block.label) != block.label else None,
             version=block.version,
             chars_limit=block.limit_chars,
             read_only=block.read_only or None,
@@ -43,5 +52,9 @@ def memory_deltas(seen: Mapping[BlockId, int], blocks: Sequence[Block]) -> tuple
         for block in blocks
         if seen.get(block.id) != block.version
     ]
-    gone = [envelope("memory_delta", op="detached", block=block_id) for block_id in seen if block_id not in now]
+    gone = [
+        envelope("memory_delta", label=labels.get(block_id), op="detached", block=block_id)
+        for block_id in seen
+        if block_id not in now
+    ]
     return (*changed, *gone)

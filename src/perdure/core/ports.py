@@ -53,10 +53,8 @@ class Store(Protocol):
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time, as a UTC datetime."""
+        """The time, as a UTC datetime. Waiting is the event loop's: a simulated clock comes with a simulated loop."""
         ...
-
-    async def sleep(self, seconds: float) -> None: ...
 
 
 class Ids(Protocol):

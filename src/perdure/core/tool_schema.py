@@ -90,8 +90,10 @@ def _checked(tool: str, key: str, value: Any, schema: Mapping[str, Any]) -> Any:
             value = int(value) if kind == "integer" else float(value)
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(kind, str) and (
-        not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind in ("integer", "number"))
+    if (
+        isinstance(kind, str)
+        and kind in _TYPES
+        and (not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind in ("integer", "number")))
     ):
         raise InvalidArguments(tool, f"{key!r} must be of type {kind}, not {value!r:.80}")
     if "enum" in schema and value not in schema["enum"]:

@@ -426,7 +426,8 @@ class Events(Protocol):
         ...
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
-        """Remove stored previews that are older than `since` or beyond the newest `keep`; how many went."""
+        """Remove stored previews that are older than `since` or beyond the newest `keep`; how many went. A run's newest
+        event always stays."""
         ...
 
 

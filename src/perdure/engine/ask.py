@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,8 +13,9 @@ from perdure.context.prefix import Counts, compile_system, compile_tools, rewrit
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation
+from perdure.core.errors import NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted
-from perdure.core.ids import MessageId, StepId
+from perdure.core.ids import BlockId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.passages import Archive
 from perdure.core.ports import Ids, TokenCounter
@@ -198,9 +200,10 @@ def _add_deltas(
     tx: Tx, run: Run, conversation: Conversation, blocks: Sequence[Block], asking: Asking
 ) -> Sequence[Message]:
     """Tell the log of memory edits from outside that it has not shown yet."""
-    texts = memory_deltas(conversation.seen, blocks)
-    if not texts:
+    seen = conversation.seen
+    if seen == versions_of(blocks):
         return []
+    texts = memory_deltas(seen, blocks, labels=_seen_labels(tx, seen, blocks))
     drafts = [
         Draft(id=MessageId(asking.ids.new("message")), role="system", kind="memory_delta", parts=(Text(text),))
         for text in texts
@@ -215,6 +218,17 @@ def _add_deltas(
     )
     tx.conversations.show(run.key.agent_id, conversation.seq, versions_of(blocks))
     return messages
+
+
+def _seen_labels(tx: Tx, seen: Mapping[BlockId, int], blocks: Sequence[Block]) -> dict[BlockId, str]:
+    """The labels that blocks had when this log last saw them; a block that was deleted has none any more."""
+    now = versions_of(blocks)
+    labels: dict[BlockId, str] = {}
+    for block_id, version in seen.items():
+        if now.get(block_id) != version:
+            with contextlib.suppress(NotFound):
+                labels[block_id] = tx.blocks.version(block_id, version).label
+    return labels
 
 
 def _budget(agent: Agent, settings: EngineSettings) -> int:

@@ -59,7 +59,7 @@ async def _beat(key: RunKey, lease: Lease, ports: Ports, waiting: Interruptible)
             if run.cancel_requested:
                 waiting.fire()
                 return
-        await ports.clock.sleep(settings.beat_s)
+        await asyncio.sleep(settings.beat_s)
 
 
 def _hold(tx: Tx, key: RunKey, lease: Lease, until: datetime) -> Run:

@@ -156,7 +156,9 @@ class Runner:
                 return
             except StoreError as error:
                 log.warning("looking for abandoned runs failed: %s", error)
-            await self._ports.clock.sleep(RECOVERY_S)
+            except Exception:  # one run that can't even be looked at must not keep the others from being taken over
+                log.exception("looking for abandoned runs stopped at a defect")
+            await asyncio.sleep(RECOVERY_S)
 
     def _want(self, run: Run) -> None:
         line = (run.key.agent_id, run.conversation_seq)
@@ -179,8 +181,12 @@ class Runner:
                 elif key.seq in wanted:
                     # Not in step with the other processes that wait for the same conversation.
                     jitter = 0.5 + self._ports.randomness.random()
-                    await self._ports.clock.sleep(self._ports.settings.poll_s * jitter)
-        except StoreError as error:
+                    await asyncio.sleep(self._ports.settings.poll_s * jitter)
+        except Exception as error:
+            # Whoever waits must hear of it. The runs stay in the store: recovery takes them up again.
+            if not isinstance(error, PerdureError):
+                log.exception("driving %s stopped at a defect", line[0])
+                error = PerdureError(f"{type(error).__name__}: {error}")
             for seq in wanted:
                 self._hub.publish(RunKey(line[0], seq), error)
         finally:
@@ -217,7 +223,7 @@ class Runner:
                     log.warning("%s: %s", run.id, error)
                     if attempt == STORE_TRIES - 1:
                         raise
-                    await self._ports.clock.sleep(0.1 * 2**attempt)
+                    await asyncio.sleep(0.1 * 2**attempt)
                     again = await self._views.claim(
                         run.key, run.conversation_seq, self._ports, dead_owner=self._ports.owner
                     )

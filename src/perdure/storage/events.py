@@ -83,6 +83,8 @@ class Events:
             "DELETE FROM events WHERE agent_id = :agent_id AND run_seq = :run_seq AND type = 'delta.streamed'"
             " AND (created_at < :since OR seq <= (SELECT d.seq FROM events d WHERE d.agent_id = :agent_id"
             " AND d.run_seq = :run_seq AND d.type = 'delta.streamed' ORDER BY d.seq DESC LIMIT 1 OFFSET :keep))"
+            # The newest event stays: the next one is numbered after it.
+            " AND seq < (SELECT MAX(n.seq) FROM events n WHERE n.agent_id = :agent_id AND n.run_seq = :run_seq)"
             f" AND {OWN_AGENT}",
             {
                 "agent_id": key.agent_id,

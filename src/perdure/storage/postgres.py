@@ -197,5 +197,7 @@ def _typed(error: psycopg.Error) -> StoreError:
             return StoreReadOnly(f"the database can't be written: {error}")
         case psycopg.errors.LockNotAvailable():
             return StoreBusy(f"the database was locked: {error}")
+        case psycopg.OperationalError():
+            return StoreError(f"the database can't be reached: check the address and that the server runs ({error})")
         case _:
             return StoreError(f"the database failed: {error}")

@@ -141,6 +141,8 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
             if found > SCHEMA_VERSION:
                 raise StoreTooNew(str(path), found=found, known=SCHEMA_VERSION)
             if found == SCHEMA_VERSION:
+                if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":  # a copy made by VACUUM INTO
+                    _use_wal(connection)
                 return
         _use_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -222,11 +224,14 @@ class SqliteStore:
         Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError.
         """
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # what people told their agents is their own
         except OSError as error:
             raise StoreReadOnly(
                 f"the data folder {path.parent} can't be created ({error.strerror}): name another one with PERDURE_HOME"
             ) from error
+        if not path.exists():
+            with contextlib.suppress(OSError):  # where this fails SQLite fails too, and says why
+                path.touch(mode=0o600)
         connection = connect(path)
         try:
             upgrade(connection, path, at=at)

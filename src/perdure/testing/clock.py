@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 from perdure.core.ids import PREFIXES
@@ -13,7 +12,7 @@ START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 
 
 class FakeClock:
-    """`Clock` that moves only by `advance` and `sleep`; sleeping takes no time but lets other tasks run."""
+    """`Clock` that moves only by `advance`."""
 
     def __init__(self, start: datetime = START) -> None:
         self._now = start
@@ -23,10 +22,6 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        self.advance(seconds)
-        await asyncio.sleep(0)
 
 
 class SequentialIds:

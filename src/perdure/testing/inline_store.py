@@ -46,7 +46,9 @@ class InlineStore:
     ) -> None:
         self._path = Path(path)
         self._connection = (
-            connect(self._path) if str(path) != ":memory:" else sqlite3.connect(path, isolation_level=None)
+            connect(self._path)
+            if str(path) != ":memory:"
+            else sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         )
         upgrade(self._connection, self._path, at=at)
         if not durable:  # a simulated crash loses no page cache, so there is nothing to sync for

@@ -136,6 +136,7 @@ def _apply_delta(blocks: dict[str, str], delta: Mapping[str, Any]) -> None:
     if delta.get("op") == "detached":
         blocks.pop(label, None)
     elif isinstance(value, str):
+        blocks.pop(str(delta.get("renamed_from")), None)
         blocks[label] = value
 
 

@@ -59,9 +59,6 @@ class VirtualClock:
     def now(self) -> datetime:
         return START + timedelta(seconds=asyncio.get_running_loop().time())
 
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
     """What `main` returns, run in a virtual loop of its own."""
