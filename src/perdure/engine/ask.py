@@ -84,16 +84,17 @@ def _ask(tx: Tx, log: RunLog, action: Ask, asking: Asking, events: list[Event]) 
     run, now = log.run, asking.now
     agent = tx.agents.get(run.key.agent_id)
     conversation = tx.conversations.at(agent.id, run.conversation_seq)
-    blocks = tx.blocks.of_agent(agent.id)
+    memory = tx.blocks.current(agent.id)
     archives = tx.archives.of_agent(agent.id)
     counts = Counts(messages=agent.message_count, passages=sum(archive.passage_count for archive in archives))
     if action.abandoned is not None:
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
         events.append(StepAbandoned(action.abandoned.id))
-    prefix, rewritten = _prefix(tx, agent, conversation, blocks, archives, counts, asking)
+    prefix, rewritten = _prefix(tx, agent, conversation, memory, archives, counts, asking)
     if rewritten:
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
-    elif deltas := _add_deltas(tx, run, conversation, blocks, asking):
+    elif memory != conversation.seen:
+        deltas = _add_deltas(tx, run, conversation, asking)
         log = log.after(messages=deltas)
         events += [MessageAdded(message.seq, message) for message in deltas]
     recipe = Recipe(
@@ -136,7 +137,7 @@ def _prefix(
     tx: Tx,
     agent: Agent,
     conversation: Conversation,
-    blocks: Sequence[Block],
+    memory: Mapping[BlockId, int],
     archives: Sequence[Archive],
     counts: Counts,
     asking: Asking,
@@ -150,10 +151,9 @@ def _prefix(
             if have is not None and have.prefix.seq == conversation.prefix_seq
             else tx.prefixes.at(agent.id, conversation.prefix_seq)
         )
-    seen = versions_of(blocks)
     budget = _budget(agent, asking.settings)
     used = conversation.view_tokens + (current.tokens if current else 0)
-    seen_changed = current is not None and dict(current.seen) != seen
+    seen_changed = current is not None and current.seen != memory
     reason = rewrite_reason(
         current,
         settings_revision=agent.settings_revision,
@@ -175,6 +175,7 @@ def _prefix(
     if current is not None and reason is None:
         return current, False
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
+    blocks = tx.blocks.of_agent(agent.id)
     system = compile_system(agent.system, blocks, replace(counts, tags=tuple(tags)[:20]))
     tools = compile_tools(tx.tools.of_agent(agent.id))
     prefix = tx.prefixes.add(
@@ -185,24 +186,20 @@ def _prefix(
             reason=reason or "first",
             system=system,
             tools=tools,
-            seen=seen,
+            seen=memory,
             from_message_seq=from_seq,
             settings_revision=agent.settings_revision,
             tokens=asking.counter.count(system) + asking.counter.count(str(tools)),
             created_at=asking.now,
         )
     )
-    tx.conversations.show(agent.id, conversation.seq, seen, prefix=prefix)
+    tx.conversations.show(agent.id, conversation.seq, memory, prefix=prefix)
     return prefix, True
 
 
-def _add_deltas(
-    tx: Tx, run: Run, conversation: Conversation, blocks: Sequence[Block], asking: Asking
-) -> Sequence[Message]:
+def _add_deltas(tx: Tx, run: Run, conversation: Conversation, asking: Asking) -> Sequence[Message]:
     """Tell the log of memory edits from outside that it has not shown yet."""
-    seen = conversation.seen
-    if seen == versions_of(blocks):
-        return []
+    seen, blocks = conversation.seen, tx.blocks.of_agent(run.key.agent_id)
     texts = memory_deltas(seen, blocks, labels=_seen_labels(tx, seen, blocks))
     drafts = [
         Draft(id=MessageId(asking.ids.new("message")), role="system", kind="memory_delta", parts=(Text(text),))
