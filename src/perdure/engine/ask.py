@@ -28,6 +28,8 @@ from perdure.engine.run_log import Progress, RunLog, run_log_of
 
 __all__ = ["Asked", "Asking", "ask", "claim", "load_view"]
 
+LAST = 2**62  # above every sequence number
+
 KEPT_VIEW = 0.7
 """Of the budget, after a rewrite that the window forced: so that the next one is not due at once."""
 
@@ -62,12 +64,16 @@ def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | 
     if run.first_message_seq is None and (waiting := tx.runs.waiting_input(key)) is not None:
         events += begin_input(tx, run, *decode_drafts(waiting), now=asking.now)
         run = tx.runs.at(key)
+    recent: Sequence[Message] | None = None
     if run.lease_number == 1:  # steps are made under a lease, so before the first one there can be none
-        log = RunLog(run=run, messages=tuple(tx.messages.of_run(run)), steps=(), started={})
+        if asking.have is not None:
+            recent = _since(tx, run, asking.have)
+        messages = tx.messages.of_run(run) if recent is None else [row for row in recent if row.run_seq == key.seq]
+        log = RunLog(run=run, messages=tuple(messages), steps=(), started={})
     else:
         log = run_log_of(tx, run)
     if isinstance(action := next_action(log), Ask):
-        return _ask(tx, log, action, asking, events)
+        return _ask(tx, log, action, asking, events, recent)
     return Progress(log, tx.events.add(key, events, at=asking.now))
 
 
@@ -80,7 +86,15 @@ def ask(tx: Tx, key: RunKey, asking: Asking, *, log: RunLog) -> Progress:
     return Progress(log)
 
 
-def _ask(tx: Tx, log: RunLog, action: Ask, asking: Asking, events: list[Event]) -> Asked:
+def _ask(
+    tx: Tx,
+    log: RunLog,
+    action: Ask,
+    asking: Asking,
+    events: list[Event],
+    recent: Sequence[Message] | None = None,
+) -> Asked:
+    """`recent`: the rows after the view that this process has, where they were read already."""
     run, now = log.run, asking.now
     agent = tx.agents.get(run.key.agent_id)
     conversation = tx.conversations.at(agent.id, run.conversation_seq)
@@ -95,6 +109,7 @@ def _ask(tx: Tx, log: RunLog, action: Ask, asking: Asking, events: list[Event]) 
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
     elif memory != conversation.seen:
         deltas = _add_deltas(tx, run, conversation, asking)
+        recent = None if recent is None else (*recent, *deltas)
         log = log.after(messages=deltas)
         events += [MessageAdded(message.seq, message) for message in deltas]
     recipe = Recipe(
@@ -115,18 +130,33 @@ def _ask(tx: Tx, log: RunLog, action: Ask, asking: Asking, events: list[Event]) 
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(run.key, events, at=now)
     log = log.after(step=step)
-    return Asked(log, stored, agent=agent, view=_view(tx, run, prefix, recipe, asking.have))
+    return Asked(log, stored, agent=agent, view=_view(tx, run, prefix, recipe, asking.have, recent))
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
     """What the model is shown by this recipe, read from the log: also long after the call."""
     prefix = tx.prefixes.at(run.key.agent_id, recipe.prefix_seq)
-    return _view(tx, run, prefix, recipe, None)
+    return _view(tx, run, prefix, recipe)
 
 
-def _view(tx: Tx, run: Run, prefix: Prefix, recipe: Recipe, have: View | None) -> View:
+def _since(tx: Tx, run: Run, have: View) -> Sequence[Message]:
+    """The rows of the conversation after a view's."""
+    start = have.messages[-1].seq + 1 if have.messages else have.prefix.from_message_seq
+    return tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=start, upto_seq=LAST)
+
+
+def _view(
+    tx: Tx,
+    run: Run,
+    prefix: Prefix,
+    recipe: Recipe,
+    have: View | None = None,
+    recent: Sequence[Message] | None = None,
+) -> View:
     if have is None or have.prefix.seq != prefix.seq:
-        have = View(prefix)
+        have, recent = View(prefix), None
+    if recent is not None:
+        return have.extended(recent)
     start = have.messages[-1].seq + 1 if have.messages else prefix.from_message_seq
     return have.extended(
         tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=start, upto_seq=recipe.upto_message_seq)

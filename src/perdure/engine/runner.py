@@ -117,7 +117,7 @@ class Runner:
                     if isinstance(event.event, RunEnded):
                         return
                 pending = ()
-                sent = await self._next(run.key, queue)
+                sent = await self._next(run, queue)
                 match sent:
                     case Delta():
                         yield sent
@@ -178,6 +178,7 @@ class Runner:
                 if progress is not None:
                     await self._run(progress)
                     wanted.discard(progress.log.run.key.seq)
+                    self._hub.publish(progress.log.run.key, None)
                 elif key.seq in wanted:
                     # Not in step with the other processes that wait for the same conversation.
                     jitter = 0.5 + self._ports.randomness.random()
@@ -192,6 +193,8 @@ class Runner:
         finally:
             # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
             del self._drivers[line], self._wanted[line]
+            for seq in wanted:
+                self._hub.publish(RunKey(line[0], seq), None)
 
     async def _take_over(self, key: RunKey, line: Line) -> Progress | None:
         """Another run stands before the wanted one, or another process holds it: take that one if its holder is
@@ -199,6 +202,7 @@ class Runner:
         run, oldest = await self._ports.store.read(_whose_turn, key, line[1])
         if run.ended or oldest is None:
             self._wanted[line].discard(key.seq)
+            self._hub.publish(key, None)
             return None
         owner = oldest.lease_owner
         dead_owner = owner if owner is not None and self._is_dead(owner) else None
@@ -236,7 +240,6 @@ class Runner:
                     return
         finally:
             self._driven.discard(run.key)
-            self._hub.publish(run.key, None)
 
     async def _give_up(self, key: RunKey, error: Exception) -> None:
         """End a run that this code can't go on with, so that the agent's next message is answered."""
@@ -253,10 +256,13 @@ class Runner:
         for event in progress.events:
             self._hub.publish(key, event)
 
-    async def _next(self, key: RunKey, queue: asyncio.Queue[Sent]) -> Sent | None:
+    def _is_wanted(self, run: Run) -> bool:
+        return run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
+
+    async def _next(self, run: Run, queue: asyncio.Queue[Sent]) -> Sent | None:
         """What is sent next; None when the store should be looked at."""
-        if key in self._driven or not queue.empty():
-            return await queue.get()  # whoever drives says at last that it no longer does
+        if self._is_wanted(run) or not queue.empty():
+            return await queue.get()  # the driver ends with a word to everybody whose run it worked for
         try:
             async with asyncio.timeout(self._ports.settings.poll_s):
                 return await queue.get()
