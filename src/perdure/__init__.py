@@ -18,53 +18,81 @@ if TYPE_CHECKING:
     from perdure.core.agents import Agent as AgentInfo
     from perdure.core.blocks import Block, BlockVersion
     from perdure.core.errors import (
+        AlreadyExists,
         BlockLimitExceeded,
         BlockNotFound,
+        BlockReadOnly,
         Conflict,
         ConversationBusy,
+        EmptyMessage,
+        IdempotencyMismatch,
         InvalidInput,
+        MessageTooLarge,
         ModelError,
+        ModelNotFound,
         NotFound,
         PerdureError,
         RunFailed,
+        StoreBusy,
         StoreError,
+        StoreFull,
+        StoreReadOnly,
+        StoreTooNew,
         ToolError,
         VersionConflict,
     )
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
-    from perdure.core.messages import Message
+    from perdure.core.messages import Message, Reasoning, Text, ToolCall
     from perdure.core.ports import Model, ModelDelta, ModelReply, ModelRequest
-    from perdure.library import Agent, AsyncPerdure, Perdure, Reply, tool
+    from perdure.core.runs import Usage
+    from perdure.library import Agent, AsyncAgent, AsyncPerdure, NewBlock, Perdure, Reply, Settings, tool
 
 __all__ = [
     "Agent",
     "AgentInfo",
+    "AlreadyExists",
+    "AsyncAgent",
     "AsyncPerdure",
     "Block",
     "BlockLimitExceeded",
     "BlockNotFound",
+    "BlockReadOnly",
     "BlockVersion",
     "Conflict",
     "ConversationBusy",
     "Delta",
+    "EmptyMessage",
+    "IdempotencyMismatch",
     "InvalidInput",
     "MemoryEdited",
     "Message",
     "MessageAdded",
+    "MessageTooLarge",
     "Model",
     "ModelDelta",
     "ModelError",
+    "ModelNotFound",
     "ModelReply",
     "ModelRequest",
+    "NewBlock",
     "NotFound",
     "Perdure",
     "PerdureError",
+    "Reasoning",
     "Reply",
     "RunEnded",
     "RunFailed",
+    "Settings",
+    "StoreBusy",
     "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
     "StoredEvent",
+    "Text",
+    "ToolCall",
     "ToolError",
+    "Usage",
     "VersionConflict",
     "tool",
 ]
@@ -73,9 +101,10 @@ _HOMES = {
     "core.agents": ("AgentInfo",),
     "core.blocks": ("Block", "BlockVersion"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
-    "core.messages": ("Message",),
+    "core.messages": ("Message", "Reasoning", "Text", "ToolCall"),
     "core.ports": ("Model", "ModelDelta", "ModelReply", "ModelRequest"),
-    "library": ("Agent", "AsyncPerdure", "Perdure", "Reply", "tool"),
+    "core.runs": ("Usage",),
+    "library": ("Agent", "AsyncAgent", "AsyncPerdure", "NewBlock", "Perdure", "Reply", "Settings", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

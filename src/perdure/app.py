@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from perdure.settings import Settings
 from perdure.storage.open import open_store
 from perdure.toolbox.functions import Functions, tool
 
-__all__ = ["App", "SystemClock", "Uuids", "start", "tool"]
+__all__ = ["App", "SystemClock", "Uuids", "model_handles", "start", "tool"]
 
 
 class SystemClock:
@@ -57,6 +57,11 @@ class App:
     async def close(self) -> None:
         await self.runner.close()
         await self.store.close()
+
+
+def model_handles() -> Sequence[str]:
+    """The models that every store is opened with, whatever a program brings along."""
+    return ModelRegistry().handles()
 
 
 async def start(

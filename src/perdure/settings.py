@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -48,15 +49,23 @@ class Settings:
                 value = kind(text)
             except ValueError as error:
                 raise InvalidInput(f"{name} is {text!r}: a positive number is needed") from error
-            if kind is not str and value <= 0:
+            if kind is not str and not 0 < value < math.inf:
                 raise InvalidInput(f"{name} is {text!r}: a positive number is needed")
             changed[field.name] = value
         return cls(**changed)  # type: ignore[arg-type]  # each was made by its field's own type
 
     @property
     def store_path(self) -> Path:
-        """The SQLite file."""
-        return (Path(self.home).expanduser() if self.home else default_home()) / STORE_FILE
+        """The SQLite file. Raises: InvalidInput: `home` names a user's folder, and there is no such user."""
+        if not self.home:
+            return default_home() / STORE_FILE
+        try:
+            return Path(self.home).expanduser() / STORE_FILE
+        except RuntimeError as error:
+            user = Path(self.home).parts[0]
+            raise InvalidInput(
+                f"PERDURE_HOME is {self.home!r}: {user!r} is no home folder known here; write the whole path"
+            ) from error
 
 
 _DEFAULTS = Settings()

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import called, environment, perdure
+from tests.library.opened import open_sync
 
 Child = subprocess.Popen[bytes]
 
@@ -60,6 +61,34 @@ def test_json_is_one_object_for_each_message(tmp_path: Path) -> None:
     assert memory["blocks"][0]["chars_current"] == len("Name: Ada Lovelace")
 
 
+def test_one_message_needs_no_command(tmp_path: Path) -> None:
+    """`perdure -p` makes the first agent, and talks to the one used last as `perdure chat -p` does."""
+    told = called(tmp_path, "-p", "I like 围棋.", "--model", "perdure/extractive")
+    asked = called(tmp_path, "-p", "What do I like?", "--json")
+
+    assert (told.returncode, asked.returncode) == (0, 0)
+    assert told.stdout.startswith("Noted: Likes: 围棋.\n")
+    assert json.loads(asked.stdout)["text"] == "You like 围棋."
+    assert [row["name"] for row in json.loads(called(tmp_path, "agents", "--json").stdout)] == ["Perdure"]
+
+
+def test_the_agent_of_another_program_is_not_talked_to(tmp_path: Path) -> None:
+    """Nothing is sent that can't be answered here; the error says what helps, and looking into memory works."""
+    with open_sync(tmp_path / "perdure.db") as store:
+        store.create_agent("guide")
+    once = called(tmp_path, "-p", "hello")
+    lines = perdure(tmp_path, stdin="hello\n/memory human\n")
+
+    assert (once.returncode, lines.returncode) == (1, 1)
+    assert once.stderr == (
+        "error: model 'test/scripted' is not available here: there are perdure/extractive. Nothing was sent. Agent"
+        " 'guide' belongs to a program that brings this model along: talk to it from there, or give it another model"
+        " from Python: perdure.agent('guide').update(model='perdure/extractive')\n"
+    )
+    assert lines.stdout.startswith("human  0/5,000")
+    assert json.loads(called(tmp_path, "agents", "--json").stdout)[0]["messages"] == 0
+
+
 def test_agents_are_listed(tmp_path: Path) -> None:
     """An empty folder says how to make one and is left alone; then names, ids, models and counts, last used first."""
     home = tmp_path / "home"
@@ -89,6 +118,8 @@ def test_agents_are_listed(tmp_path: Path) -> None:
         (("chat", "-p", "  "), 1, "the message is empty"),
         (("chat", "--new"), 2, "perdure chat NAME --new"),
         (("nonsense",), 2, "nonsense"),
+        (("--model", "x/y", "-p", "hi"), 1, "model 'x/y' is not available here: there are perdure/extractive"),
+        (("--json", "agents"), 2, "`perdure agents --json`"),
     ],
 )
 def test_a_wrong_call_is_one_error_without_a_traceback(
@@ -104,11 +135,12 @@ def test_a_wrong_call_is_one_error_without_a_traceback(
 
 
 def test_an_unknown_model_makes_no_agent(tmp_path: Path) -> None:
-    """The handle is checked first; with --json the error is an object."""
+    """The handle is checked first, before there is a store; with --json the error is an object."""
     done = called(tmp_path, "chat", "Bob", "--new", "--model", "x/y", "--json", "-p", "hi")
 
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["type"] == "model_not_found"
+    assert list(tmp_path.iterdir()) == []
     assert json.loads(called(tmp_path, "agents", "--json").stdout) == []
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
-from perdure import MessageAdded, tool
+from perdure import AsyncPerdure, MessageAdded, tool
 from perdure.cli.render import RunRenderer
+from perdure.cli.session import Session
+from perdure.cli.source import GivenLines
 from perdure.cli.terminal import Terminal
+from perdure.cli.text_view import TextView
 from perdure.core.events import Delta, Event, StepAbandoned, StoredEvent
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Message, Text
 from perdure.testing import calls, fails, says, thinks
 from perdure.testing.clock import START
 from tests.cli.running import Chat, Screen, open_chat
-from tests.library.opened import SlowSpeaker
+from tests.library.opened import SlowSpeaker, open_async
 
 
 @tool
@@ -237,8 +242,10 @@ async def test_read_only_blocks_are_marked() -> None:
     ("line", "told"),
     [
         ("/memroy", "did you mean /memory?"),
+        ("/mem", "did you mean /memory?"),
+        ("/nonsense", "there is no command /nonsense: /help lists them"),
         ("/memory human restore x", "that is not how /memory is used"),
-        ("/memory human restore 9", "not found"),
+        ("/memory human restore 9", "block 'human' has version 0 only"),
         ("/memory nobody", "'nobody'"),
         ("/search", "/search TEXT"),
     ],
@@ -252,6 +259,26 @@ async def test_a_command_that_can_not_be_done_says_why(line: str, told: str) -> 
         assert chat.err.getvalue().startswith("error: ")
         assert told in chat.err.getvalue()
         assert await chat.agent.message_count() == 0
+
+
+async def test_an_agent_that_gets_a_model_from_here_can_be_talked_to(tmp_path: Path) -> None:
+    """The chat that refused to send goes on, once another program has done what the error said."""
+    async with await open_async(tmp_path / "agents.db") as program:
+        await program.create_agent("guide")
+    async with await AsyncPerdure.open(tmp_path / "agents.db") as perdure:
+        agent = await perdure.agent("guide")
+        out, err, source = io.StringIO(), io.StringIO(), GivenLines([], interactive=True)
+        view = TextView(Terminal(out, err, interactive=True, coloured=False))
+        session = Session(perdure, agent, source, view)
+        source.lines.append("I live in Turin.")
+        await session.run()
+        assert "Nothing was sent." in err.getvalue()
+
+        await agent.update(model="perdure/extractive")
+        source.lines.append("I live in Turin.")
+        await session.run()
+
+        assert "Noted: Lives in: Turin." in out.getvalue()
 
 
 async def test_two_slashes_send_a_text_that_begins_with_one() -> None:

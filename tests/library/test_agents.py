@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from perdure import AsyncPerdure, BlockLimitExceeded, InvalidInput, NotFound, Perdure, StoreError
-from perdure.core.errors import AlreadyExists, NameInvalid, NotAStore, StoreClosed
-from perdure.memory.agents import NewBlock
-from perdure.testing import says
-from tests.library.opened import open_async, open_sync
+from perdure import (
+    AlreadyExists,
+    AsyncPerdure,
+    BlockLimitExceeded,
+    InvalidInput,
+    ModelNotFound,
+    NewBlock,
+    NotFound,
+    Perdure,
+    Settings,
+    StoreError,
+)
+from perdure.core.errors import NameInvalid, NotAStore, StoreClosed
+from perdure.testing import InlineStore, ScriptedModel, says
+from tests.library.opened import MODEL, open_async, open_sync
 
 
 def test_an_agent_remembers_in_the_next_process(tmp_path: Path) -> None:
@@ -48,12 +61,14 @@ def test_an_agent_has_blocks_and_memory_tools_from_the_start(tmp_path: Path) -> 
 
 
 def test_a_name_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
-    """The error for an unknown agent names the known ones, or says that there is none."""
+    """The error for an unknown agent names the known ones, each name once, or says that there is none."""
     with open_sync(tmp_path / "agents.db") as perdure:
         with pytest.raises(NotFound, match="there is none yet"):
             perdure.agent("helpr")
         perdure.create_agent("helper")
-        with pytest.raises(NotFound, match="'helpr' not found: there are 'helper'"):
+        perdure.create_agent("planner")
+        perdure.create_agent("helper")
+        with pytest.raises(NotFound, match=r"'helpr' not found: there are 'helper', 'planner'$"):
             perdure.agent("helpr")
 
 
@@ -93,6 +108,17 @@ def test_a_deleted_agent_is_gone_and_its_blocks_stay(tmp_path: Path) -> None:
         ({"timezone": "Mars/Olympus"}, InvalidInput),
         ({"blocks": {"two words": ""}}, InvalidInput),
         ({"tools": ["no_such_tool"]}, NotFound),
+        ({"model": "nobody/nothing"}, ModelNotFound),
+        ({"model": ""}, ModelNotFound),
+        ({"agent_type": "gpt_agent"}, InvalidInput),
+        ({"agent_type": "sleeptime_agent"}, InvalidInput),
+        ({"settings": {"context_window_tokens": 999}}, InvalidInput),
+        ({"settings": {"context_window_tokens": "32000"}}, InvalidInput),
+        ({"settings": {"context_window_tokens": True}}, InvalidInput),
+        ({"metadata": ["red"]}, InvalidInput),
+        ({"metadata": {"at": object()}}, InvalidInput),
+        ({"system": 5}, InvalidInput),
+        ({"tags": "travel"}, InvalidInput),
         ({"persona": "x" * 5_001}, BlockLimitExceeded),
         ({"blocks": [NewBlock(label="a"), NewBlock(label="a")]}, AlreadyExists),
     ],
@@ -107,6 +133,128 @@ def test_an_agent_that_can_not_be_made_leaves_nothing(
 
         assert perdure.agents() == []
         assert perdure.blocks.list() == []
+
+
+@pytest.mark.parametrize(
+    ("agent_type", "told"),
+    [("gpt_agent", "'gpt_agent' is not known: use letta_v1_agent"), ("react_agent", "is not supported yet: use letta")],
+)
+def test_an_agent_type_is_refused_with_those_that_are_there(tmp_path: Path, agent_type: str, told: str) -> None:
+    """A type of Letta's that is to come is told from one that nobody knows."""
+    with open_sync(tmp_path / "agents.db") as perdure, pytest.raises(InvalidInput, match=told):
+        perdure.create_agent(agent_type=agent_type)
+
+
+def test_an_agent_is_changed_for_its_next_answer(tmp_path: Path) -> None:
+    """What is given is changed and seen by the next request, in the same conversation; what is not given stays."""
+    path, one, other = tmp_path / "agents.db", ScriptedModel(), ScriptedModel()
+    with Perdure(path, models={MODEL: one, "test/other": other}, settings=Settings(model=MODEL)) as perdure:
+        agent = perdure.create_agent("helper", description="Helps.", tags=["a"])
+        agent.send("hello")
+
+        changed = agent.update(
+            model="test/other", system="Be brief. {CORE_MEMORY}", tags=["b"], settings={"context_window_tokens": 9_000}
+        )
+        changed.send("again")
+
+        assert (agent.info.model, changed.info.model, changed.name) == (MODEL, "test/other", "helper")
+        assert (changed.info.description, changed.info.tags) == ("Helps.", ("b",))
+        assert [len(one.asked), len(other.asked)] == [1, 1]
+        assert other.asked[0].system.startswith("Be brief.")
+        assert [message.text for message in other.asked[0].messages if message.role == "user"] == ["hello", "again"]
+        assert perdure.agent("helper").info == changed.info
+        assert changed.update(system=None).info.system is None
+
+
+async def test_a_change_that_changes_nothing_is_not_written(tmp_path: Path) -> None:
+    """The settings revision names what requests are made with, so it stays too."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        agent = await perdure.create_agent("helper")
+
+        assert (await agent.update()).info == (await agent.update(name="helper")).info == agent.info
+        assert (await agent.update(name="planner")).info.settings_revision == agent.info.settings_revision + 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"model": "nobody/nothing"}, ModelNotFound),
+        ({"name": "a/b"}, NameInvalid),
+        ({"timezone": "Mars/Olympus"}, InvalidInput),
+        ({"settings": {"context_window_tokens": -1}}, InvalidInput),
+        ({"settings": None}, InvalidInput),
+        ({"name": None}, InvalidInput),
+        ({"timezone": None}, InvalidInput),
+        ({"tags": "travel"}, InvalidInput),
+        ({"agent_type": "letta_v1_agent"}, InvalidInput),
+        ({"id": "agent-1"}, InvalidInput),
+    ],
+)
+def test_a_change_that_can_not_be_made_changes_nothing(
+    tmp_path: Path, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    """A wrong value or an unknown field is told by a typed error; the good ones beside it are not written either."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent("helper")
+        with pytest.raises(error):
+            agent.update(**{"description": "new", **changes})
+
+        assert perdure.agent(agent.id).info == agent.info
+
+
+def test_a_deleted_agent_can_not_be_changed(tmp_path: Path) -> None:
+    """Whoever still holds it is told that it is gone."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        perdure.delete_agent(agent.id)
+
+        with pytest.raises(NotFound):
+            agent.update(name="ghost")
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10_001, 2.5, True, "10"])
+def test_a_page_has_bounds(tmp_path: Path, limit: Any) -> None:
+    """Every listing and search refuses a limit that gives nothing, or more than a page, and says what goes."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        pages: list[Callable[..., object]] = [
+            perdure.agents,
+            perdure.blocks.list,
+            agent.messages,
+            agent.conversations,
+            agent.passages,
+            partial(agent.search, "x"),
+            partial(agent.search_archive, "x"),
+            partial(agent.blocks.history, "human"),
+        ]
+
+        for page in pages:
+            with pytest.raises(InvalidInput, match=r"limit is .*: give a number from 1 to 10,000"):
+                page(limit=limit)
+
+
+def test_a_store_in_memory_is_refused_with_what_there_is_instead(tmp_path: Path, monkeypatch: Any) -> None:
+    """No file of that name comes of it; a stand-in for tests works without any file."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=r"perdure\.testing\.InlineStore"):
+        Perdure(":memory:")
+    assert list(tmp_path.iterdir()) == []
+
+    with Perdure(store=InlineStore()) as perdure:
+        assert "Ada" in perdure.create_agent().send("My name is Ada.").text
+
+
+def test_a_home_of_nobody_is_named() -> None:
+    """The variable, its value, and what to write instead."""
+    with pytest.raises(InvalidInput, match=r"PERDURE_HOME is '~nosuchuser/x': .* write the whole path"):
+        Perdure(settings=Settings(home="~nosuchuser/x"))
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "0", "soon"])
+def test_a_setting_that_is_no_positive_number_is_named(value: str) -> None:
+    """Also what Python takes for a number, and no clock can count."""
+    with pytest.raises(InvalidInput, match=f"PERDURE_LEASE_S is '{value}': a positive number is needed"):
+        Settings.from_environment({"PERDURE_LEASE_S": value})
 
 
 def test_closing_twice_is_no_error(tmp_path: Path) -> None:

@@ -55,8 +55,27 @@ def test_an_earlier_version_can_be_restored(tmp_path: Path) -> None:
 
         assert blocks.restore("human", 0).value == "Ada"
         assert [version.value for version in blocks.history("human")] == ["Ada", "Grace", "Ada"]
-        with pytest.raises(NotFound, match="'7' not found"):
-            blocks.restore("human", 7)
+        for version in (7, -1):
+            with pytest.raises(NotFound, match=f"'{version}' not found: block 'human' has the versions 0 to 2"):
+                blocks.restore("human", version)
+        with pytest.raises(NotFound, match="block 'persona' has version 0 only"):
+            blocks.restore("persona", 1)
+
+
+@pytest.mark.parametrize("field", ["id", "version", "created_at", "colour"])
+def test_what_a_block_is_can_not_be_changed(tmp_path: Path, field: str) -> None:
+    """Only known fields may be changed; another one is named with those there are, and nothing is written."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        blocks = perdure.create_agent().blocks
+        before = blocks.get("human")
+        told = f"a block has no field {field} to change: there are value, label"
+        with pytest.raises(InvalidInput, match=told):
+            blocks.change("human", description="new", **{field: 1})
+        with pytest.raises(InvalidInput, match=told):
+            perdure.blocks.update(before.id, **{field: 1})
+
+        assert blocks.get("human") == before
+        assert blocks.change("human", tags=["a"]).tags == ("a",)
 
 
 def test_another_agent_is_told_of_an_edit_to_a_shared_block(tmp_path: Path) -> None:

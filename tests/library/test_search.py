@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from perdure import InvalidInput
+from perdure import InvalidInput, NotFound
 from tests.library.opened import open_sync
 
 HISTORY = ("I planted a quince tree in the garden.", "The train to Torino leaves at nine.", "我喜欢下围棋。")
@@ -69,3 +71,46 @@ def test_passages_are_found_by_words_and_tags(tmp_path: Path) -> None:
         assert first.tags == ("recipe", "fruit")
         with pytest.raises(InvalidInput):
             agent.archive("  ")
+
+
+def test_the_archive_is_read_page_by_page(tmp_path: Path) -> None:
+    """Oldest first, narrowed down by tags and times; an agent that put nothing away has no pages."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        assert agent.passages() == ()
+
+        one, two, three = (agent.archive(f"note {number}", tags=[f"t{number}", "all"]) for number in (1, 2, 3))
+
+        assert [passage.id for passage in agent.passages(limit=2)] == [one.id, two.id]
+        assert [passage.id for passage in agent.passages(after_seq=two.seq)] == [three.id]
+        assert [passage.id for passage in agent.passages(tags=["t2", "t3"])] == [two.id, three.id]
+        assert [passage.id for passage in agent.passages(tags=["t2", "all"], tag_match="all")] == [two.id]
+        assert agent.passages(until=datetime(2000, 1, 1, tzinfo=UTC)) == []
+
+
+def test_a_passage_is_deleted_by_its_own_agent_only(tmp_path: Path) -> None:
+    """It is then neither listed nor found; another agent's is answered as if it were not there."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent, other = perdure.create_agent("one"), perdure.create_agent("two")
+        passage = agent.archive("quince jam recipe")
+        other.archive("my own")
+        with pytest.raises(NotFound, match="it is in no archive of this agent"):
+            other.delete_passage(passage.id)
+
+        agent.delete_passage(passage.id)
+
+        assert (list(agent.passages()), agent.search_archive("quince")) == ([], [])
+        with pytest.raises(NotFound):
+            agent.delete_passage(passage.id)
+
+
+def test_a_search_for_what_there_can_not_be_is_refused(tmp_path: Path) -> None:
+    """A role or a way to match tags that nobody knows is no empty result."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        with pytest.raises(InvalidInput, match="a role is 'human': it can be 'system', 'user', 'assistant', 'tool'"):
+            agent.search("x", roles=["human"])  # type: ignore[list-item]  # wrong on purpose
+        asks: list[Callable[..., object]] = [agent.passages, partial(agent.search_archive, "x")]
+        for ask in asks:
+            with pytest.raises(InvalidInput, match="tag_match is 'some': it can be 'any', 'all'"):
+                ask(tag_match="some")

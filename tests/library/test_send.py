@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from perdure import ConversationBusy, InvalidInput, NotFound, Perdure, RunFailed
+from perdure import (
+    AsyncPerdure,
+    ConversationBusy,
+    InvalidInput,
+    ModelReply,
+    ModelRequest,
+    NotFound,
+    Perdure,
+    RunFailed,
+    Settings,
+    StoreFull,
+)
 from perdure.core.errors import EmptyMessage, IdempotencyMismatch, MessageTooLarge
 from perdure.core.ids import ConversationId
 from perdure.core.runs import Usage
-from perdure.testing import ScriptedModel, calls, fails, says, thinks
+from perdure.storage.sqlite import typed
+from perdure.testing import InlineStore, ScriptedModel, calls, fails, says, thinks
+from perdure.testing.inline_store import FaultPoint
 from tests.library.opened import MODEL, SlowSpeaker, open_async, open_sync
 
 
@@ -86,12 +101,68 @@ def test_a_failing_model_loses_no_message(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_here_is_named(tmp_path: Path) -> None:
-    """An agent of an unknown model is told which ones there are."""
+    """An agent whose model another program brought along is told which ones there are."""
     with open_sync(tmp_path / "agents.db") as perdure:
-        agent = perdure.create_agent(model="nobody/nothing")
+        perdure.create_agent("helper", model=MODEL)
 
-        with pytest.raises(RunFailed, match=r"'nobody/nothing' is not available here: there are perdure/extractive"):
-            agent.send("hello")
+    told = f"'{MODEL}' is not available here: there are perdure/extractive"
+    with Perdure(tmp_path / "agents.db") as perdure, pytest.raises(RunFailed, match=told):
+        perdure.agent("helper").send("hello")
+
+
+def test_a_run_is_its_own_agent_s_alone(tmp_path: Path) -> None:
+    """Another agent can neither follow nor cancel nor look at it, as if it were not there."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        one, two = perdure.create_agent("one"), perdure.create_agent("two")
+        run_id = one.send("hello").run_id
+
+        for ask in (two.run, two.cancel, lambda run: list(two.follow(run))):
+            with pytest.raises(NotFound, match="agent 'two' has no such run"):
+                ask(run_id)
+        assert one.cancel(run_id).stop_reason == "end_turn"
+
+
+async def test_a_store_that_fails_after_the_message_was_accepted_says_that_it_is_kept() -> None:
+    """The same error class as before, but not the advice to send again: that would say the message twice."""
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorname = "SQLITE_FULL"
+    failing = False
+
+    async def fault(point: FaultPoint) -> None:
+        if failing and point == "write":
+            raise typed(full, Path("agents.db"))
+
+    def fill_the_disk(request: ModelRequest) -> ModelReply:
+        nonlocal failing
+        failing = True
+        return says("too late")
+
+    store, models = InlineStore(fault=fault), {MODEL: ScriptedModel(fill_the_disk)}
+    async with await AsyncPerdure.open(store=store, models=models, settings=Settings(model=MODEL)) as perdure:
+        agent = await perdure.create_agent()
+        with pytest.raises(StoreFull) as raised:
+            await agent.send("hello")
+        with pytest.raises(StoreFull, match="nothing of this was written"):
+            await agent.send("again")
+        failing = False
+
+        kept = await agent.messages()
+        assert [message.text for message in kept] == ["hello"]
+        assert str(raised.value) == (
+            f"the message is kept ({kept[0].run_id}) and will be answered when the store can be written again:"
+            " no space left for agents.db: free some; don't send it again without its idempotency key"
+        )
+
+
+@pytest.mark.parametrize("if_busy", ["queue", "", None])
+def test_an_unknown_way_to_be_busy_is_refused(tmp_path: Path, if_busy: Any) -> None:
+    """The error names the two there are, and nothing is said."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        with pytest.raises(InvalidInput, match=r"if_busy is .*: it can be 'wait', 'reject'"):
+            agent.send("hello", if_busy=if_busy)
+
+        assert agent.message_count() == 0
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t \u3000"])

@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from perdure import InvalidInput, ModelReply, Perdure, tool
+from perdure import InvalidInput, ModelReply, NotFound, Perdure, Settings, tool
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.testing import ScriptedModel, calls, says
 from tests.library.opened import MODEL, Tools, open_async, open_sync
@@ -259,3 +259,33 @@ def test_call_ids_may_repeat_between_answers(tmp_path: Path) -> None:
 
     ids = [result.call_id for message in reply.messages for result in message.results]
     assert len(ids) == len(set(ids)) == 2
+
+
+def test_tools_are_given_and_taken_away_by_name(tmp_path: Path) -> None:
+    """The next request offers what the agent has then; a name that is not there is told with those that are."""
+
+    def ring() -> str:
+        """Ring the bell."""
+        return "ding"
+
+    model = ScriptedModel()
+    path = tmp_path / "agents.db"
+    with Perdure(path, models={MODEL: model}, tools=[ring], settings=Settings(model=MODEL)) as perdure:
+        agent = perdure.create_agent(tools=["conversation_search"])
+        agent.send("one")
+        agent.attach_tool("ring")
+        agent.attach_tool("ring")
+        agent.detach_tool("conversation_search")
+        agent.send("two")
+
+        assert agent.tools() == ["ring"]
+        assert {"ring", "conversation_search", "memory_replace"} <= set(perdure.tools())
+        assert perdure.tools() == sorted(perdure.tools())
+        assert [[offered["name"] for offered in request.tools] for request in model.asked] == [
+            ["conversation_search"],
+            ["ring"],
+        ]
+        with pytest.raises(NotFound, match=r"'rang' not found: there are .*ring"):
+            agent.attach_tool("rang")
+        with pytest.raises(NotFound, match="'conversation_search' not found"):
+            agent.detach_tool("conversation_search")

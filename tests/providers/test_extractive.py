@@ -19,6 +19,7 @@ from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCa
 from perdure.core.ports import ModelDelta, ModelReply, ModelRequest
 from perdure.providers.extractive import ExtractiveModel
 from perdure.providers.extractive.phrases import NOTICE
+from perdure.providers.extractive.sentences import Language, language_of
 from perdure.providers.extractive.view import offered_tools, read_turn, today, visible_blocks
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -194,7 +195,7 @@ def test_several_facts_are_noted_by_one_answer() -> None:
     assert [[arguments["new_string"] for _, arguments in answer] for answer in world.calls] == [
         ["Name: Ada", "Dislikes: spinach", "My dog's name: Rex", "Works at: 谷歌"]
     ]
-    assert reply.startswith("记下了：Name: Ada; Dislikes: spinach; My dog's name: Rex; Works at: 谷歌。")
+    assert reply.startswith("Noted: Name: Ada; Dislikes: spinach; My dog's name: Rex; Works at: 谷歌.")
 
 
 def test_a_changed_fact_is_corrected_in_place() -> None:
@@ -394,6 +395,30 @@ def test_the_notice_is_given_once_and_in_the_language_of_the_message() -> None:
     assert world.tell("Hello!").endswith(NOTICE["en"])
     assert "language model" not in world.tell("Thanks!")
     assert chinese.tell("你好").endswith(NOTICE["zh"])
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("I like 围棋.", "en"),
+        ("我喜欢 Python。", "zh"),
+        ("我叫Ada Lovelace。", "zh"),
+        ("The name of my cat is 咪咪.", "en"),
+        ("I’m 小明", "zh"),
+        ("Привет!", "en"),
+        ("42?", "en"),
+    ],
+)
+def test_a_reply_is_in_the_language_most_of_the_message_is_in(text: str, language: Language) -> None:
+    """Chinese characters are counted against Latin words; at a tie it is the script that comes first."""
+    assert language_of(text) == language
+
+
+def test_one_foreign_word_does_not_change_the_language_of_the_reply() -> None:
+    """A Chinese name in an English sentence is noted in English, and the other way round."""
+    assert World().tell("I like 围棋.").startswith("Noted: Likes: 围棋.")
+    assert World().tell("我喜欢 Python。").startswith("记下了：Likes: Python。")
+    assert World().tell("我叫Ada Lovelace。").startswith("记下了：Name: Ada Lovelace。")
 
 
 def test_a_reply_is_streamed_in_pieces_that_make_it() -> None:

@@ -21,6 +21,13 @@ app = typer.Typer(
 )
 
 
+Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this one message and leave.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for each message.")]
+NewModel = Annotated[
+    str | None, typer.Option("--model", metavar="HANDLE", help="The model of the agent that is made, as provider/name.")
+]
+
+
 def _version(wanted: bool) -> None:
     if not wanted:
         return
@@ -39,13 +46,21 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
     ] = False,
+    message: Message = None,
+    as_json: AsJson = False,
+    model: NewModel = None,
 ) -> None:
     """Agents that remember. Without a command: chat with the agent used last; the first run makes one.
 
     When stdin is no terminal, each of its lines is a message.
     """
     if context.invoked_subcommand is None:
-        chat()
+        chat(message=message, as_json=as_json, model=model)
+    elif message is not None or as_json or model is not None:
+        raise typer.BadParameter(
+            "--prompt, --json and --model stand after the name of the command, as in"
+            f" `perdure {context.invoked_subcommand} --json`"
+        )
 
 
 @app.command()
@@ -53,14 +68,10 @@ def chat(
     agent: Annotated[
         str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")
     ] = None,
-    message: Annotated[
-        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this one message and leave.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each message.")] = False,
+    message: Message = None,
+    as_json: AsJson = False,
     new: Annotated[bool, typer.Option("--new", help="Make the agent AGENT first.")] = False,
-    model: Annotated[
-        str | None, typer.Option(metavar="HANDLE", help="The model of the agent that is made, as provider/name.")
-    ] = None,
+    model: NewModel = None,
 ) -> None:
     """Chat with an agent. Lines on stdin are messages when it is no terminal.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from perdure.cli.opening import go_on_with, greet, open_agent, warn_of_model
+from perdure.cli.opening import check_first_model, go_on_with, greet, open_agent, warn_of_model
 from perdure.cli.session import Session
 from perdure.cli.slash import names
 from perdure.cli.source import GivenLines, Source, StdinLines
@@ -26,11 +26,13 @@ async def chat(*, name: str | None, new: bool, model: str | None, message: str |
     view = _view(out, err, as_json=as_json, person=person)
     try:
         settings = Settings.from_environment()
+        check_first_model(settings, model)
         async with await AsyncPerdure.open(settings=settings) as perdure:
             opened = await open_agent(perdure, settings, name=name, new=new, model=model)
             if opened.made or message is None:
                 await greet(opened, settings, view, path=settings.store_path, model_given=model is not None)
-            warn_of_model(opened.agent, perdure, view)
+            if message is None:
+                warn_of_model(opened.agent, perdure, view)
             source: Source
             if message is not None:
                 source = GivenLines([])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.app import model_handles
 from perdure.cli.view import View
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
@@ -17,7 +19,16 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
-__all__ = ["FIRST_NAME", "Opened", "go_on_with", "greet", "open_agent", "warn_of_model"]
+__all__ = [
+    "FIRST_NAME",
+    "ModelElsewhere",
+    "Opened",
+    "check_first_model",
+    "go_on_with",
+    "greet",
+    "open_agent",
+    "warn_of_model",
+]
 
 FIRST_NAME = "Perdure"
 KNOWN_AGENTS = 10
@@ -29,6 +40,28 @@ class Opened:
     made: bool
     conversation: ConversationId | None
     """The one used last; None is the agent's first."""
+
+
+class ModelElsewhere(ModelNotFound):
+    """The agent is here, its model is not: another program brought it along."""
+
+    def __init__(self, agent: AsyncAgent, *, known: Sequence[str]) -> None:
+        super().__init__(agent.info.model, known=known)
+        self.args = (
+            f"{self}. Nothing was sent. Agent {agent.name!r} belongs to a program that brings this model along:"
+            " talk to it from there, or give it another model from Python:"
+            f" perdure.agent({agent.name!r}).update(model={known[0]!r})",
+        )
+
+
+def check_first_model(settings: Settings, model: str | None) -> None:
+    """Nothing, when a first agent could be made: an unknown model must not leave an empty store behind.
+
+    Raises: ModelNotFound.
+    """
+    handle, known = settings.model if model is None else model, model_handles()
+    if handle not in known and not settings.store_path.exists():
+        raise ModelNotFound(handle, known=known)
 
 
 async def open_agent(
@@ -44,10 +77,7 @@ async def open_agent(
     """
     agent = await _existing(perdure, name, new=new)
     if agent is None:
-        handle = model or settings.model
-        if handle not in perdure.models:
-            raise ModelNotFound(handle, known=perdure.models)
-        made = await perdure.create_agent(name or FIRST_NAME, model=handle, timezone=local_zone())
+        made = await perdure.create_agent(name or FIRST_NAME, model=model, timezone=local_zone())
         return Opened(made, True, None)
     if model is not None and model != agent.info.model:
         raise InvalidInput(
@@ -80,7 +110,7 @@ async def greet(opened: Opened, settings: Settings, view: View, *, path: Path, m
 
 
 def warn_of_model(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> None:
-    """Say beforehand that every run will fail."""
+    """Say beforehand that no message will be sent; the / commands work."""
     if agent.info.model not in perdure.models:
         view.note(f"The model {agent.info.model} is not available here: there are {', '.join(perdure.models)}.")
 
@@ -98,7 +128,8 @@ async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> As
     except NotFound as error:
         if new:
             return None
-        known = ", ".join(repr(known.name) for known in await perdure.agents(limit=KNOWN_AGENTS))
+        names = dict.fromkeys(known.name for known in await perdure.agents())  # several agents may have one name
+        known = ", ".join(map(repr, list(names)[:KNOWN_AGENTS]))
         there = f"there are {known} (`perdure agents` lists all)" if known else "there is none yet"
         raise NotFound("agent", name, hint=f"{there}; `perdure chat {shlex.quote(name)} --new` makes it") from error
     if new:

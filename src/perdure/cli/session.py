@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from perdure.cli.opening import ModelElsewhere
 from perdure.cli.slash import run_command
 from perdure.cli.source import Source
 from perdure.cli.view import View
@@ -83,6 +84,11 @@ class Session:
             await self._say(text.removeprefix("/") if text.startswith("//") else text)
 
     async def _say(self, text: str) -> None:
+        try:
+            await self._check_model()
+        except PerdureError as error:
+            self._fail(error)
+            return
         self._turn = _Turn(self.agent, text, self.conversation)
         try:
             reply = await self._turn.follow(self.view.saw)
@@ -97,6 +103,14 @@ class Session:
                 self.view.replied(self.agent, reply)
         finally:
             self._turn = None
+
+    async def _check_model(self) -> None:
+        """Nothing, when the agent can be answered from here. Raises: ModelElsewhere, NotFound, StoreError."""
+        if self.agent.info.model in self.perdure.models:
+            return
+        self.agent = await self.perdure.agent(self.agent.id)  # it may have got another model since
+        if self.agent.info.model not in self.perdure.models:
+            raise ModelElsewhere(self.agent, known=self.perdure.models)
 
     def _fail(self, error: PerdureError) -> None:
         self._failed = True

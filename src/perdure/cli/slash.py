@@ -31,12 +31,17 @@ async def run_command(session: Session, line: str) -> None:
     name = _ALIASES.get(name, name)
     command = COMMANDS.get(name)
     if command is None:
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.4)
-        meant = f"did you mean {near[0]}? " if near else ""
+        meant = f"did you mean {near}? " if (near := _near(name)) else ""
         raise InvalidInput(
             f"there is no command {name}: {meant}/help lists them; // at the start sends the text itself"
         )
     await command.run(session, argument.strip())
+
+
+def _near(name: str) -> str | None:
+    """The command that was likely meant: begun and not ended, or mistyped."""
+    begun = [known for known in COMMANDS if len(name) > 1 and known.startswith(name)]
+    return next(iter(begun or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)), None)
 
 
 def names() -> Mapping[str, str]:

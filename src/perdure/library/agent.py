@@ -4,25 +4,38 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from typing import Unpack, get_args
 
 from perdure.app import App
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
+from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
-from perdure.core.errors import InvalidInput, NotFound, RunFailed
+from perdure.core.errors import InvalidInput, NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ArchiveId, ConversationId, MessageId, PassageId, RunId
+from perdure.core.ids import DEFAULT_USER, ArchiveId, ConversationId, MessageId, PassageId, RunId
 from perdure.core.messages import Draft, Message, Role, Text
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.accept import Accepted, Request
 from perdure.library.blocks import AsyncAgentBlocks
+from perdure.library.checks import check_choice, check_limit, check_model
 from perdure.library.reply import Reply
+from perdure.memory.agents import AgentChanges, update_agent
 from perdure.memory.messages import MessageHit, search_messages
-from perdure.memory.passages import PassageHit, archive_of, insert_passage, search_passages
+from perdure.memory.passages import (
+    PassageHit,
+    archive_of,
+    delete_passage,
+    insert_passage,
+    list_passages,
+    search_passages,
+)
 
 __all__ = ["AsyncAgent"]
+
+USER = Author(kind="user", id=DEFAULT_USER)
 
 
 class AsyncAgent:
@@ -50,12 +63,12 @@ class AsyncAgent:
             conversation: by default the agent's first one.
             idempotency_key: the same key again is the same message: it is not said twice, its run's reply is returned.
             if_busy: whether to wait behind a run of this conversation, or to be refused.
-        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, IdempotencyMismatch,
-        StoreError;
+        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, IdempotencyMismatch;
+            StoreError: its message tells whether the message was kept;
             RunFailed: the message is kept, but the model could not answer; `reply` tells how far it came.
         """
         request = await self._request(text, conversation, idempotency_key, if_busy, max_steps)
-        events = [sent async for sent in self._app.runner.send(request) if isinstance(sent, StoredEvent)]
+        events = [sent async for sent in self._sent(request) if isinstance(sent, StoredEvent)]
         reply = Reply.of(events)
         if reply.failure is not None:
             raise RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
@@ -78,7 +91,7 @@ class AsyncAgent:
         Raises: as `send`, but for RunFailed.
         """
         request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background)
-        async for sent in self._app.runner.send(request):
+        async for sent in self._sent(request):
             yield sent
 
     async def submit(
@@ -96,18 +109,19 @@ class AsyncAgent:
         return await self._app.runner.accept(request)
 
     async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
-        """The events of a run after number `after`, until it has ended. Raises: NotFound, StoreError."""
-        run = await self._app.store.read(lambda tx: tx.runs.get(run_id))
+        """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
+        run = await self.run(run_id)
         async for sent in self._app.runner.follow(run, after=after):
             yield sent
 
     async def cancel(self, run_id: RunId) -> Run:
-        """Ask a run to stop; it ends with the stop reason `cancelled`. Raises: NotFound, StoreError."""
+        """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Raises: NotFound, StoreError."""
+        await self.run(run_id)
         return await self._app.runner.cancel(run_id)
 
     async def run(self, run_id: RunId) -> Run:
-        """Raises: NotFound."""
-        return await self._app.store.read(lambda tx: tx.runs.get(run_id))
+        """A run of this agent. Raises: NotFound, also for another agent's."""
+        return await self._app.store.read(_run, self.info, run_id)
 
     async def messages(
         self,
@@ -118,7 +132,8 @@ class AsyncAgent:
         after_seq: int | None = None,
         newest_first: bool = False,
     ) -> Sequence[Message]:
-        """A page of the history: of one conversation, or of all of them."""
+        """A page of the history: of one conversation, or of all of them. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
 
         def page(tx: Tx) -> Sequence[Message]:
             seq = None if conversation is None else _conversation(tx, self.info, conversation).seq
@@ -150,8 +165,11 @@ class AsyncAgent:
 
         Args:
             since, until: times with a zone, both included.
-        Raises: InvalidInput: a time without a zone.
+        Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
         """
+        check_limit(limit)
+        for role in roles:
+            check_choice("a role", role, get_args(Role))
         where = MessageFilter(roles=tuple(roles), since=_utc("since", since), until=_utc("until", until))
         return await self._app.store.read(search_messages, self.id, text, where=where, limit=limit)
 
@@ -187,12 +205,58 @@ class AsyncAgent:
 
         Args:
             since, until: times with a zone, both included.
-        Raises: InvalidInput: a time without a zone.
+        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
-        where = PassageFilter(
-            tags=tuple(tags), tag_match=tag_match, since=_utc("since", since), until=_utc("until", until)
-        )
+        check_limit(limit)
+        where = _passages_where(tags, tag_match, since, until)
         return await self._app.store.read(search_passages, self.id, text, where=where, limit=limit)
+
+    async def passages(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        after_seq: int = -1,
+    ) -> Sequence[Passage]:
+        """A page of the agent's archive, oldest first; `after_seq` is the last one's number of the page before.
+
+        Raises: InvalidInput: as `search_archive`.
+        """
+        check_limit(limit)
+        where = _passages_where(tags, tag_match, since, until)
+        return await self._app.store.read(list_passages, self.id, where=where, limit=limit, after_seq=after_seq)
+
+    async def delete_passage(self, passage_id: PassageId) -> None:
+        """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
+        await self._app.store.write(delete_passage, self.id, passage_id)
+
+    async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
+        """The agent as changed, from its next model call on; this object stays as it was looked up.
+
+        What is not given stays: `name`, `model`, `system`, `description`, `timezone`, `tags`, `metadata`, `settings`.
+        `metadata` and `settings` are replaced as a whole; `system=None` is Perdure's own prompt again.
+        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
+        field.
+        """
+        if "model" in changes:
+            check_model(changes["model"], self._app.models.handles())
+        now = self._app.ports.clock.now()
+        return AsyncAgent(self._app, await self._app.store.write(update_agent, self.id, changes, author=USER, at=now))
+
+    async def tools(self) -> list[str]:
+        """The names of the tools this agent has, sorted."""
+        return await self._app.store.read(lambda tx: [tool.spec.name for tool in tx.tools.of_agent(self.id)])
+
+    async def attach_tool(self, name: str) -> None:
+        """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are."""
+        await self._app.store.write(lambda tx: tx.tools.attach(self.id, name))
+
+    async def detach_tool(self, name: str) -> None:
+        """Take a tool away from the agent. Raises: NotFound: it has no such tool."""
+        await self._app.store.write(lambda tx: tx.tools.detach(self.id, name))
 
     async def new_conversation(self) -> Conversation:
         """A new line of messages over the same memory."""
@@ -202,8 +266,19 @@ class AsyncAgent:
         return await ports.store.write(lambda tx: tx.conversations.add(self.id, conversation_id, at=now))
 
     async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
-        """Oldest first."""
+        """Oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
+        check_limit(limit)
         return await self._app.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
+
+    async def _sent(self, request: Request) -> AsyncIterator[StoredEvent | Delta]:
+        """The events of the request's run. Raises: StoreError: one after the message was accepted says that it was."""
+        runner = self._app.runner
+        accepted = await runner.accept(request)
+        try:
+            async for sent in runner.follow(accepted.run, known=accepted.events):
+                yield sent
+        except StoreError as error:
+            raise _although_kept(error, accepted.run.id) from error
 
     async def _request(
         self,
@@ -214,6 +289,7 @@ class AsyncAgent:
         max_steps: int | None,
         background: bool = False,
     ) -> Request:
+        check_choice("if_busy", if_busy, get_args(IfBusy))
         ports = self._app.ports
         seq = 0
         if conversation is not None:
@@ -240,6 +316,33 @@ def _conversation(tx: Tx, agent: Agent, conversation_id: ConversationId) -> Conv
     if conversation.agent_id != agent.id:
         raise NotFound("conversation", conversation_id, hint=f"agent {agent.name!r} has no such conversation")
     return conversation
+
+
+def _run(tx: Tx, agent: Agent, run_id: RunId) -> Run:
+    """The agent's own run of this id. Raises: NotFound, also for another agent's."""
+    run = tx.runs.get(run_id)
+    if run.key.agent_id != agent.id:
+        raise NotFound("run", run_id, hint=f"agent {agent.name!r} has no such run")
+    return run
+
+
+def _although_kept(error: StoreError, run_id: RunId) -> StoreError:
+    """The same error for somebody whose message was accepted before it: sent again it would be said twice."""
+    what, _, _ = str(error).partition(", then send again")  # good advice only for what was not written
+    again = type(error).__new__(type(error))
+    again.__dict__.update(error.__dict__)
+    again.args = (
+        f"the message is kept ({run_id}) and will be answered when the store can be written again: {what};"
+        " don't send it again without its idempotency key",
+    )
+    return again
+
+
+def _passages_where(
+    tags: Sequence[str], tag_match: TagMatch, since: datetime | None, until: datetime | None
+) -> PassageFilter:
+    check_choice("tag_match", tag_match, get_args(TagMatch))
+    return PassageFilter(tags=tuple(tags), tag_match=tag_match, since=_utc("since", since), until=_utc("until", until))
 
 
 def _utc(name: str, moment: datetime | None) -> datetime | None:

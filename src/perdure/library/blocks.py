@@ -7,17 +7,14 @@ from typing import Any
 
 from perdure.app import App
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockVersion, appended
-from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_USER, AgentId, BlockId
 from perdure.core.tx import Tx
+from perdure.library.checks import check_limit
 from perdure.memory.blocks import create_block, edit_block, find_block, restore_block, update_block
 
 __all__ = ["AsyncAgentBlocks", "AsyncBlocks"]
 
 USER = Author(kind="user", id=DEFAULT_USER)
-
-FIELDS = ("value", "label", "limit_chars", "description", "read_only", "metadata", "tags", "is_template", "hidden")
-"""What a caller may change of a block."""
 
 
 class AsyncBlocks:
@@ -60,12 +57,12 @@ class AsyncBlocks:
         return await self._app.store.read(lambda tx: tx.blocks.get(block_id))
 
     async def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
-        """Oldest first."""
+        """Oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
+        check_limit(limit)
         return await self._app.store.read(lambda tx: tx.blocks.list(label=label, limit=limit, after=after))
 
     async def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
         """The block with other fields. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
-        _check_fields(changes)
         now = self._app.ports.clock.now()
         return await self._app.store.write(update_block, block_id, changes, author=USER, at=now, expected=expected)
 
@@ -121,12 +118,11 @@ class AsyncAgentBlocks:
         """
         return await self._change(label, {"value": value}, expected)
 
-    async def change(self, label: str, *, expected: int | None = None, **changes: Any) -> Block:
+    async def change(self, label: str, /, *, expected: int | None = None, **changes: Any) -> Block:
         """The block with other fields: `limit_chars`, `description`, `read_only`, `label`, `metadata`, `tags`.
 
         Raises: BlockNotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: there is no such field.
         """
-        _check_fields(changes)
         return await self._change(label, changes, expected)
 
     async def append(self, label: str, text: str) -> Block:
@@ -137,7 +133,8 @@ class AsyncAgentBlocks:
         )
 
     async def history(self, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:
-        """Every version: value, diff, author, run and message. Newest first. Raises: BlockNotFound."""
+        """Every version: value, diff, author, run and message. Newest first. Raises: BlockNotFound, InvalidInput."""
+        check_limit(limit)
 
         def versions(tx: Tx) -> Sequence[BlockVersion]:
             return tx.blocks.versions(find_block(tx, self._agent_id, label).id, limit=limit)
@@ -173,9 +170,3 @@ class AsyncAgentBlocks:
             return update_block(tx, block.id, changes, author=USER, at=now, expected=expected)
 
         return await self._app.store.write(change)
-
-
-def _check_fields(changes: Mapping[str, Any]) -> None:
-    """Nothing, when each of these can be changed. Raises: InvalidInput."""
-    if unknown := [name for name in changes if name not in FIELDS]:
-        raise InvalidInput(f"a block has no field {', '.join(unknown)} to change: there are {', '.join(FIELDS)}")

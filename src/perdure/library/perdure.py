@@ -10,19 +10,21 @@ from typing import Any
 from perdure.app import App, start
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
 from perdure.core.blocks import Author
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_USER, AgentId, BlockId, is_id
 from perdure.core.ports import Clock, Ids, Model, Store
 from perdure.core.tx import Tx
 from perdure.library.agent import AsyncAgent
 from perdure.library.blocks import AsyncBlocks
-from perdure.memory.agents import NewAgent, NewBlock, create_agent
+from perdure.library.checks import LIMIT_MAX, check_limit, check_model
+from perdure.memory.agents import NewAgent, NewBlock, as_tags, create_agent
 from perdure.memory.tool_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.settings import Settings
 
 __all__ = ["AsyncPerdure", "as_blocks"]
 
 USER = Author(kind="user", id=DEFAULT_USER)
+NAMED_AGENTS = 10
 
 
 class AsyncPerdure:
@@ -55,6 +57,11 @@ class AsyncPerdure:
             store, clock, ids: stand-ins, such as those of `perdure.testing`.
         Raises: StoreError, InvalidInput.
         """
+        if store is None and str(address) == ":memory:":
+            raise InvalidInput(
+                "there is no store at ':memory:': several threads read it, so it needs a file. Give one in"
+                " tempfile.TemporaryDirectory(), or store=perdure.testing.InlineStore()"
+            )
         settings = settings or Settings.from_environment()
         app = await start(settings, address=address, models=models, tools=tools, store=store, clock=clock, ids=ids)
         place = settings.store_path if address is None else address
@@ -104,8 +111,10 @@ class AsyncPerdure:
             tools: names of tools; by default the memory tools of the agent type, the archival ones (unless `archival`
                 is off) and every function this store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
-        Raises: InvalidInput, NameInvalid, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
+        Raises: InvalidInput, NameInvalid, ModelNotFound, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
         """
+        handle = self._app.settings.model if model is None else model
+        check_model(handle, self.models)
         made = as_blocks(blocks)
         labels = {block.label for block in made}
         for label, value in (("persona", persona), ("human", human)):
@@ -116,7 +125,7 @@ class AsyncPerdure:
             tools = [*DEFAULT_TOOLS.get(agent_type, ()), *(ARCHIVAL_TOOLS if archival else ()), *functions]
         new = NewAgent(
             name=name,
-            model=model or self._app.settings.model,
+            model=handle,
             agent_type=agent_type,
             system=system,
             description=description,
@@ -124,7 +133,7 @@ class AsyncPerdure:
             blocks=made,
             block_ids=tuple(block_ids),
             tools=tuple(tools),
-            tags=tuple(tags),
+            tags=as_tags(tags),
             metadata=metadata or {},
             settings=settings or {},
         )
@@ -142,9 +151,15 @@ class AsyncPerdure:
         return None if agent is None else AsyncAgent(self._app, agent)
 
     async def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[AsyncAgent]:
-        """Agents, newest first; `after` is the last one of the page before."""
+        """Agents, newest first; `after` is the last one of the page before. Raises: InvalidInput: a limit below 1 or
+        above 10,000."""
+        check_limit(limit)
         agents = await self._app.store.read(lambda tx: tx.agents.list(limit=limit, after=after))
         return [AsyncAgent(self._app, agent) for agent in agents]
+
+    async def tools(self) -> list[str]:
+        """The names of the tools that agents of this store can be given, sorted."""
+        return await self._app.store.read(lambda tx: [tool.spec.name for tool in tx.tools.list(limit=LIMIT_MAX)])
 
     async def delete_agent(self, agent_id: AgentId) -> None:
         """Remove an agent with its whole history. Its blocks and archives stay: others may share them. Raises:
@@ -167,6 +182,7 @@ def _find(tx: Tx, name_or_id: str) -> Agent:
         return tx.agents.get(AgentId(name_or_id))
     agent = tx.agents.find_by_name(name_or_id)
     if agent is None:
-        known = ", ".join(repr(known.name) for known in tx.agents.list(limit=10))
+        names = dict.fromkeys(known.name for known in tx.agents.list())  # several agents may have one name
+        known = ", ".join(map(repr, list(names)[:NAMED_AGENTS]))
         raise NotFound("agent", name_or_id, hint=f"there are {known}" if known else "there is none yet")
     return agent

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, BlockId, ConversationId, RunId
+from perdure.core.ids import AgentId, BlockId, ConversationId, PassageId, RunId
 from perdure.core.messages import Message, Role
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.ports import Clock, Ids, Model, Store
@@ -24,7 +24,7 @@ from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
-from perdure.memory.agents import NewBlock
+from perdure.memory.agents import AgentChanges, NewBlock
 from perdure.memory.messages import MessageHit
 from perdure.memory.passages import PassageHit
 from perdure.settings import Settings
@@ -142,6 +142,10 @@ class Perdure:
         """Agents, newest first."""
         return [Agent(self._portal, agent) for agent in self._portal.run(self._inner.agents(limit=limit, after=after))]
 
+    def tools(self) -> list[str]:
+        """The names of the tools that agents of this store can be given, sorted."""
+        return self._portal.run(self._inner.tools())
+
     def delete_agent(self, agent_id: AgentId) -> None:
         """Remove an agent with its whole history. Raises: NotFound."""
         self._portal.run(self._inner.delete_agent(agent_id))
@@ -220,14 +224,15 @@ class Agent:
         )
 
     def follow(self, run_id: RunId, *, after: int = 0) -> Iterator[StoredEvent | Delta]:
-        """The events of a run after number `after`, until it has ended."""
+        """The events of a run of this agent after number `after`, until it has ended."""
         return self._portal.iterate(self._inner.follow(run_id, after=after))
 
     def cancel(self, run_id: RunId) -> Run:
-        """Ask a run to stop."""
+        """Ask a run of this agent to stop."""
         return self._portal.run(self._inner.cancel(run_id))
 
     def run(self, run_id: RunId) -> Run:
+        """A run of this agent."""
         return self._portal.run(self._inner.run(run_id))
 
     def messages(
@@ -285,6 +290,43 @@ class Agent:
             self._inner.search_archive(text, tags=tags, tag_match=tag_match, since=since, until=until, limit=limit)
         )
 
+    def passages(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        after_seq: int = -1,
+    ) -> Sequence[Passage]:
+        """A page of the agent's archive, oldest first."""
+        return self._portal.run(
+            self._inner.passages(
+                tags=tags, tag_match=tag_match, since=since, until=until, limit=limit, after_seq=after_seq
+            )
+        )
+
+    def delete_passage(self, passage_id: PassageId) -> None:
+        """Remove a passage from archival memory."""
+        self._portal.run(self._inner.delete_passage(passage_id))
+
+    def update(self, **changes: Unpack[AgentChanges]) -> Agent:
+        """The agent as changed; this object stays as it was looked up."""
+        return Agent(self._portal, self._portal.run(self._inner.update(**changes)))
+
+    def tools(self) -> list[str]:
+        """The names of the tools this agent has, sorted."""
+        return self._portal.run(self._inner.tools())
+
+    def attach_tool(self, name: str) -> None:
+        """Give the agent a tool."""
+        self._portal.run(self._inner.attach_tool(name))
+
+    def detach_tool(self, name: str) -> None:
+        """Take a tool away from the agent."""
+        self._portal.run(self._inner.detach_tool(name))
+
     def new_conversation(self) -> Conversation:
         """A new line of messages over the same memory."""
         return self._portal.run(self._inner.new_conversation())
@@ -325,7 +367,7 @@ class AgentBlocks:
         """The block with another value."""
         return self._portal.run(self._inner.update(label, value, expected=expected))
 
-    def change(self, label: str, *, expected: int | None = None, **changes: Any) -> Block:
+    def change(self, label: str, /, *, expected: int | None = None, **changes: Any) -> Block:
         """The block with other fields."""
         return self._portal.run(self._inner.change(label, expected=expected, **changes))
 

@@ -1,11 +1,12 @@
-"""Making an agent: its row, its default conversation, its blocks and its tools, all in one transaction."""
+"""Making and changing agents: a row with its conversation, blocks and tools, all in one transaction or nothing."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, check_name
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author
@@ -18,7 +19,21 @@ from perdure.core.zones import is_zone
 from perdure.memory.blocks import create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 
-__all__ = ["NewAgent", "NewBlock", "create_agent", "put_tools"]
+__all__ = ["AgentChanges", "NewAgent", "NewBlock", "as_tags", "create_agent", "put_tools", "update_agent"]
+
+CONTEXT_WINDOW_TOKENS_MIN = 1_000
+"""Less does not hold a base prompt and a message."""
+
+_NOT_YET = (
+    "memgpt_agent",
+    "memgpt_v2_agent",
+    "react_agent",
+    "workflow_agent",
+    "sleeptime_agent",
+    "voice_convo_agent",
+    "voice_sleeptime_agent",
+)
+"""Agent types of Letta's whose way of working is not here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,28 +68,41 @@ class NewAgent:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+class AgentChanges(TypedDict, total=False):
+    """What may be changed of an agent. What is not given stays; None takes a prompt or description away."""
+
+    name: str
+    model: str
+    system: str | None
+    description: str | None
+    timezone: str
+    tags: Sequence[str]
+    metadata: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
 def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetime) -> Agent:
     """The new agent. Raises: NameInvalid, InvalidInput, NotFound: a tool or block; AlreadyExists;
     BlockLimitExceeded."""
-    if not is_zone(new.timezone):
-        raise InvalidInput(f"time zone {new.timezone!r:.80} is not known here: use a name such as 'Europe/Rome'")
     agent = tx.agents.add(
-        Agent(
-            id=AgentId(ids.new("agent")),
-            org_id=tx.org_id,
-            name=check_name(new.name),
-            agent_type=new.agent_type,
-            model=new.model,
-            system=new.system,
-            description=new.description,
-            timezone=new.timezone,
-            tags=new.tags,
-            metadata=new.metadata,
-            settings=new.settings,
-            created_at=at,
-            updated_at=at,
-            created_by=author.id,
-            updated_by=author.id,
+        _checked(
+            Agent(
+                id=AgentId(ids.new("agent")),
+                org_id=tx.org_id,
+                name=new.name,
+                agent_type=new.agent_type,
+                model=new.model,
+                system=new.system,
+                description=new.description,
+                timezone=new.timezone,
+                tags=new.tags,
+                metadata=new.metadata,
+                settings=new.settings,
+                created_at=at,
+                updated_at=at,
+                created_by=author.id,
+                updated_by=author.id,
+            )
         )
     )
     tx.conversations.add(agent.id, ConversationId(ids.new("conversation")), at=at)
@@ -95,9 +123,66 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
         )
     for block_id in new.block_ids:
         tx.blocks.attach(agent.id, block_id)
-    for name in DEFAULT_TOOLS.get(new.agent_type, ()) if new.tools is None else new.tools:
+    for name in DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools:
         tx.tools.attach(agent.id, name)
     return tx.agents.get(agent.id)
+
+
+def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """The tags as they are kept. Raises: InvalidInput: one text in place of several, something else than texts."""
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise InvalidInput(f"tags are {tags!r:.80}: give a list of texts, such as ['travel']")
+    return tuple(tags)
+
+
+def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Author, at: datetime) -> Agent:
+    """The agent as changed; as it was when nothing changes.
+
+    Raises: NotFound, NameInvalid; InvalidInput: a value that can't be used, no such field.
+    """
+    if unknown := [name for name in changes if name not in AgentChanges.__annotations__]:
+        there = ", ".join(AgentChanges.__annotations__)
+        raise InvalidInput(f"an agent has no field {', '.join(unknown)} to change: there are {there}")
+    tx.agents.lock(agent_id)
+    before = tx.agents.get(agent_id)
+    given: dict[str, Any] = {**changes}
+    if "tags" in given:
+        given["tags"] = as_tags(given["tags"])
+    after = _checked(replace(before, **given))
+    return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
+
+
+def _checked(agent: Agent) -> Agent:
+    """`agent`, when all of it can be used. Raises: NameInvalid, InvalidInput."""
+    for name in ("name", "model", "timezone", "system", "description"):
+        value = getattr(agent, name)
+        if not isinstance(value, str) and (value is not None or name not in ("system", "description")):
+            raise InvalidInput(f"{name} is {value!r:.80}: give a text")
+    for name in ("metadata", "settings"):
+        _check_json(name, getattr(agent, name))
+    check_name(agent.name)
+    if not is_zone(agent.timezone):
+        raise InvalidInput(f"time zone {agent.timezone!r:.80} is not known here: use a name such as 'Europe/Rome'")
+    if agent.agent_type not in DEFAULT_TOOLS:
+        problem = "is not supported yet" if agent.agent_type in _NOT_YET else "is not known"
+        raise InvalidInput(f"agent type {agent.agent_type!r:.80} {problem}: use {', '.join(DEFAULT_TOOLS)}")
+    window = agent.settings.get("context_window_tokens")
+    if window is not None and (type(window) is not int or window < CONTEXT_WINDOW_TOKENS_MIN):
+        raise InvalidInput(
+            f"context_window_tokens is {window!r:.80}: give a whole number of tokens,"
+            f" at least {CONTEXT_WINDOW_TOKENS_MIN:,}"
+        )
+    return agent
+
+
+def _check_json(name: str, value: Any) -> None:
+    """Nothing, when the store can keep it. Raises: InvalidInput."""
+    try:
+        kept = isinstance(value, Mapping) and json.dumps(dict(value)) is not None
+    except (TypeError, ValueError, RecursionError):
+        kept = False
+    if not kept:
+        raise InvalidInput(f"{name} is {value!r:.80}: give names with JSON values, such as {{'team': 'red'}}")
 
 
 def put_tools(tx: Tx, specs: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> None:

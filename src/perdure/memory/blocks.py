@@ -12,17 +12,38 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label, checked
-from perdure.core.errors import BlockNotFound, VersionConflict
+from perdure.core.errors import BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.tx import Tx
 
-__all__ = ["DEFAULT_DESCRIPTIONS", "create_block", "edit_block", "find_block", "restore_block", "update_block"]
+__all__ = [
+    "BLOCK_FIELDS",
+    "DEFAULT_DESCRIPTIONS",
+    "create_block",
+    "edit_block",
+    "find_block",
+    "restore_block",
+    "update_block",
+]
 
 DEFAULT_DESCRIPTIONS = {
     "persona": "Who you are: your name, character, way of speaking and working. Keep it true to how you act.",
     "human": "What you know of the person you talk with: name, place, likes, work, wishes. One fact a line.",
 }
 """What a block is for, when its creator does not say."""
+
+BLOCK_FIELDS = (
+    "value",
+    "label",
+    "limit_chars",
+    "description",
+    "read_only",
+    "metadata",
+    "tags",
+    "is_template",
+    "hidden",
+)
+"""What may be changed of a block; all else is its identity and its history."""
 
 
 def create_block(
@@ -95,13 +116,16 @@ def edit_block(
 def update_block(
     tx: Tx, block_id: BlockId, changes: Mapping[str, Any], *, author: Author, at: datetime, expected: int | None = None
 ) -> Block:
-    """The block with other values of `value`, `label`, `limit_chars`, `description`, `read_only`, `metadata`, `tags`,
-    ...
+    """The block with other values of some of `BLOCK_FIELDS`.
 
     `read_only` binds the agents' tools, not people: this edits such blocks too.
 
-    Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput, AlreadyExists.
+    Raises: NotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: a bad label, no such field.
     """
+    if unknown := [name for name in changes if name not in BLOCK_FIELDS]:
+        raise InvalidInput(f"a block has no field {', '.join(unknown)} to change: there are {', '.join(BLOCK_FIELDS)}")
+    if "tags" in changes:
+        changes = {**changes, "tags": tuple(changes["tags"])}
     block = tx.blocks.get(block_id)
     if expected is not None and expected != block.version:
         raise VersionConflict(f"block {block.label!r}", expected=expected, found=block.version)
@@ -119,5 +143,9 @@ def restore_block(
 
     Raises: NotFound: no such block or version; VersionConflict; BlockLimitExceeded: the limit is lower now.
     """
+    newest = tx.blocks.get(block_id)
+    if not 0 <= version <= newest.version:
+        there = f"the versions 0 to {newest.version}" if newest.version else "version 0 only"
+        raise NotFound("block version", str(version), hint=f"block {newest.label!r} has {there}")
     value = tx.blocks.version(block_id, version).value
     return update_block(tx, block_id, {"value": value}, author=author, at=at, expected=expected)

@@ -7,14 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage
 from perdure.core.text import query_of
 from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.ranking import bm25
 
-__all__ = ["MAX_PASSAGE_CHARS", "PassageHit", "archive_of", "insert_passage", "search_passages"]
+__all__ = [
+    "MAX_PASSAGE_CHARS",
+    "PassageHit",
+    "archive_of",
+    "delete_passage",
+    "insert_passage",
+    "list_passages",
+    "search_passages",
+]
 
 MAX_PASSAGE_CHARS = 1_000_000
 CANDIDATES = 100
@@ -73,6 +81,22 @@ def insert_passage(
             occurred_at=occurred_at or at,
         )
     )
+
+
+def list_passages(
+    tx: Tx, agent_id: AgentId, *, where: PassageFilter | None = None, limit: int = 100, after_seq: int = -1
+) -> Sequence[Passage]:
+    """A page of the archive that takes what the agent inserts, oldest first; none when there is no archive yet."""
+    archives = tx.archives.of_agent(agent_id)
+    return tx.passages.list(archives[0].id, where=where, limit=limit, after_seq=after_seq) if archives else ()
+
+
+def delete_passage(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> None:
+    """Remove a passage from the agent's archives. Raises: NotFound, also for one of another agent's archive."""
+    passage = tx.passages.get(passage_id)
+    if passage.archive_id not in {archive.id for archive in tx.archives.of_agent(agent_id)}:
+        raise NotFound("passage", passage_id, hint="it is in no archive of this agent")
+    tx.passages.delete(passage_id)
 
 
 def search_passages(

@@ -19,6 +19,7 @@ MAX_ANALYSED_CHARS = 4_000
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
 _CJK = re.compile(f"[{CJK}]")
+_LATIN = re.compile(r"[A-Za-zÀ-ÖØ-öø-ɏ]+(?:'[A-Za-z]+)*")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _STRAIGHT = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "＇": "'", "\u00a0": " ", "\u3000": " "})
 _SPACES = re.compile(r"[^\S\n]+")
@@ -65,8 +66,14 @@ def clean(text: str) -> str:
 
 
 def language_of(text: str) -> Language:
-    """Chinese as soon as one Chinese character is in the text, else English."""
-    return "zh" if _CJK.search(text) else "en"
+    """Chinese if the text has more Chinese characters than Latin words; at a tie, what it begins with."""
+    text = text[:MAX_ANALYSED_CHARS].translate(_STRAIGHT)
+    if (first := _CJK.search(text)) is None:
+        return "en"
+    characters, words = len(_CJK.findall(text)), len(_LATIN.findall(text))
+    if characters != words:
+        return "zh" if characters > words else "en"
+    return "en" if _LATIN.search(text, 0, first.start()) else "zh"
 
 
 def one_line(text: str) -> str:
