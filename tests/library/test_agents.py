@@ -172,7 +172,7 @@ async def test_a_change_that_changes_nothing_is_not_written(tmp_path: Path) -> N
         agent = await perdure.create_agent("helper")
 
         assert (await agent.update()).info == (await agent.update(name="helper")).info == agent.info
-        assert (await agent.update(name="planner")).info.settings_revision == agent.info.settings_revision + 1
+        assert (await agent.update(system="Be kind.")).info.settings_revision == agent.info.settings_revision + 1
 
 
 @pytest.mark.parametrize(

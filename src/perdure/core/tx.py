@@ -95,7 +95,8 @@ class Agents(Protocol):
         ...
 
     def put(self, agent: Agent) -> Agent:
-        """The agent as changed, its settings revision one higher. Raises: NotFound."""
+        """The agent as changed; its settings revision grows if its type, model, prompt or settings did. Raises:
+        NotFound."""
         ...
 
     def delete(self, agent_id: AgentId) -> None:

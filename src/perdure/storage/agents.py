@@ -21,6 +21,9 @@ _SELECT = (
     " a.message_count FROM agents a JOIN agent_details d ON d.agent_id = a.id"
 )
 
+# What requests are made of; a name or a tag is not.
+_SHAPING = ("agent_type", "model", "system", "settings")
+
 # In this order, so that nothing is left that could only be reached through what is already gone.
 _CHILDREN = (
     "events",
@@ -100,11 +103,15 @@ class Agents:
         ) or self._first(f"{_SELECT} WHERE a.org_id = :org_id ORDER BY a.number DESC LIMIT 1", params)
 
     def put(self, agent: Agent) -> Agent:
-        params = _params(agent) | {"org_id": self._org_id}
-        # The revision is counted here, not in the caller's copy: two different settings must never share a number.
+        # Read under a lock, because the revision is counted here, not in the caller's copy: two different settings must
+        # never share a number, and what shapes no request leaves it alone.
+        self.lock(agent.id)
+        before = self.get(agent.id)
+        shaped = any(getattr(before, field) != getattr(agent, field) for field in _SHAPING)
+        params = _params(agent) | {"org_id": self._org_id, "shaped": int(shaped)}
         changed = self._db.rows(
             "UPDATE agents SET name = :name, agent_type = :agent_type, model = :model, timezone = :timezone,"
-            " settings_revision = settings_revision + 1, hidden = :hidden, updated_at = :updated_at,"
+            " settings_revision = settings_revision + :shaped, hidden = :hidden, updated_at = :updated_at,"
             " updated_by = :updated_by WHERE id = :id AND org_id = :org_id RETURNING settings_revision",
             params,
         )

@@ -115,6 +115,14 @@ class AgentContract(Contract):
                 agent, system="Be brief.", settings_revision=2
             )
 
+    async def test_a_change_that_shapes_no_request_leaves_the_revision_alone(self) -> None:
+        """A prefix need not be written anew because of a name or a tag."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            renamed = await store.write(lambda tx: tx.agents.put(replace(agent, name="other", tags=("x",))))
+
+            assert (renamed.name, renamed.settings_revision) == ("other", agent.settings_revision)
+
     async def test_unknown_agents_are_not_found(self) -> None:
         """Getting, changing and deleting what is not there says so."""
         async with self.opened() as store:
