@@ -63,12 +63,22 @@ async def test_firing_outside_the_block_does_nothing() -> None:
 async def test_interrupts_reach_the_one_who_waits_under_the_key() -> None:
     """Others are left alone, unknown keys ignored."""
     interrupts: Interrupts[str] = Interrupts()
-    mine, other = Interruptible(), Interruptible()
-    interrupts.add("mine", mine)
-    interrupts.add("other", other)
-    asyncio.get_running_loop().call_soon(interrupts.fire, "mine")
-    interrupts.fire("nobody")
+    ended: list[str] = []
 
-    with pytest.raises(Interrupted):
-        async with mine, other:
-            await asyncio.sleep(60)
+    async def wait(key: str, seconds: float) -> None:
+        waiting = Interruptible()
+        interrupts.add(key, waiting)
+        try:
+            async with waiting:
+                await asyncio.sleep(seconds)
+            ended.append(f"{key} slept")
+        except Interrupted:
+            ended.append(f"{key} was interrupted")
+
+    tasks = [asyncio.create_task(wait("mine", 60)), asyncio.create_task(wait("other", 0.02))]
+    await asyncio.sleep(0)
+    interrupts.fire("nobody")
+    interrupts.fire("mine")
+    await asyncio.gather(*tasks)
+
+    assert sorted(ended) == ["mine was interrupted", "other slept"]

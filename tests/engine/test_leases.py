@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 from perdure.engine.leases import is_dead, process_owner
 
@@ -22,10 +23,27 @@ def test_a_process_that_has_ended_is_dead() -> None:
 
 
 def test_a_process_number_that_was_given_away_again_is_dead() -> None:
-    """The number lives, but began at another time."""
-    machine, _, _ = process_owner().rsplit("/", 1)[0].rpartition("/")
+    """The number lives, but began at another time: our own number, and that of a process that runs."""
+    host, namespace, pid, _, _ = process_owner().rsplit("/", 4)
+    assert is_dead(f"{host}/{namespace}/{pid}/1/")
 
-    assert is_dead(f"{machine}/1/")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as living:
+        assert is_dead(f"{host}/{namespace}/{living.pid}/1/")
+        living.communicate()
+
+
+def test_a_process_that_has_ended_but_was_not_reaped_is_dead() -> None:
+    """In a container without an init nobody reaps it."""
+    code = "from perdure.engine.leases import process_owner; print(process_owner(), flush=True)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        owner = child.stdout.read().strip()  # it ends here, and is a zombie until the block does
+        for _ in range(100):
+            if is_dead(owner):
+                break
+            time.sleep(0.02)
+
+        assert is_dead(owner)
 
 
 def test_nothing_is_known_of_another_machine_or_container() -> None:

@@ -70,7 +70,7 @@ def rewrite_reason(
     Args:
         view_tokens: tokens of prefix and messages together; budget_tokens: how many may be sent.
         seen_changed: memory differs from what the prefix shows, so a rewrite would fold something in.
-        last_used_at: when the conversation's last model call began.
+        last_used_at: when the agent's last model call began.
     """
     if prefix is None:
         return "first"

@@ -253,8 +253,17 @@ class Messages(Protocol):
         """A page in order of `seq`; the engine's own messages are left out unless asked for."""
         ...
 
-    def view(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, upto_seq: int) -> Sequence[Message]:
-        """Every row of a conversation in [from_seq, upto_seq], the engine's own included: what a model is shown."""
+    def view(
+        self,
+        agent_id: AgentId,
+        conversation_seq: int,
+        *,
+        from_seq: int,
+        upto_seq: int,
+        settings_revision: int | None = None,
+    ) -> Sequence[Message]:
+        """Every row of a conversation in [from_seq, upto_seq], the engine's own included: what a model is shown. With a
+        settings revision, as it was shown then, whatever was revised or removed since."""
         ...
 
     def run_tokens(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int) -> Sequence[tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -68,15 +68,20 @@ def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int) ->
         raise InvalidInput(f"max_steps is {max_steps}: it must be from 1 to {MAX_STEPS:,}")
 
 
-def accept(tx: Tx, request: Request, *, owner: str, now: datetime, until: datetime) -> Accepted:
+def accept(
+    tx: Tx, request: Request, *, check_model: Callable[[str], None], owner: str, now: datetime, until: datetime
+) -> Accepted:
     """The queued run, reserved for this process until `until`.
 
     Behind another run of the conversation the input waits on the run's row: a message must not come to stand between
     that run's calls and their results.
 
-    Raises: NotFound, ConversationBusy, IdempotencyMismatch.
+    Args:
+        check_model: raises if nobody here can ask the model of this handle: the message is then refused, not kept.
+    Raises: NotFound, ConversationBusy, IdempotencyMismatch, ModelNotFound.
     """
     tx.agents.lock(request.agent_id)
+    check_model(tx.agents.get(request.agent_id).model)
     if request.idempotency_key is not None:
         known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
         if known is not None:

@@ -107,7 +107,9 @@ def _ask(
     prefix, rewritten = _prefix(tx, agent, conversation, memory, archives, counts, asking)
     if rewritten:
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
-    elif memory != conversation.seen:
+    # Also behind a new prefix that shows it already: an older delta or result may be in view after that prefix, and
+    # what is said last counts.
+    if memory != conversation.seen and conversation.prefix_seq is not None:
         deltas = _add_deltas(tx, run, conversation, asking)
         recent = None if recent is None else (*recent, *deltas)
         log = log.after(messages=deltas)
@@ -134,33 +136,31 @@ def _ask(
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
-    """What the model is shown by this recipe, read from the log: also long after the call."""
+    """What the model is shown by this recipe, read from the log: also long after the call, and whatever was revised
+    since."""
     prefix = tx.prefixes.at(run.key.agent_id, recipe.prefix_seq)
-    return _view(tx, run, prefix, recipe)
+    rows = tx.messages.view(
+        run.key.agent_id,
+        run.conversation_seq,
+        from_seq=prefix.from_message_seq,
+        upto_seq=recipe.upto_message_seq,
+        settings_revision=recipe.settings_revision,
+    )
+    return View(prefix).extended(rows)
 
 
-def _since(tx: Tx, run: Run, have: View) -> Sequence[Message]:
+def _since(tx: Tx, run: Run, have: View, *, upto_seq: int = LAST) -> Sequence[Message]:
     """The rows of the conversation after a view's."""
     start = have.messages[-1].seq + 1 if have.messages else have.prefix.from_message_seq
-    return tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=start, upto_seq=LAST)
+    return tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=start, upto_seq=upto_seq)
 
 
 def _view(
-    tx: Tx,
-    run: Run,
-    prefix: Prefix,
-    recipe: Recipe,
-    have: View | None = None,
-    recent: Sequence[Message] | None = None,
+    tx: Tx, run: Run, prefix: Prefix, recipe: Recipe, have: View | None, recent: Sequence[Message] | None
 ) -> View:
     if have is None or have.prefix.seq != prefix.seq:
         have, recent = View(prefix), None
-    if recent is not None:
-        return have.extended(recent)
-    start = have.messages[-1].seq + 1 if have.messages else prefix.from_message_seq
-    return have.extended(
-        tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=start, upto_seq=recipe.upto_message_seq)
-    )
+    return have.extended(_since(tx, run, have, upto_seq=recipe.upto_message_seq) if recent is None else recent)
 
 
 def _prefix(
@@ -182,32 +182,31 @@ def _prefix(
             else tx.prefixes.at(agent.id, conversation.prefix_seq)
         )
     budget = _budget(agent, asking.settings)
-    used = conversation.view_tokens + (current.tokens if current else 0)
     seen_changed = current is not None and current.seen != memory
     reason = rewrite_reason(
         current,
         settings_revision=agent.settings_revision,
-        view_tokens=used,
+        view_tokens=conversation.view_tokens + (current.tokens if current else 0),
         budget_tokens=budget,
         seen_changed=seen_changed,
         last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
         now=asking.now,
     )
-    from_seq = current.from_message_seq if current else 0
-    if reason == "window":
-        runs = tx.messages.run_tokens(agent.id, conversation.seq, from_seq=from_seq)
-        kept = int(budget * KEPT_VIEW) - (current.tokens if current else 0)
-        cut = cut_point(runs, budget_tokens=max(0, kept))
-        if cut is None:  # the newest run alone fills the window; rewriting would remove nothing
-            reason = None
-        else:
-            from_seq = cut
     if current is not None and reason is None:
         return current, False
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
     blocks = tx.blocks.of_agent(agent.id)
     system = compile_system(agent.system, blocks, replace(counts, tags=tuple(tags)[:20]))
     tools = compile_tools(tx.tools.of_agent(agent.id))
+    tokens = asking.counter.count(system) + asking.counter.count(str(tools))
+    from_seq = current.from_message_seq if current else 0
+    if conversation.view_tokens + tokens > budget:
+        # Whatever the reason, the view has to fit behind the new prefix.
+        runs = tx.messages.run_tokens(agent.id, conversation.seq, from_seq=from_seq)
+        cut = cut_point(runs, budget_tokens=max(0, int(budget * KEPT_VIEW) - tokens))
+        if cut is None and reason == "window" and current is not None:
+            return current, False  # the newest run alone fills the window; rewriting would remove nothing
+        from_seq = from_seq if cut is None else cut
     prefix = tx.prefixes.add(
         Prefix(
             agent_id=agent.id,
@@ -219,7 +218,7 @@ def _prefix(
             seen=memory,
             from_message_seq=from_seq,
             settings_revision=agent.settings_revision,
-            tokens=asking.counter.count(system) + asking.counter.count(str(tools)),
+            tokens=tokens,
             created_at=asking.now,
         )
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from perdure.core.runs import Failure, RunKey, Step, StopReason
 from perdure.core.tx import Tx
 from perdure.engine.ask import Asked
 from perdure.engine.finish import end_run
-from perdure.engine.interrupts import Interrupted
+from perdure.engine.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.leases import holding
 from perdure.engine.next_action import Finish, next_action
 from perdure.engine.ports import EngineSettings, Ports
@@ -58,7 +59,9 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
         return
     except (LeaseLost, StoreError):
         raise
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
         failure, reason = _failure(error)
         yield await ports.store.write(
             _store_failure,
@@ -157,7 +160,7 @@ def _check_reply(reply: ModelReply | None, step: Step) -> None:
         )
 
 
-def _failure(error: Exception) -> tuple[Failure, StopReason]:
+def _failure(error: BaseException) -> tuple[Failure, StopReason]:
     """Why the step failed. What an adapter did not foresee ends the run too, or it would be asked for ever."""
     match error:
         case ModelError():
@@ -230,4 +233,4 @@ class _Previews:
             tx.runs.hold(key, lease, until=until)
             return tx.events.add(key, [DeltaStreamed(delta) for delta in waiting], at=now)
 
-        return await self._ports.store.write(store)
+        return await to_the_end(self._ports.store.write(store))

@@ -21,7 +21,7 @@ from perdure.core.runs import RunKey
 from perdure.core.tool_schema import parse_arguments
 from perdure.core.tools import ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
-from perdure.engine.interrupts import Interrupted
+from perdure.engine.interrupts import Interrupted, is_cancelled
 from perdure.engine.leases import holding
 from perdure.engine.ports import Ports
 from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
@@ -140,22 +140,22 @@ async def _call_foreign(
     yield progress
     if progress.log.run.cancel_requested:
         return
+    running = {
+        asyncio.ensure_future(_run(log, open_call.call, spec, arguments, ports)): open_call
+        for open_call, spec, arguments in runnable
+    }
     try:
-        async with holding(log.run.key, log.lease, ports):
-            running = {
-                asyncio.ensure_future(_run(log, open_call.call, spec, arguments, ports)): open_call
-                for open_call, spec, arguments in runnable
-            }
-            try:
-                while running:
-                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    for task in done:
-                        yield await _store(log, running.pop(task), task.result(), ports)
-            finally:
-                for task in running:
-                    task.cancel()
+        while running and not progress.log.run.cancel_requested:
+            async with holding(log.run.key, log.lease, ports):  # only waiting may be interrupted, never storing
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                progress = await _store(log, running.pop(task), task.result(), ports)
+                yield progress
     except Interrupted:
         yield Progress(await ports.store.read(load_run_log, log.run.key))
+    finally:
+        for task in running:
+            task.cancel()
 
 
 def _ready(
@@ -194,6 +194,10 @@ async def _run(log: RunLog, call: ToolCall, spec: ToolSpec, arguments: Mapping[s
         return ToolOutcome(text=late if spec.timeout_s else f"TimeoutError: {error}", status="error")
     except PerdureError as error:
         return ToolOutcome(text=str(error), status="error")
+    except asyncio.CancelledError:
+        if is_cancelled():
+            raise
+        return ToolOutcome(text="the tool gave its own task up", status="error")
     except Exception as error:  # a toolbox answers with outcomes; one that raises must not stop the run
         return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error")
     if len(outcome.text) <= spec.return_limit_chars:

@@ -12,7 +12,7 @@ from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.next_action import Finish, next_action
 from perdure.engine.ports import EngineSettings, Ports
-from perdure.engine.run_log import Progress, RunLog
+from perdure.engine.run_log import Progress, RunLog, run_log_of
 
 __all__ = ["end_run", "finish"]
 
@@ -24,7 +24,7 @@ async def finish(log: RunLog, ports: Ports) -> Progress:
 
 
 def _finish(tx: Tx, key: RunKey, *, log: RunLog, ids: Ids, settings: EngineSettings, now: datetime) -> Progress:
-    log = log.after(run=tx.runs.hold(key, log.lease, until=None))
+    log = run_log_of(tx, tx.runs.hold(key, log.lease, until=None))
     if isinstance(action := next_action(log), Finish):
         return end_run(tx, log, action, [], ids=ids, settings=settings, now=now)
     return Progress(log)

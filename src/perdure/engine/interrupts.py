@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-__all__ = ["Interrupted", "Interruptible", "Interrupts"]
+__all__ = ["Interrupted", "Interruptible", "Interrupts", "is_cancelled", "to_the_end"]
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 class Interrupted(Exception):
@@ -46,6 +47,27 @@ class Interruptible:
         # Only our own cancellation is taken back; one from outside that came too goes on.
         if task.uncancel() == 0 and (kind is asyncio.CancelledError or kind is None):
             raise self._fired from error
+
+
+def is_cancelled() -> bool:
+    """Whether somebody cancelled the current task; False for a `CancelledError` that foreign code raised by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """What `work` returns; when the caller is interrupted, only after it has come to its end.
+
+    A transaction that was handed to the store is committed whether or not somebody still waits for it. Who goes on
+    before that would read a log in which it is missing.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait((task,))
+        raise
 
 
 class Interrupts(Generic[K]):

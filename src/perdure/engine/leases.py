@@ -90,7 +90,7 @@ def is_dead(owner: str) -> bool:
         return True
     except OSError:
         return False
-    return _started(pid) != parts[3]  # the number was given to another process
+    return _started(pid) != parts[3]  # it has ended unreaped, or the number was given to another process
 
 
 def _namespace() -> str:
@@ -102,8 +102,9 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; a dash where the system doesn't say."""
+    """When a process began, in the kernel's ticks; a dash where the system doesn't say; a zombie began never."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "ended" if fields[0] in ("Z", "X") else fields[19]
     except (OSError, IndexError):
         return "-"

@@ -12,20 +12,20 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 
-from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
-from perdure.core.events import Delta, RunCancelRequested, RunEnded, StoredEvent
+from perdure.core.errors import LeaseLost, ModelNotFound, PerdureError, StoreClosed, StoreError
+from perdure.core.events import Delta, Event, RunCancelRequested, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.ports import Ids
 from perdure.core.runs import Failure, Run, RunKey
 from perdure.core.tx import Tx
-from perdure.engine.accept import Accepted, Request, accept, check_input
+from perdure.engine.accept import Accepted, Request, accept, begin_input, check_input, decode_drafts
 from perdure.engine.finish import end_run
 from perdure.engine.hub import Hub, Sent
 from perdure.engine.leases import is_dead
 from perdure.engine.loop import run as run_loop
 from perdure.engine.next_action import Finish
 from perdure.engine.ports import EngineSettings, Ports
-from perdure.engine.run_log import Progress, load_run_log
+from perdure.engine.run_log import Progress, run_log_of
 from perdure.engine.views import Views
 
 __all__ = ["Runner"]
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 STORE_TRIES = 5
 RECOVERY_S = 5.0
 PAGE = 1_000
+LOOKED_AT = 10_000  # unended runs in one round of recovery: more than any process leaves, also those of unknown models
 
 Line = tuple[AgentId, int]
 """A conversation: agent and number."""
@@ -81,7 +82,12 @@ class Runner:
         check_input(request.drafts, limit_chars=settings.message_limit_chars, max_steps=request.max_steps)
         now = self._ports.clock.now()
         accepted = await self._ports.store.write(
-            accept, request, owner=self._ports.owner, now=now, until=now + timedelta(seconds=settings.lease_s)
+            accept,
+            request,
+            check_model=self._check_model,
+            owner=self._ports.owner,
+            now=now,
+            until=now + timedelta(seconds=settings.lease_s),
         )
         if not accepted.run.ended:
             self._want(accepted.run)
@@ -160,6 +166,11 @@ class Runner:
                 log.exception("looking for abandoned runs stopped at a defect")
             await asyncio.sleep(RECOVERY_S)
 
+    def _check_model(self, handle: str) -> None:
+        """Raises: ModelNotFound: no run of an agent with this model can be driven from here."""
+        if self._ports.models.find(handle) is None:
+            raise ModelNotFound(handle, known=self._ports.models.handles())
+
     def _want(self, run: Run) -> None:
         line = (run.key.agent_id, run.conversation_seq)
         self._wanted.setdefault(line, set()).add(run.key.seq)
@@ -172,7 +183,7 @@ class Runner:
         try:
             while wanted:
                 key = RunKey(line[0], min(wanted))
-                progress = await self._views.claim(key, line[1], self._ports)
+                progress = await self._claim(key, line)
                 if progress is None:
                     progress = await self._take_over(key, line)
                 if progress is not None:
@@ -199,14 +210,26 @@ class Runner:
     async def _take_over(self, key: RunKey, line: Line) -> Progress | None:
         """Another run stands before the wanted one, or another process holds it: take that one if its holder is
         gone."""
-        run, oldest = await self._ports.store.read(_whose_turn, key, line[1])
+        run, oldest, model = await self._ports.store.read(_whose_turn, key, line[1])
         if run.ended or oldest is None:
             self._wanted[line].discard(key.seq)
             self._hub.publish(key, None)
             return None
+        if self._ports.models.find(model) is None:  # another program's agent: left to it
+            return None
         owner = oldest.lease_owner
         dead_owner = owner if owner is not None and self._is_dead(owner) else None
-        return await self._views.claim(oldest.key, line[1], self._ports, dead_owner=dead_owner)
+        return await self._claim(oldest.key, line, dead_owner=dead_owner)
+
+    async def _claim(self, key: RunKey, line: Line, *, dead_owner: str | None = None) -> Progress | None:
+        """T2 and T3. A run that this code can't even begin is ended, or it would stand before every later message."""
+        try:
+            return await self._views.claim(key, line[1], self._ports, dead_owner=dead_owner)
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("run %s of %s can't be claimed", key.seq, key.agent_id)
+            return await self._give_up(key, error, dead_owner=dead_owner)
 
     async def _run(self, progress: Progress) -> None:
         """Drive a claimed run to its end, or until it is another process's."""
@@ -215,6 +238,14 @@ class Runner:
         try:
             for attempt in range(STORE_TRIES):
                 try:
+                    if attempt:
+                        await asyncio.sleep(0.1 * 2**attempt)
+                        again = await self._views.claim(
+                            run.key, run.conversation_seq, self._ports, dead_owner=self._ports.owner
+                        )
+                        if again is None:
+                            return
+                        progress = again
                     # Nothing is awaited between two events: the loop may be interrupted at its own awaits only.
                     async for sent in run_loop(progress, self._ports, self._views):
                         self._hub.publish(run.key, sent)
@@ -227,34 +258,28 @@ class Runner:
                     log.warning("%s: %s", run.id, error)
                     if attempt == STORE_TRIES - 1:
                         raise
-                    await asyncio.sleep(0.1 * 2**attempt)
-                    again = await self._views.claim(
-                        run.key, run.conversation_seq, self._ports, dead_owner=self._ports.owner
-                    )
-                    if again is None:
-                        return
-                    progress = again
                 except Exception as error:
                     log.exception("%s stopped by a defect", run.id)
-                    await self._give_up(run.key, error)
+                    ended = await self._give_up(run.key, error)
+                    for event in ended.events if ended else ():
+                        self._hub.publish(run.key, event)
                     return
         finally:
             self._driven.discard(run.key)
 
-    async def _give_up(self, key: RunKey, error: Exception) -> None:
-        """End a run that this code can't go on with, so that the agent's next message is answered."""
-        failure = Failure(kind="internal_error", message=f"{type(error).__name__}: {error}")
-        progress = await self._ports.store.write(
+    async def _give_up(self, key: RunKey, error: Exception, *, dead_owner: str | None = None) -> Progress | None:
+        """End a run that this code can't go on with, so that the agent's next message is answered. None: it is not this
+        process's to end."""
+        return await self._ports.store.write(
             _fail,
             key,
             owner=self._ports.owner,
-            failure=failure,
+            dead_owner=dead_owner,
+            failure=Failure(kind="internal_error", message=f"{type(error).__name__}: {error}"),
             ids=self._ports.ids,
             settings=self._ports.settings,
             now=self._ports.clock.now(),
         )
-        for event in progress.events:
-            self._hub.publish(key, event)
 
     def _is_wanted(self, run: Run) -> bool:
         return run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
@@ -297,19 +322,36 @@ def _request_cancel(tx: Tx, run_id: RunId, *, now: datetime) -> tuple[Run, Seque
 
 def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, str]]:
     """The oldest unended run of each conversation, with its agent's model; those without a valid lease first."""
-    runs = {run.key: run for run in (*tx.runs.claimable(at=now), *tx.runs.held())}
+    runs = {run.key: run for run in (*tx.runs.claimable(at=now, limit=LOOKED_AT), *tx.runs.held(limit=LOOKED_AT))}
     return [(run, tx.agents.get(run.key.agent_id).model) for run in runs.values()]
 
 
-def _whose_turn(tx: Tx, key: RunKey, conversation_seq: int) -> tuple[Run, Run | None]:
-    return tx.runs.at(key), tx.runs.active(key.agent_id, conversation_seq)
+def _whose_turn(tx: Tx, key: RunKey, conversation_seq: int) -> tuple[Run, Run | None, str]:
+    """The run, the oldest unended one of its conversation, and the agent's model."""
+    return tx.runs.at(key), tx.runs.active(key.agent_id, conversation_seq), tx.agents.get(key.agent_id).model
 
 
 def _fail(
-    tx: Tx, key: RunKey, *, owner: str, failure: Failure, ids: Ids, settings: EngineSettings, now: datetime
-) -> Progress:
-    progress = Progress(load_run_log(tx, key))
-    run = progress.log.run
-    if run.ended or run.lease_owner != owner:
-        return progress
-    return end_run(tx, progress.log, Finish("error", failure), [], ids=ids, settings=settings, now=now)
+    tx: Tx,
+    key: RunKey,
+    *,
+    owner: str,
+    dead_owner: str | None,
+    failure: Failure,
+    ids: Ids,
+    settings: EngineSettings,
+    now: datetime,
+) -> Progress | None:
+    run = tx.runs.at(key)
+    if run.ended:
+        return None
+    if run.status != "running" or run.lease_owner != owner:
+        claimed = tx.runs.claim(key, owner=owner, at=now, until=now, dead_owner=dead_owner)
+        if claimed is None:
+            return None
+        run = claimed
+    events: list[Event] = []
+    if run.first_message_seq is None and (waiting := tx.runs.waiting_input(key)) is not None:
+        events += begin_input(tx, run, *decode_drafts(waiting), now=now)
+        run = tx.runs.at(key)
+    return end_run(tx, run_log_of(tx, run), Finish("error", failure), events, ids=ids, settings=settings, now=now)

@@ -122,12 +122,23 @@ class Messages:
         order = "DESC" if newest_first else "ASC"
         return self._read(f"{where} AND removed = 0 ORDER BY seq {order} LIMIT :limit", params)
 
-    def view(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, upto_seq: int) -> Sequence[Message]:
-        return self._read(
-            "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
-            " AND removed = 0 ORDER BY seq",
-            {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq},
-        )
+    def view(
+        self,
+        agent_id: AgentId,
+        conversation_seq: int,
+        *,
+        from_seq: int,
+        upto_seq: int,
+        settings_revision: int | None = None,
+    ) -> Sequence[Message]:
+        where = "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
+        params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
+        if settings_revision is None:
+            return self._read(f"{where} AND removed = 0 ORDER BY seq", params)
+        sql = f"SELECT {_COLUMNS} FROM messages WHERE {OWN_AGENT} AND {where} ORDER BY seq"
+        rows = map(_message, self._db.rows(sql, params | {"org_id": self._org_id}))
+        shown = (_as_of(self._db, row, settings_revision) if row.revision else row for row in rows)
+        return [message for message in shown if message is not None]
 
     def run_tokens(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int) -> Sequence[tuple[int, int]]:
         # A row without a run (imported history) is grouped with its neighbours of the same kind.
@@ -203,13 +214,22 @@ class Messages:
         _check_calls_kept(before, parts)
         params = {"agent_id": before.agent_id, "seq": before.seq}
         revision = before.revision + 1
+        # A request that showed the old parts must not be built on: the settings revision makes the prefix new, and
+        # tells which of the message's revisions a recorded request showed.
+        number, settings_revision = self._db.rows(
+            "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id"
+            " RETURNING number, settings_revision",
+            {"id": before.agent_id},
+        )[0]
         self._db.run(
-            "INSERT INTO message_revisions (agent_id, seq, revision, parts, author_kind, author_id, created_at)"
-            " VALUES (:agent_id, :seq, :revision, :parts, :author_kind, :author_id, :at)",
+            "INSERT INTO message_revisions (agent_id, seq, revision, parts, settings_revision, author_kind, author_id,"
+            " created_at) VALUES (:agent_id, :seq, :revision, :parts, :settings_revision, :author_kind, :author_id,"
+            " :at)",
             params
             | {
                 "revision": revision,
                 "parts": None if parts is None else storable(parts_to_json(parts)),
+                "settings_revision": settings_revision,
                 "author_kind": author.kind,
                 "author_id": storable(author.id),
                 "at": iso(at),
@@ -219,11 +239,6 @@ class Messages:
             "UPDATE messages SET revision = :revision, removed = :removed WHERE agent_id = :agent_id AND seq = :seq",
             params | {"revision": revision, "removed": int(parts is None)},
         )
-        # A request that showed the old parts must not be built on: the settings revision makes the prefix new.
-        number = self._db.rows(
-            "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id RETURNING number",
-            {"id": before.agent_id},
-        )[0][0]
         if old := _words(before):
             self._db.unindex_words("message_words", number, [old])
         if parts is None:
@@ -269,6 +284,19 @@ def _revised(db: Database, message: Message) -> Message:
         {"agent_id": message.agent_id, "seq": message.seq, "revision": message.revision},
     )[0][0]
     return replace(message, parts=parts_from_json(restored(parts)))
+
+
+def _as_of(db: Database, message: Message, settings_revision: int) -> Message | None:
+    """The message as a request with this settings revision showed it; None if it was removed before."""
+    rows = db.rows(
+        "SELECT revision, parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq"
+        " AND settings_revision <= :settings_revision ORDER BY revision DESC LIMIT 1",
+        {"agent_id": message.agent_id, "seq": message.seq, "settings_revision": settings_revision},
+    )
+    if not rows:
+        return replace(message, revision=0)
+    revision, parts = rows[0]
+    return None if parts is None else replace(message, revision=revision, parts=parts_from_json(restored(parts)))
 
 
 def _words(message: Message) -> tuple[int, str, str] | None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import (
+    InvalidInput,
     NotAStore,
     StoreBusy,
     StoreClosed,
@@ -193,6 +194,13 @@ def typed(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreError(f"{path}: {text}" + (f" ({name})" if name else ""))
 
 
+def _too_large(error: OverflowError) -> InvalidInput:
+    """Python's numbers have no end, a column holds 64 bits."""
+    refused = InvalidInput("a number is too large for the database")
+    refused.__cause__ = error
+    return refused
+
+
 @dataclass(slots=True)
 class _Job:
     unit: Callable[[Tx], Any]
@@ -285,6 +293,8 @@ class SqliteStore:
                     connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise typed(error, self._path) from error
+        except OverflowError as error:
+            raise _too_large(error) from error
 
     def _write_jobs(self) -> None:
         """The writer thread: take what is waiting, run it in one transaction, commit, then tell."""
@@ -340,6 +350,8 @@ class SqliteStore:
             else:
                 self._writer.execute("ROLLBACK TO unit")
                 self._writer.execute("RELEASE unit")
+            if isinstance(error, OverflowError):
+                return None, _too_large(error)
             return None, typed(error, self._path) if isinstance(error, sqlite3.Error) else error
         if not alone:
             self._writer.execute("RELEASE unit")

@@ -192,6 +192,7 @@ CREATE TABLE message_revisions (
     seq BIGINT NOT NULL,
     revision BIGINT NOT NULL,
     parts TEXT,
+    settings_revision BIGINT NOT NULL,
     author_kind TEXT NOT NULL,
     author_id TEXT NOT NULL,
     created_at TEXT NOT NULL,

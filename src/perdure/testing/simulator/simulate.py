@@ -69,11 +69,13 @@ class _Models:
 
 
 class _CheckedStore(InlineStore):
-    """Checks in each transaction of the loop that the log it gives back is the log it leaves."""
+    """As the real stores, it carries a transaction out even when its caller was interrupted meanwhile; and it checks
+    that the log which each transaction of the loop gives back is the log it leaves."""
 
     def __init__(self, simulation: _Simulation, *, fault: Callable[[FaultPoint], Awaitable[None]]) -> None:
         super().__init__(simulation.path, fault=fault)
         self._simulation = simulation
+        self._turn = asyncio.Lock()
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         def checked(tx: Tx) -> T:
@@ -85,7 +87,13 @@ class _CheckedStore(InlineStore):
                 raise violation
             return result
 
-        return await super().write(checked)
+        async def in_turn() -> T:
+            async with self._turn:
+                return await super(_CheckedStore, self).write(checked)
+
+        writing = asyncio.ensure_future(in_turn())
+        writing.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
+        return await asyncio.shield(writing)
 
 
 class _Process:
@@ -235,7 +243,7 @@ class _Simulation:
             plan = "".join(rng.choice(PLAN_LETTERS) for _ in range(rng.randint(0, 4)))
             text = f"{name}{number} {plan}"
             self.sent.append(text)
-            cancel_after = rng.choice((None, None, None, rng.uniform(0, 2)))
+            cancel_after = rng.choice((None, None, None, rng.uniform(0, 2), 1.5))
             while not await self._try(agent_id, line, text, cancel_after):
                 await asyncio.sleep(rng.uniform(0.01, 1))
                 cancel_after = None
