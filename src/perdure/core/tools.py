@@ -16,9 +16,24 @@ ToolKind = Literal["memory", "function"]
 foreign code: it is started, may fail or be interrupted, and its effects are its own."""
 
 
-REPEATING_TOOLS = frozenset({"conversation_search", "archival_memory_search"})
-"""Tools whose results only repeat what is stored elsewhere. Searching history leaves them out, or a search would find
-the searches before it."""
+REPEATING_TOOLS = frozenset(
+    {
+        "archival_memory_insert",
+        "archival_memory_search",
+        "conversation_search",
+        "core_memory_append",
+        "core_memory_replace",
+        "memory",
+        "memory_apply_patch",
+        "memory_finish_edits",
+        "memory_insert",
+        "memory_replace",
+        "memory_rethink",
+    }
+)
+"""Tools whose results only repeat what is stored elsewhere: the built-in ones, which show a block or what a search
+found. Searching history leaves them out, or a search would find the searches and edits before it instead of what was
+said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
