@@ -82,9 +82,10 @@ def test_deltas_come_in_the_order_of_the_blocks(edited: tuple[list[Block], list[
 @effort(50, 1000)
 @given(blocks())
 def test_a_delta_tells_what_an_edit_must_know(block: Block) -> None:
-    """The limit, and whether the block may be edited at all."""
+    """What the block is for, its limit, and whether it may be edited at all."""
     (text,) = memory_deltas({}, [block])
     delta = json.loads(text)
 
+    assert delta.get("description", "") == (block.description or "")
     assert delta["chars_limit"] == block.limit_chars
     assert delta.get("read_only", False) == block.read_only

@@ -21,7 +21,7 @@ from perdure import (
     Settings,
     StoreFull,
 )
-from perdure.core.errors import EmptyMessage, IdempotencyMismatch, MessageTooLarge
+from perdure.core.errors import EmptyMessage, IdempotencyMismatch, MessageTooLarge, ModelNotFound
 from perdure.core.ids import ConversationId
 from perdure.core.runs import Usage
 from perdure.storage.sqlite import typed
@@ -101,12 +101,12 @@ def test_a_failing_model_loses_no_message(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_here_is_named(tmp_path: Path) -> None:
-    """An agent whose model another program brought along is told which ones there are."""
+    """A message to an agent whose model another program brought along is refused, naming the models there are."""
     with open_sync(tmp_path / "agents.db") as perdure:
         perdure.create_agent("helper", model=MODEL)
 
     told = f"'{MODEL}' is not available here: there are perdure/extractive"
-    with Perdure(tmp_path / "agents.db") as perdure, pytest.raises(RunFailed, match=told):
+    with Perdure(tmp_path / "agents.db") as perdure, pytest.raises(ModelNotFound, match=told):
         perdure.agent("helper").send("hello")
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from perdure import InvalidInput, ModelReply, NotFound, Perdure, Settings, tool
+from perdure.core.errors import StoreError
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.testing import ScriptedModel, calls, says
 from tests.library.opened import MODEL, Tools, open_async, open_sync
@@ -289,3 +292,70 @@ def test_tools_are_given_and_taken_away_by_name(tmp_path: Path) -> None:
             agent.attach_tool("rang")
         with pytest.raises(NotFound, match="'conversation_search' not found"):
             agent.detach_tool("conversation_search")
+
+
+def leave() -> str:
+    """Leave."""
+    sys.exit("bye")
+
+
+def interrupt() -> str:
+    """Interrupt."""
+    raise KeyboardInterrupt("stop")
+
+
+def exhaust() -> str:
+    """Take from nothing."""
+    return str(next(iter(())))
+
+
+async def leave_later() -> str:
+    """Leave."""
+    await asyncio.sleep(0)
+    sys.exit("bye")
+
+
+async def leave_aside() -> str:
+    """Leave, in a task of the tool's own."""
+    return str(await asyncio.ensure_future(leave_later()))
+
+
+async def give_up() -> str:
+    """Give up, though nobody asked for it."""
+    raise asyncio.CancelledError("enough")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (leave, "SystemExit: bye"),
+        (interrupt, "KeyboardInterrupt: stop"),
+        (exhaust, "StopIteration: "),
+        (leave_later, "SystemExit: bye"),
+        (leave_aside, "SystemExit: bye"),
+        (give_up, "CancelledError: enough"),
+    ],
+)
+def test_a_tool_can_not_end_the_program_that_called_it(tmp_path: Path, function: Callable[..., Any], told: str) -> None:
+    """What it raises to leave is an error for the model; the run goes on, and so does the store."""
+    (result,) = results_of(tmp_path, [function], calls(function.__name__), says("sorry"))
+
+    assert (result.text, result.status) == (told, "error")
+    assert f"in {function.__name__}" in result.stderr[0]
+
+
+def test_a_store_whose_loop_was_stopped_says_so(tmp_path: Path) -> None:
+    """Nobody waits for a thread that has ended: the call under way fails and so do later ones, closing does not."""
+
+    async def stop() -> str:
+        """Stop the loop."""
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(60)
+        return ""
+
+    with open_sync(tmp_path / "agents.db", calls("stop"), tools=[stop]) as perdure:
+        agent = perdure.create_agent()
+        with pytest.raises(StoreError, match="was stopped by a tool"):
+            agent.send("go")
+        with pytest.raises(StoreError, match="open it again"):
+            agent.messages()

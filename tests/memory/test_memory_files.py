@@ -181,3 +181,25 @@ async def test_a_command_that_cannot_be_done_is_told(
 
     assert await s.labels() == ["human"]
     assert (await s.block("human")).version == 0
+
+
+async def test_only_the_root_itself_is_left_out_of_a_label() -> None:
+    """A name that begins like the root is a name; the block of the shorter name is not made in its place."""
+    s = await scene()
+    await s.call("memory", command="create", path="/memories_backup", file_text="a")
+
+    assert await s.labels() == ["memories_backup"]
+    with pytest.raises(InvalidInput, match="block label ''"):
+        await s.call("memory", command="create", path="/memories", file_text="a")
+
+
+async def test_a_command_that_leaves_the_text_as_it_was_is_no_edit() -> None:
+    """The result shows the block, and nobody is told of an edit; the block keeps its version."""
+    s = await scene(HUMAN)
+    same = await s.call("memory", command="str_replace", path="human", old_string="tea", new_string="tea")
+    await s.call("memory", command="create", path="notes", file_text="")
+    inserted = await s.call("memory", command="insert", path="notes", insert_line=0, insert_text="")
+
+    assert HUMAN.value in same.text
+    assert (same.edits, inserted.edits) == ((), ())
+    assert ((await s.block("human")).version, (await s.block("notes")).version) == (0, 0)

@@ -84,6 +84,14 @@ def test_wrong_line_numbers_do_no_harm_when_every_line_is_unique(
         assert apply_patch("\n".join(old), "\n".join(shifted)) == "\n".join(new)
 
 
+def test_lines_may_follow_the_one_empty_line_of_an_empty_text() -> None:
+    """Numbers that count the empty text as a line keep it; all others begin the text."""
+    assert apply_patch("", "@@ -1,0 +2 @@\n+a") == "\na"
+    assert apply_patch("", diff_of("", "\na")) == "\na"
+    assert apply_patch("", "@@ -0,0 +1 @@\n+a") == "a"
+    assert apply_patch("", "@@ -1,0 +1 @@\n+a") == "a"
+
+
 PATCH_LINES = st.one_of(
     LINES,
     LINES.map(" ".__add__),

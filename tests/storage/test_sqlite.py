@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.agents import Agent
-from perdure.core.errors import NotAStore, PerdureError, StoreClosed, StoreFull, StoreReadOnly
+from perdure.core.errors import InvalidInput, NotAStore, PerdureError, StoreClosed, StoreFull, StoreReadOnly
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.tx import Tx
 from perdure.storage import sqlite
@@ -458,3 +458,14 @@ async def test_a_copy_made_by_sqlite_works_as_fast_as_the_original(tmp_path: Pat
 
     with contextlib.closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_a_number_that_no_column_holds_is_bad_input(tmp_path: Path) -> None:
+    """Reading and writing refuse it alike, and the store works on."""
+    store = opened(tmp_path / "perdure.db")
+    agent = await store.write(units.add_agent)
+    for verb in (store.read, store.write):
+        with pytest.raises(InvalidInput, match="a number is too large for the database"):
+            await verb(lambda tx: tx.messages.list(agent.id, before_seq=10**30))
+    assert await store.write(lambda tx: tx.messages.count(agent.id)) == 0
+    await store.close()

@@ -26,13 +26,12 @@ def memory_deltas(
 ) -> tuple[str, ...]:
     """The texts of the delta messages that bring a log from the versions it has `seen` to these blocks.
 
-    One for each block that is new or changed, in the order of the blocks, with its whole new value; then one for each
-    block that is gone. Empty when nothing changed.
+    One for each block that is new or changed, in the order of the blocks, with its description and whole new value;
+    then one for each block that is gone. Empty when nothing changed.
 
     Args:
         labels: the labels under which the log has seen changed and gone blocks, as far as they are known: a renamed
-        block
-            is told with its old label too, a gone one by its label.
+            block is told with its old label too, a gone one by its label.
     """
     now = versions_of(blocks)
     if now == seen:
@@ -44,6 +43,7 @@ def memory_deltas(
             label=block.label,
             op="edited" if block.id in seen else "attached",
             renamed_from=labels.get(block.id) if labels.get(block.id, block.label) != block.label else None,
+            description=block.description or None,
             version=block.version,
             chars_limit=block.limit_chars,
             read_only=block.read_only or None,

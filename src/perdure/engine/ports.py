@@ -16,9 +16,8 @@ class EngineSettings:
     """Times in seconds, texts in characters.
 
     Args:
-        lease_s: how long a run belongs to a process that is not heard of; beat_s: how often it is heard of, and how
-        often
-            a cancel request from another process is looked for.
+        lease_s: how long a run belongs to a process that is not heard of.
+        beat_s: how often it is heard of, and how often a cancel request from another process is looked for.
         poll_s: how often a waiting reader looks for what another process did.
         reserve_tokens: kept free in the window for the answer.
         delta_flush_s, delta_flush_chars: stored previews of background runs are joined up to these.

@@ -9,18 +9,17 @@ from typing import Unpack, get_args
 from perdure.app import App
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
-from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import DEFAULT_USER, ArchiveId, ConversationId, MessageId, PassageId, RunId
+from perdure.core.ids import ArchiveId, ConversationId, MessageId, PassageId, RunId
 from perdure.core.messages import Draft, Message, Role, Text
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.accept import Accepted, Request
 from perdure.library.blocks import AsyncAgentBlocks
-from perdure.library.checks import check_choice, check_limit, check_model
+from perdure.library.checks import USER, check_choice, check_key, check_limit, check_model, check_number, check_text
 from perdure.library.reply import Reply
 from perdure.memory.agents import AgentChanges, update_agent
 from perdure.memory.messages import MessageHit, search_messages
@@ -32,10 +31,9 @@ from perdure.memory.passages import (
     list_passages,
     search_passages,
 )
+from perdure.memory.values import as_tags
 
 __all__ = ["AsyncAgent"]
-
-USER = Author(kind="user", id=DEFAULT_USER)
 
 
 class AsyncAgent:
@@ -111,6 +109,7 @@ class AsyncAgent:
     async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
         """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
         run = await self.run(run_id)
+        check_number("after", after)
         async for sent in self._app.runner.follow(run, after=after):
             yield sent
 
@@ -121,6 +120,7 @@ class AsyncAgent:
 
     async def run(self, run_id: RunId) -> Run:
         """A run of this agent. Raises: NotFound, also for another agent's."""
+        check_text("run_id", run_id)
         return await self._app.store.read(_run, self.info, run_id)
 
     async def messages(
@@ -134,6 +134,8 @@ class AsyncAgent:
     ) -> Sequence[Message]:
         """A page of the history: of one conversation, or of all of them. Raises: InvalidInput, NotFound."""
         check_limit(limit)
+        check_number("before_seq", before_seq)
+        check_number("after_seq", after_seq)
 
         def page(tx: Tx) -> Sequence[Message]:
             seq = None if conversation is None else _conversation(tx, self.info, conversation).seq
@@ -168,6 +170,7 @@ class AsyncAgent:
         Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
         """
         check_limit(limit)
+        check_text("text", text)
         for role in roles:
             check_choice("a role", role, get_args(Role))
         where = MessageFilter(roles=tuple(roles), since=_utc("since", since), until=_utc("until", until))
@@ -180,6 +183,8 @@ class AsyncAgent:
             occurred_at: when it happened, a time with a zone; by default now.
         Raises: InvalidInput: an empty or too long text, a time without a zone.
         """
+        check_text("text", text)
+        kept_tags = as_tags(tags)
         ports = self._app.ports
         now = ports.clock.now()
         occurred_at = _utc("occurred_at", occurred_at)
@@ -187,7 +192,7 @@ class AsyncAgent:
         def insert(tx: Tx) -> Passage:
             archive = archive_of(tx, self.id, ArchiveId(ports.ids.new("archive")), at=now)
             passage_id = PassageId(ports.ids.new("passage"))
-            return insert_passage(tx, archive.id, passage_id, text, at=now, tags=tags, occurred_at=occurred_at)
+            return insert_passage(tx, archive.id, passage_id, text, at=now, tags=kept_tags, occurred_at=occurred_at)
 
         return await ports.store.write(insert)
 
@@ -208,6 +213,7 @@ class AsyncAgent:
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
         check_limit(limit)
+        check_text("text", text)
         where = _passages_where(tags, tag_match, since, until)
         return await self._app.store.read(search_passages, self.id, text, where=where, limit=limit)
 
@@ -226,11 +232,13 @@ class AsyncAgent:
         Raises: InvalidInput: as `search_archive`.
         """
         check_limit(limit)
+        check_number("after_seq", after_seq)
         where = _passages_where(tags, tag_match, since, until)
         return await self._app.store.read(list_passages, self.id, where=where, limit=limit, after_seq=after_seq)
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
+        check_text("passage_id", passage_id)
         await self._app.store.write(delete_passage, self.id, passage_id)
 
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
@@ -252,10 +260,12 @@ class AsyncAgent:
 
     async def attach_tool(self, name: str) -> None:
         """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are."""
+        check_text("name", name)
         await self._app.store.write(lambda tx: tx.tools.attach(self.id, name))
 
     async def detach_tool(self, name: str) -> None:
         """Take a tool away from the agent. Raises: NotFound: it has no such tool."""
+        check_text("name", name)
         await self._app.store.write(lambda tx: tx.tools.detach(self.id, name))
 
     async def new_conversation(self) -> Conversation:
@@ -268,6 +278,7 @@ class AsyncAgent:
     async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         """Oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
         check_limit(limit)
+        check_number("after_seq", after_seq)
         return await self._app.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
 
     async def _sent(self, request: Request) -> AsyncIterator[StoredEvent | Delta]:
@@ -289,7 +300,10 @@ class AsyncAgent:
         max_steps: int | None,
         background: bool = False,
     ) -> Request:
+        check_text("text", text)
+        check_key(idempotency_key)
         check_choice("if_busy", if_busy, get_args(IfBusy))
+        check_number("max_steps", max_steps)
         ports = self._app.ports
         seq = 0
         if conversation is not None:
@@ -311,7 +325,8 @@ class AsyncAgent:
 
 
 def _conversation(tx: Tx, agent: Agent, conversation_id: ConversationId) -> Conversation:
-    """The agent's own conversation of this id. Raises: NotFound, also for another agent's."""
+    """The agent's own conversation of this id. Raises: InvalidInput; NotFound, also for another agent's."""
+    check_text("conversation", conversation_id)
     conversation = tx.conversations.get(conversation_id)
     if conversation.agent_id != agent.id:
         raise NotFound("conversation", conversation_id, hint=f"agent {agent.name!r} has no such conversation")
@@ -342,13 +357,17 @@ def _passages_where(
     tags: Sequence[str], tag_match: TagMatch, since: datetime | None, until: datetime | None
 ) -> PassageFilter:
     check_choice("tag_match", tag_match, get_args(TagMatch))
-    return PassageFilter(tags=tuple(tags), tag_match=tag_match, since=_utc("since", since), until=_utc("until", until))
+    return PassageFilter(
+        tags=as_tags(tags), tag_match=tag_match, since=_utc("since", since), until=_utc("until", until)
+    )
 
 
 def _utc(name: str, moment: datetime | None) -> datetime | None:
-    """The moment in UTC, as the store compares them: as text. Raises: InvalidInput: it has no time zone."""
+    """The moment in UTC, as the store compares them: as text. Raises: InvalidInput: no time, or one without a zone."""
     if moment is None:
         return None
+    if not isinstance(moment, datetime):
+        raise InvalidInput(f"{name} is {moment!r:.80}: give a datetime with a zone, such as tzinfo=datetime.UTC")
     if moment.utcoffset() is None:
         raise InvalidInput(f"{name} is {moment}, a time without a zone: add one, such as tzinfo=datetime.UTC")
     return moment.astimezone(UTC)

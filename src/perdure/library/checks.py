@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
+from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, ModelNotFound
+from perdure.core.ids import DEFAULT_USER
 
-__all__ = ["LIMIT_MAX", "check_choice", "check_limit", "check_model"]
+__all__ = [
+    "LIMIT_MAX",
+    "USER",
+    "check_choice",
+    "check_key",
+    "check_limit",
+    "check_model",
+    "check_number",
+    "check_text",
+]
+
+USER = Author(kind="user", id=DEFAULT_USER)
+"""Who acts through the library: a person or program from outside."""
 
 LIMIT_MAX = 10_000
 """Of one page or search: what is returned stands in memory as a whole."""
+
+KEY_MAX_CHARS = 255
+NUMBER_MAX = 2**63 - 1  # what an integer column holds
 
 
 def check_limit(limit: int) -> None:
@@ -22,6 +40,26 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Nothing, when the value is one of those there are. Raises: InvalidInput."""
     if value not in choices:
         raise InvalidInput(f"{name} is {value!r:.80}: it can be {', '.join(map(repr, choices))}")
+
+
+def check_text(name: str, value: Any) -> None:
+    """Nothing, when the value is a text. Raises: InvalidInput."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is {value!r:.80}: give a text")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Nothing, when the value is a whole number that the store can compare, or None. Raises: InvalidInput."""
+    if value is not None and (type(value) is not int or abs(value) > NUMBER_MAX):
+        raise InvalidInput(f"{name} is {value!r:.80}: give a whole number of at most {NUMBER_MAX:,}")
+
+
+def check_key(key: Any) -> None:
+    """Nothing, when the value can be an idempotency key, or is None. Raises: InvalidInput."""
+    if key is not None and not (isinstance(key, str) and 1 <= len(key) <= KEY_MAX_CHARS):
+        raise InvalidInput(
+            f"idempotency_key is {key!r:.80}: give a text of 1 to {KEY_MAX_CHARS} characters, such as a new UUID"
+        )
 
 
 def check_model(handle: str, known: Collection[str]) -> None:

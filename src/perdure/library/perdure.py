@@ -9,21 +9,20 @@ from typing import Any
 
 from perdure.app import App, start
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
-from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import DEFAULT_USER, AgentId, BlockId, is_id
+from perdure.core.ids import AgentId, BlockId, is_id
 from perdure.core.ports import Clock, Ids, Model, Store
 from perdure.core.tx import Tx
 from perdure.library.agent import AsyncAgent
 from perdure.library.blocks import AsyncBlocks
-from perdure.library.checks import LIMIT_MAX, check_limit, check_model
-from perdure.memory.agents import NewAgent, NewBlock, as_tags, create_agent
+from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
+from perdure.memory.agents import NewAgent, NewBlock, create_agent
 from perdure.memory.tool_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
+from perdure.memory.values import as_tags
 from perdure.settings import Settings
 
 __all__ = ["AsyncPerdure", "as_blocks"]
 
-USER = Author(kind="user", id=DEFAULT_USER)
 NAMED_AGENTS = 10
 
 
@@ -143,6 +142,7 @@ class AsyncPerdure:
 
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
+        check_text("an agent's name or id", name_or_id)
         return AsyncAgent(self._app, await self._app.store.read(_find, name_or_id))
 
     async def last_agent(self) -> AsyncAgent | None:
@@ -151,10 +151,20 @@ class AsyncPerdure:
         return None if agent is None else AsyncAgent(self._app, agent)
 
     async def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[AsyncAgent]:
-        """Agents, newest first; `after` is the last one of the page before. Raises: InvalidInput: a limit below 1 or
-        above 10,000."""
+        """Agents, newest first; `after` is the last one of the page before.
+
+        Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no agent `after`.
+        """
         check_limit(limit)
-        agents = await self._app.store.read(lambda tx: tx.agents.list(limit=limit, after=after))
+        if after is not None:
+            check_text("after", after)
+
+        def page(tx: Tx) -> Sequence[Agent]:
+            if after is not None:
+                tx.agents.get(after)  # an agent that is gone has no place in the list any more
+            return tx.agents.list(limit=limit, after=after)
+
+        agents = await self._app.store.read(page)
         return [AsyncAgent(self._app, agent) for agent in agents]
 
     async def tools(self) -> list[str]:
@@ -162,8 +172,11 @@ class AsyncPerdure:
         return await self._app.store.read(lambda tx: [tool.spec.name for tool in tx.tools.list(limit=LIMIT_MAX)])
 
     async def delete_agent(self, agent_id: AgentId) -> None:
-        """Remove an agent with its whole history. Its blocks and archives stay: others may share them. Raises:
-        NotFound."""
+        """Remove an agent with its whole history. Its blocks and archives stay: others may share them.
+
+        Raises: NotFound.
+        """
+        check_text("agent_id", agent_id)
         await self._app.store.write(lambda tx: tx.agents.delete(agent_id))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, TypeVar
 
-from perdure.core.errors import StoreClosed
+from perdure.core.errors import StoreClosed, StoreError
 
 __all__ = ["Portal"]
 
@@ -19,23 +21,28 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="perdure", daemon=True)
+        self._ended: Future[None] = Future()  # done when the thread is
+        self._thread = threading.Thread(target=self._run_loop, name="perdure", daemon=True)
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
-        return not self._loop.is_closed()
+        return not self._loop.is_closed() and not self._ended.done()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises. It is cancelled when the caller is interrupted while waiting.
 
-        Raises: StoreClosed: after `close`.
+        Raises: StoreClosed: after `close`; StoreError: a tool or model stopped the loop that all others run in.
         """
         if not self.is_open:
             coroutine.close()
             raise StoreClosed
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
+            either: tuple[Future[Any], ...] = (future, self._ended)
+            wait(either, return_when=FIRST_COMPLETED)
+            if not future.done():
+                raise StoreError("the event loop of this store was stopped by a tool or a model: open the store again")
             return future.result()
         except BaseException:
             future.cancel()
@@ -51,12 +58,15 @@ class Portal:
                     return
         finally:
             close = getattr(source, "aclose", None)
-            if close is not None and self._loop.is_running():
+            if close is not None and self.is_open:
                 self.run(close())
 
     def close(self) -> None:
         """Stop the loop and its thread. Closing twice is no error."""
         if self._loop.is_closed():
+            return
+        if self._ended.done():
+            self._loop.close()
             return
         # In its own thread to the end: the caller's may have a running loop of its own, as in a notebook.
         self.run(self._loop.shutdown_asyncgens())
@@ -64,6 +74,16 @@ class Portal:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _run_loop(self) -> None:
+        try:
+            while True:
+                # The loop hands on what a task of a tool's own ends with, such as SystemExit; others still run in it.
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    self._loop.run_forever()
+                    return
+        finally:
+            self._ended.set_result(None)
 
 
 async def _next(source: AsyncIterator[T]) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -18,8 +17,9 @@ from perdure.core.tx import Tx
 from perdure.core.zones import is_zone
 from perdure.memory.blocks import create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS
+from perdure.memory.values import as_tags, check_json
 
-__all__ = ["AgentChanges", "NewAgent", "NewBlock", "as_tags", "create_agent", "put_tools", "update_agent"]
+__all__ = ["AgentChanges", "NewAgent", "NewBlock", "create_agent", "put_tools", "update_agent"]
 
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """Less does not hold a base prompt and a message."""
@@ -128,13 +128,6 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     return tx.agents.get(agent.id)
 
 
-def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """The tags as they are kept. Raises: InvalidInput: one text in place of several, something else than texts."""
-    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
-        raise InvalidInput(f"tags are {tags!r:.80}: give a list of texts, such as ['travel']")
-    return tuple(tags)
-
-
 def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Author, at: datetime) -> Agent:
     """The agent as changed; as it was when nothing changes.
 
@@ -159,7 +152,7 @@ def _checked(agent: Agent) -> Agent:
         if not isinstance(value, str) and (value is not None or name not in ("system", "description")):
             raise InvalidInput(f"{name} is {value!r:.80}: give a text")
     for name in ("metadata", "settings"):
-        _check_json(name, getattr(agent, name))
+        check_json(name, getattr(agent, name))
     check_name(agent.name)
     if not is_zone(agent.timezone):
         raise InvalidInput(f"time zone {agent.timezone!r:.80} is not known here: use a name such as 'Europe/Rome'")
@@ -173,16 +166,6 @@ def _checked(agent: Agent) -> Agent:
             f" at least {CONTEXT_WINDOW_TOKENS_MIN:,}"
         )
     return agent
-
-
-def _check_json(name: str, value: Any) -> None:
-    """Nothing, when the store can keep it. Raises: InvalidInput."""
-    try:
-        kept = isinstance(value, Mapping) and json.dumps(dict(value)) is not None
-    except (TypeError, ValueError, RecursionError):
-        kept = False
-    if not kept:
-        raise InvalidInput(f"{name} is {value!r:.80}: give names with JSON values, such as {{'team': 'red'}}")
 
 
 def put_tools(tx: Tx, specs: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> None:

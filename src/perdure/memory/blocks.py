@@ -6,7 +6,7 @@ whatever the block holds when the transaction reads it, which the database makes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -15,10 +15,12 @@ from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label,
 from perdure.core.errors import BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.tx import Tx
+from perdure.memory.values import as_tags, check_json
 
 __all__ = [
     "BLOCK_FIELDS",
     "DEFAULT_DESCRIPTIONS",
+    "LIMIT_CHARS_MAX",
     "create_block",
     "edit_block",
     "find_block",
@@ -45,6 +47,9 @@ BLOCK_FIELDS = (
 )
 """What may be changed of a block; all else is its identity and its history."""
 
+LIMIT_CHARS_MAX = 1_000_000_000
+"""More than any context window; it fits an INTEGER column of either database."""
+
 
 def create_block(
     tx: Tx,
@@ -58,30 +63,38 @@ def create_block(
     description: str | None = None,
     read_only: bool = False,
     metadata: Mapping[str, Any] | None = None,
-    tags: tuple[str, ...] = (),
+    tags: Sequence[str] = (),
     is_template: bool = False,
     agent_id: AgentId | None = None,
 ) -> Block:
     """A new block, attached to `agent_id` if there is one.
 
-    Raises: InvalidInput: bad label; BlockLimitExceeded; AlreadyExists: the agent has a block of that label; NotFound.
+    Raises: InvalidInput: a field that can't be used; BlockLimitExceeded; AlreadyExists: the agent has a block of that
+        label; NotFound.
     """
+    fields = _usable(
+        {
+            "label": label,
+            "value": value,
+            "limit_chars": limit_chars,
+            "description": description,
+            "read_only": read_only,
+            "metadata": {} if metadata is None else metadata,
+            "tags": tags,
+            "is_template": is_template,
+        }
+    )
+    if description is None:
+        fields["description"] = DEFAULT_DESCRIPTIONS.get(label)
     block = checked(
         Block(
             id=block_id,
             org_id=tx.org_id,
-            label=check_label(label),
-            value=value,
-            limit_chars=limit_chars,
-            description=description if description is not None else DEFAULT_DESCRIPTIONS.get(label),
-            read_only=read_only,
-            metadata=metadata or {},
-            tags=tags,
-            is_template=is_template,
             created_at=at,
             updated_at=at,
             created_by=author.id,
             updated_by=author.id,
+            **fields,
         )
     )
     block = tx.blocks.add(block, author=author)
@@ -120,17 +133,16 @@ def update_block(
 
     `read_only` binds the agents' tools, not people: this edits such blocks too.
 
-    Raises: NotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: a bad label, no such field.
+    Raises: NotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: no such field, or a value it
+        can't have.
     """
     if unknown := [name for name in changes if name not in BLOCK_FIELDS]:
         raise InvalidInput(f"a block has no field {', '.join(unknown)} to change: there are {', '.join(BLOCK_FIELDS)}")
-    if "tags" in changes:
-        changes = {**changes, "tags": tuple(changes["tags"])}
+    fields = _usable(changes)
     block = tx.blocks.get(block_id)
     if expected is not None and expected != block.version:
         raise VersionConflict(f"block {block.label!r}", expected=expected, found=block.version)
-    edited = checked(replace(block, **changes))
-    check_label(edited.label)
+    edited = checked(replace(block, **fields))
     if edited == block:
         return block
     return tx.blocks.put(edited, expected=block.version, author=author, at=at)
@@ -149,3 +161,31 @@ def restore_block(
         raise NotFound("block version", str(version), hint=f"block {newest.label!r} has {there}")
     value = tx.blocks.version(block_id, version).value
     return update_block(tx, block_id, {"value": value}, author=author, at=at, expected=expected)
+
+
+def _usable(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a block as they are kept. Raises: InvalidInput, naming the field, its value and what would do."""
+    usable = dict(fields)
+    for name, value in fields.items():
+        match name:
+            case "label" | "value":
+                _check(name, value, isinstance(value, str), "a text")
+            case "description":
+                _check(name, value, value is None or isinstance(value, str), "a text, or None for no description")
+            case "limit_chars":
+                fits = type(value) is int and 1 <= value <= LIMIT_CHARS_MAX
+                _check(name, value, fits, f"a whole number from 1 to {LIMIT_CHARS_MAX:,}")
+            case "metadata":
+                check_json(name, value)
+            case "tags":
+                usable[name] = as_tags(value)
+            case _:
+                _check(name, value, isinstance(value, bool), "True or False")
+    if "label" in fields:
+        check_label(fields["label"])
+    return usable
+
+
+def _check(name: str, value: Any, can_be_used: bool, wanted: str) -> None:
+    if not can_be_used:
+        raise InvalidInput(f"{name} of a block is {value!r:.80}: give {wanted}")

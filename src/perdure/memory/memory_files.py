@@ -48,7 +48,7 @@ def run_memory_command(
                 description=description,
                 agent_id=call.agent.id,
             )
-            return _result(f"Created memory block {label!r}.", MemoryEdit.of(None, block))
+            return _result(f"Created memory block {label!r}.", MemoryEdit.of(None, block), always=True)
         case "str_replace":
             old, new = _needed(old_string, "old_string"), new_string or ""
             edit = edited(tx, call, _label(path, "path"), lambda block: replaced(block, old, new))
@@ -96,17 +96,22 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
     author: Author = call.author
     before = find_block(tx, call.agent.id, label)
     block = edit_block(tx, call.agent.id, label, rename, author=author, at=call.now)
-    return _result(f"Memory block {label!r} is now {new_label!r}.", MemoryEdit.of(before, block))
+    return _result(
+        f"Memory block {label!r} is now {new_label!r}.",
+        MemoryEdit.of(before, block),
+        always=block.version != before.version,
+    )
 
 
-def _result(text: str, edit: MemoryEdit) -> MemoryResult:
-    return MemoryResult(f"{text} It now holds:\n{edit.block.value}", (edit,))
+def _result(text: str, edit: MemoryEdit, *, always: bool = False) -> MemoryResult:
+    """The block after a command. One that left the text as it was is no edit, unless `always`: it changed a field."""
+    return MemoryResult(f"{text} It now holds:\n{edit.block.value}", (edit,) if always or edit.diff else ())
 
 
 def _label(path: str | None, argument: str) -> str:
     """The block's label: the path without /memories/."""
     label = _needed(path, argument).strip()
-    return label.removeprefix(ROOT).strip("/") if label.startswith((ROOT, "/")) else label
+    return f"{label}/".removeprefix(f"{ROOT}/").strip("/") if label.startswith("/") else label
 
 
 def _needed(value: Any, argument: str) -> str:

@@ -73,6 +73,7 @@ class _Hunk:
     anchors: tuple[str, ...] = ()
     old_start: int | None = None  # as in `@@ -l,s`; None when there are no numbers
     old_count: int = 0
+    after_empty: bool = False  # `@@ -1,0 +2 @@`: below a first line that an empty text, too, may be said to have
     lines: list[_Line] = field(default_factory=list)
     awaited: int = 0  # old lines that the numbers promise and that have not been read yet
     adds_file: bool = False
@@ -90,7 +91,7 @@ class _Hunk:
 
 
 _NUMBERS = re.compile(
-    r"@@\s*-(?P<start>[0-9]{1,9})(?:,(?P<count>[0-9]{1,9}))?\s+\+[0-9]{1,9}(?:,[0-9]{1,9})?\s*(?:@@.*)?", re.DOTALL
+    r"@@\s*-(?P<start>[0-9]{1,9})(?:,(?P<count>[0-9]{1,9}))?\s+\+(?P<new>[0-9]{1,9})(?:,[0-9]{1,9})?\s*(?:@@(?s:.*))?"
 )
 _GIT_HEADER = re.compile(
     r"index [0-9a-f]+\.\.|(?:old|new|new file|deleted file) mode [0-9]"
@@ -204,9 +205,8 @@ class _Reader:
                 self._note_name("***", name)
                 self._adds_file = what == "add file"
             case "delete file":
-                raise _unreadable(
-                    line, number, "can't be done: a patch deletes no block, it can remove all lines with '-'."
-                )
+                why = "can't be done: a patch deletes no block, it can remove all lines with '-'."
+                raise _unreadable(line, number, why)
             case "move to":
                 raise _unreadable(line, number, "can't be done: a patch renames no block. Leave the line out.")
             case _:
@@ -225,6 +225,7 @@ class _Reader:
         if numbers is not None:
             hunk.old_start, hunk.old_count = int(numbers["start"]), int(numbers["count"] or 1)
             hunk.awaited = hunk.old_count
+            hunk.after_empty = (hunk.old_start, hunk.old_count, int(numbers["new"])) == (1, 0, 2)
         else:
             anchor = line[2:].strip().removesuffix("@@").strip()
             if anchor.strip(".…"):  # `@@ ... @@` is how some models write a bare `@@`
@@ -315,7 +316,7 @@ class _Fitting:
             raise PatchInvalid("'*** Add File' is for an empty block, and this one has text: use '*** Update File'.")
         self._hunks = hunks
         # "" can't be told from one empty line; only the latter reading has a place for old lines.
-        has_old_lines = any(line.kind != "+" for hunk in hunks for line in hunk.lines)
+        has_old_lines = any(hunk.after_empty or line.kind != "+" for hunk in hunks for line in hunk.lines)
         self._lines = text.split("\n") if text or has_old_lines else []
         self._is_empty = not text
         self._exact, self._trimmed, self._bare = (_View(self._lines, read) for read in (str, str.rstrip, str.strip))

@@ -141,7 +141,7 @@ class Messages:
         return [message for message in shown if message is not None]
 
     def run_tokens(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int) -> Sequence[tuple[int, int]]:
-        # A row without a run (imported history) is grouped with its neighbours of the same kind.
+        # All rows without a run (imported history) make one group, wherever they stand.
         rows = self._db.rows(
             "SELECT MIN(seq), SUM(tokens) FROM messages WHERE agent_id = :agent_id AND conversation_seq = :conversation"
             f" AND seq >= :from_seq AND removed = 0 AND {OWN_AGENT} GROUP BY run_seq ORDER BY MIN(seq)",

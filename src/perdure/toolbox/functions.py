@@ -113,16 +113,38 @@ class Functions:
         if made is None:
             raise NotFound("tool", name)
         values = _coerced(made, arguments)
-        try:
-            if inspect.iscoroutinefunction(made.function):
-                result = await made.function(**values)
-            else:
-                result = await asyncio.to_thread(made.function, **values)
-        except Exception as error:
-            # The model needs what went wrong, the person who wrote the tool where: the frames below this one.
-            frames = traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
-            return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error", stderr=("".join(frames),))
-        return ToolOutcome(text=_text(result))
+        if inspect.iscoroutinefunction(made.function):
+            return await _awaited(made.function, values)
+        return await asyncio.to_thread(_called, made.function, values)
+
+
+def _called(function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
+    """What came of a plain function, in the thread where it runs.
+
+    Nothing is raised out of that thread: SystemExit would end the event loop, StopIteration is lost on the way to it.
+    """
+    try:
+        return ToolOutcome(text=_text(function(**values)))
+    except BaseException as error:
+        return _failure(error)
+
+
+async def _awaited(function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
+    try:
+        return ToolOutcome(text=_text(await function(**values)))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():  # somebody wants this call stopped; else it is the tool's own doing
+            raise
+        return _failure(error)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        return _failure(error)
+
+
+def _failure(error: BaseException) -> ToolOutcome:
+    """The model needs what went wrong, the person who wrote the tool where: the frames below this file's."""
+    frames = traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
+    return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error", stderr=("".join(frames),))
 
 
 def _coerced(made: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:

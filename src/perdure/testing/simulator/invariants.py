@@ -30,9 +30,9 @@ def check_agent(
     """Nothing, when every promise holds of this agent.
 
     Args:
-        sent: the texts of all messages that were acknowledged, each of which was sent once, however often it was
-        retried. requests: digests of the requests that models were sent; every recorded step must be rebuilt to one of
-        them. notes: label of the block into which the model appends tokens in brackets.
+        sent: the texts of all acknowledged messages; each was sent once, however often it was retried.
+        requests: digests of the requests that models were sent; every recorded step must be rebuilt to one of them.
+        notes: label of the block into which the model appends tokens in brackets.
     Raises: Violation.
     """
     messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True)
