@@ -80,6 +80,10 @@ class Agents(Protocol):
         """Raises: NotFound."""
         ...
 
+    def model(self, agent_id: AgentId) -> str:
+        """The handle of the agent's model, and nothing else of it. Raises: NotFound."""
+        ...
+
     def lock(self, agent_id: AgentId) -> None:
         """Make other transactions that lock the agent wait for this one's end, where they run side by side."""
         ...

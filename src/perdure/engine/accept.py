@@ -81,7 +81,7 @@ def accept(
     Raises: NotFound, ConversationBusy, IdempotencyMismatch, ModelNotFound.
     """
     tx.agents.lock(request.agent_id)
-    check_model(tx.agents.get(request.agent_id).model)
+    check_model(tx.agents.model(request.agent_id))
     if request.idempotency_key is not None:
         known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
         if known is not None:

@@ -323,12 +323,12 @@ def _request_cancel(tx: Tx, run_id: RunId, *, now: datetime) -> tuple[Run, Seque
 def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, str]]:
     """The oldest unended run of each conversation, with its agent's model; those without a valid lease first."""
     runs = {run.key: run for run in (*tx.runs.claimable(at=now, limit=LOOKED_AT), *tx.runs.held(limit=LOOKED_AT))}
-    return [(run, tx.agents.get(run.key.agent_id).model) for run in runs.values()]
+    return [(run, tx.agents.model(run.key.agent_id)) for run in runs.values()]
 
 
 def _whose_turn(tx: Tx, key: RunKey, conversation_seq: int) -> tuple[Run, Run | None, str]:
     """The run, the oldest unended one of its conversation, and the agent's model."""
-    return tx.runs.at(key), tx.runs.active(key.agent_id, conversation_seq), tx.agents.get(key.agent_id).model
+    return tx.runs.at(key), tx.runs.active(key.agent_id, conversation_seq), tx.agents.model(key.agent_id)
 
 
 def _fail(

@@ -73,6 +73,15 @@ class Agents:
             raise NotFound("agent", agent_id)
         return _agent(rows[0])
 
+    def model(self, agent_id: AgentId) -> str:
+        rows = self._db.rows(
+            "SELECT model FROM agents WHERE id = :id AND org_id = :org_id",
+            {"id": storable(agent_id), "org_id": self._org_id},
+        )
+        if not rows:
+            raise NotFound("agent", agent_id)
+        return restored(str(rows[0][0]))
+
     def lock(self, agent_id: AgentId) -> None:
         if self._db.for_update and not self._db.rows(
             f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}",

@@ -88,6 +88,7 @@ class OrganisationContract(Contract):
         anything, any_passage = MessageFilter(), PassageFilter()
         return {
             "agents.get": lambda tx: tx.agents.get(agent_id),
+            "agents.model": lambda tx: tx.agents.model(agent_id),
             "agents.find_by_name": lambda tx: tx.agents.find_by_name(p.agent.name),
             "agents.list": lambda tx: tx.agents.list(),
             "agents.last_used": lambda tx: tx.agents.last_used(),
