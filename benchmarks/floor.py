@@ -1,4 +1,4 @@
-"""Floors: what any program pays that starts Python, or that commits a message three times."""
+"""Floors: what any program pays that starts Python, or that commits a message twice."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 __all__ = ["commits_ms"]
 
-COMMITS = 3
-"""A plain reply costs three transactions: accepted, asked, answered and ended."""
+COMMITS = 2
+"""A plain reply costs two transactions: accepted and asked, answered and ended."""
 
 
 def commits_ms(folder: Path, *, messages: int) -> float:
-    """CPU milliseconds per message of writing one row and committing it three times at `synchronous=FULL`."""
+    """CPU milliseconds per message of writing one row and committing it twice at `synchronous=FULL`."""
     connection = sqlite3.connect(folder / "floor.db", isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")

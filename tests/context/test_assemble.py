@@ -156,6 +156,19 @@ def test_a_view_grows_by_legal_rows_only() -> None:
         view.extended(rows[2:])
 
 
+def test_a_view_follows_on_only_without_a_gap() -> None:
+    """Where a number is missing stands a row that the caller does not have."""
+    log = log_of([HELLO, A, RA, HELLO])
+    view = View(PREFIX, tuple(log[:1]))
+
+    assert View(PREFIX).following(log) == log
+    assert view.following(log) == log[1:]
+    assert view.following(log[1:]) == log[1:]
+    assert view.following(log[:1]) == ()
+    assert view.following(log[2:]) == ()
+    assert view.following([log[1], log[3]]) == ()
+
+
 @effort(60, 1000)
 @given(
     st.lists(st.lists(parts().filter(lambda part: isinstance(part, Text)), min_size=1, max_size=2), max_size=4),

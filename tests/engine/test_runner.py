@@ -10,6 +10,8 @@ from perdure import AsyncPerdure, PerdureError
 from perdure.core.events import MessageAdded, StoredEvent
 from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
+from perdure.engine.accept import Accepted
+from perdure.engine.ask import CannotBegin
 from perdure.engine.run_log import Progress
 from perdure.engine.views import Views
 from perdure.memory.agents import NewBlock
@@ -30,10 +32,14 @@ async def test_a_defect_in_driving_reaches_the_one_who_waits(
     async def broken(*arguments: object, **named: object) -> Progress | None:
         raise ZeroDivisionError("planted")
 
+    def not_begun(*arguments: object, **named: object) -> Accepted:
+        raise CannotBegin
+
     caplog.set_level(logging.CRITICAL)
     async with await opened(ScriptedModel()) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
+            patch.setattr("perdure.engine.views.begin", not_begun)
             patch.setattr(Views, "claim", broken)
 
             with pytest.raises(PerdureError, match="planted"):

@@ -53,7 +53,7 @@ def serve(tx: Tx, agent_id: AgentId) -> None:
         waiting = tx.runs.waiting_input(run.key)
         if waiting is not None:
             begin_input(tx, claimed, *decode_drafts(waiting), now=AT)
-        tx.runs.end(run.key, reason="end_turn", usage=Usage(), step_count=1, failure=None, at=AT)
+        tx.runs.end(claimed, reason="end_turn", usage=Usage(), step_count=1, failure=None, at=AT)
 
 
 @effort(60, 2000)

@@ -30,6 +30,21 @@ class View:
     prefix: Prefix
     messages: tuple[Message, ...] = ()
 
+    @property
+    def next_seq(self) -> int:
+        """The first sequence number that this view does not know of."""
+        return self.messages[-1].seq + 1 if self.messages else self.prefix.from_message_seq
+
+    def following(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Those of the conversation's `messages` (in order) that come after the view's own; none if there is a gap.
+
+        An agent's rows are numbered without gaps, so behind one stands a row that the caller does not have: another
+        conversation's, or one that was put into this.
+        """
+        seq = self.next_seq
+        rows = [message for message in messages if message.seq >= seq]
+        return rows if rows and rows[0].seq == seq and rows[-1].seq == seq + len(rows) - 1 else ()
+
     def extended(self, messages: Sequence[Message]) -> View:
         """The view with these rows after its own. Raises: IllegalLog."""
         if not messages:

@@ -1,4 +1,7 @@
-"""T1: a request is accepted. Once this is committed, the caller may be told so, and it will be answered."""
+"""T1: a request is accepted. Once this is committed, the caller may be told so, and it will be answered.
+
+Where nobody stands before it, its run begins in the same transaction (`engine.ask.begin`), which saves a commit.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ from typing import Any
 from perdure.core.errors import ConversationBusy, EmptyMessage, IdempotencyMismatch, InvalidInput, MessageTooLarge
 from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
 from perdure.core.ids import AgentId, RunId
-from perdure.core.messages import Draft, parts_from_json, parts_to_json, text_of
+from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import Tx
+from perdure.engine.run_log import Progress, RunLog
 
-__all__ = ["Accepted", "Request", "accept", "begin_input", "check_input", "decode_drafts"]
+__all__ = ["Accepted", "Begin", "Request", "accept", "begin_input", "check_input", "decode_drafts"]
 
 MAX_STEPS = 10_000
+
+Begin = Callable[[RunLog, list[Event]], Progress]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +53,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`repeated`: the run was accepted before, under the same key."""
+    """`repeated`: the run was accepted before, under the same key; `begun`: it was claimed as well, and this is how far
+    it has come."""
 
     run: Run
     events: Sequence[StoredEvent]
     repeated: bool = False
+    begun: Progress | None = None
 
 
 def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int) -> None:
@@ -69,7 +77,14 @@ def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int) ->
 
 
 def accept(
-    tx: Tx, request: Request, *, check_model: Callable[[str], None], owner: str, now: datetime, until: datetime
+    tx: Tx,
+    request: Request,
+    *,
+    check_model: Callable[[str], None],
+    owner: str,
+    now: datetime,
+    until: datetime,
+    begin: Begin | None = None,
 ) -> Accepted:
     """The queued run, reserved for this process until `until`.
 
@@ -78,10 +93,11 @@ def accept(
 
     Args:
         check_model: raises if nobody here can ask the model of this handle: the message is then refused, not kept.
+        begin: goes on with a run that has nothing to wait for, given its log and the events to store; it checks the
+            model itself.
     Raises: NotFound, ConversationBusy, IdempotencyMismatch, ModelNotFound.
     """
     tx.agents.lock(request.agent_id)
-    check_model(tx.agents.model(request.agent_id))
     if request.idempotency_key is not None:
         known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
         if known is not None:
@@ -92,6 +108,8 @@ def accept(
     busy = tx.runs.active(request.agent_id, request.conversation_seq)
     if busy is not None and request.if_busy == "reject":
         raise ConversationBusy(busy.id)
+    if begin is None or busy is not None:
+        check_model(tx.agents.model(request.agent_id))
     run = tx.runs.add(
         request.agent_id,
         request.run_id,
@@ -99,6 +117,7 @@ def accept(
         at=now,
         max_steps=request.max_steps,
         background=request.background,
+        running=begin is not None and busy is None,
         lease_owner=owner,
         lease_until=until,
         waiting_input=None if busy is None else _encode_drafts(request.drafts, request.tokens),
@@ -107,7 +126,11 @@ def accept(
         tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
     events: list[Event] = [RunQueued(run.id)]
     if busy is None:
-        events += _append_input(tx, run, request.drafts, request.tokens, now=now)
+        added = _append_input(tx, run, request.drafts, request.tokens, now=now)
+        events += [MessageAdded(message.seq, message) for message in added]
+        if begin is not None:
+            begun = begin(RunLog(run=run, messages=tuple(added), steps=(), started={}), events)
+            return Accepted(run, begun.events, begun=begun)
     return Accepted(run, tx.events.add(run.key, events, at=now))
 
 
@@ -116,17 +139,16 @@ def begin_input(
 ) -> list[MessageAdded]:
     """Put the input that has waited into the log; the events that tell of it, not yet stored."""
     added = _append_input(tx, run, drafts, tokens, now=now)
-    tx.runs.begin_input(run.key, first_message_seq=added[0].message_seq)
-    return added
+    tx.runs.begin_input(run.key, first_message_seq=added[0].seq)
+    return [MessageAdded(message.seq, message) for message in added]
 
 
 def _append_input(
     tx: Tx, run: Run, drafts: Sequence[Draft], tokens: Sequence[int], *, now: datetime
-) -> list[MessageAdded]:
-    messages = tx.messages.append(
+) -> Sequence[Message]:
+    return tx.messages.append(
         run.key.agent_id, drafts, conversation_seq=run.conversation_seq, at=now, tokens=tokens, run=run
     )
-    return [MessageAdded(message.seq, message) for message in messages]
 
 
 def _encode_drafts(drafts: Sequence[Draft], tokens: Sequence[int]) -> str:

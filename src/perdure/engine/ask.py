@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -21,17 +21,19 @@ from perdure.core.passages import Archive
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
-from perdure.engine.accept import begin_input, decode_drafts
+from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
 from perdure.engine.next_action import Ask, next_action
 from perdure.engine.ports import EngineSettings
 from perdure.engine.run_log import Progress, RunLog, run_log_of
 
-__all__ = ["Asked", "Asking", "ask", "claim", "load_view"]
-
-LAST = 2**62  # above every sequence number
+__all__ = ["Asked", "Asking", "CannotBegin", "ask", "begin", "claim", "load_view"]
 
 KEPT_VIEW = 0.7
 """Of the budget, after a rewrite that the window forced: so that the next one is not due at once."""
+
+
+class CannotBegin(Exception):
+    """A run could be accepted, but how its model is asked could not be recorded. The cause says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,24 @@ class Asked(Progress):
     view: View
 
 
+def begin(tx: Tx, request: Request, asking: Asking, *, check_model: Callable[[str], None], owner: str) -> Accepted:
+    """T1, and where nobody stands before the run T2 and T3 with it, for one commit instead of two.
+
+    Raises: what `accept` raises; CannotBegin: the request may be accepted, but not by this.
+    """
+
+    def start(log: RunLog, events: list[Event]) -> Progress:
+        agent = tx.agents.get(request.agent_id)
+        check_model(agent.model)
+        events.append(RunStarted(log.run.id, log.run.lease_number))
+        try:
+            return _ask(tx, log, Ask(), asking, events, agent=agent)
+        except Exception as error:
+            raise CannotBegin from error
+
+    return accept(tx, request, check_model=check_model, owner=owner, now=asking.now, until=asking.until, begin=start)
+
+
 def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | None = None) -> Progress | None:
     """Take the run, and if a model call comes first, record that too (T2 and T3 in one). None: it can't be claimed
     now."""
@@ -64,16 +84,9 @@ def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | 
     if run.first_message_seq is None and (waiting := tx.runs.waiting_input(key)) is not None:
         events += begin_input(tx, run, *decode_drafts(waiting), now=asking.now)
         run = tx.runs.at(key)
-    recent: Sequence[Message] | None = None
-    if run.lease_number == 1:  # steps are made under a lease, so before the first one there can be none
-        if asking.have is not None:
-            recent = _since(tx, run, asking.have)
-        messages = tx.messages.of_run(run) if recent is None else [row for row in recent if row.run_seq == key.seq]
-        log = RunLog(run=run, messages=tuple(messages), steps=(), started={})
-    else:
-        log = run_log_of(tx, run)
+    log = run_log_of(tx, run)
     if isinstance(action := next_action(log), Ask):
-        return _ask(tx, log, action, asking, events, recent)
+        return _ask(tx, log, action, asking, events)
     return Progress(log, tx.events.add(key, events, at=asking.now))
 
 
@@ -92,11 +105,11 @@ def _ask(
     action: Ask,
     asking: Asking,
     events: list[Event],
-    recent: Sequence[Message] | None = None,
+    *,
+    agent: Agent | None = None,
 ) -> Asked:
-    """`recent`: the rows after the view that this process has, where they were read already."""
     run, now = log.run, asking.now
-    agent = tx.agents.get(run.key.agent_id)
+    agent = agent or tx.agents.get(run.key.agent_id)
     conversation = tx.conversations.at(agent.id, run.conversation_seq)
     memory = tx.blocks.current(agent.id)
     archives = tx.archives.of_agent(agent.id)
@@ -111,7 +124,6 @@ def _ask(
     # what is said last counts.
     if memory != conversation.seen and conversation.prefix_seq is not None:
         deltas = _add_deltas(tx, run, conversation, asking)
-        recent = None if recent is None else (*recent, *deltas)
         log = log.after(messages=deltas)
         events += [MessageAdded(message.seq, message) for message in deltas]
     recipe = Recipe(
@@ -132,7 +144,7 @@ def _ask(
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(run.key, events, at=now)
     log = log.after(step=step)
-    return Asked(log, stored, agent=agent, view=_view(tx, run, prefix, recipe, asking.have, recent))
+    return Asked(log, stored, agent=agent, view=_view(tx, log, prefix, asking.have))
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
@@ -149,18 +161,14 @@ def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
     return View(prefix).extended(rows)
 
 
-def _since(tx: Tx, run: Run, have: View, *, upto_seq: int = LAST) -> Sequence[Message]:
-    """The rows of the conversation after a view's."""
-    start = have.messages[-1].seq + 1 if have.messages else have.prefix.from_message_seq
-    return tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=start, upto_seq=upto_seq)
-
-
-def _view(
-    tx: Tx, run: Run, prefix: Prefix, recipe: Recipe, have: View | None, recent: Sequence[Message] | None
-) -> View:
+def _view(tx: Tx, log: RunLog, prefix: Prefix, have: View | None) -> View:
+    """What the model is shown, up to the newest row of the log."""
     if have is None or have.prefix.seq != prefix.seq:
-        have, recent = View(prefix), None
-    return have.extended(_since(tx, run, have, upto_seq=recipe.upto_message_seq) if recent is None else recent)
+        have = View(prefix)
+    rows = have.following(log.messages) or tx.messages.view(
+        log.run.key.agent_id, log.run.conversation_seq, from_seq=have.next_seq, upto_seq=log.messages[-1].seq
+    )
+    return have.extended(rows)
 
 
 def _prefix(

@@ -73,7 +73,7 @@ def end_run(
         events += [MessageAdded(message.seq, message) for message in messages]
         log = log.after(messages=messages)
     run = tx.runs.end(
-        run.key,
+        run,
         reason=action.reason,
         usage=log.usage,
         step_count=log.steps_taken,

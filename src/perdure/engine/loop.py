@@ -32,6 +32,7 @@ async def run(progress: Progress, ports: Ports, views: Views) -> AsyncIterator[S
         log = progress.log
         match next_action(log):
             case Done():
+                views.learn(log)
                 return
             case Finish():
                 progress = await finish(log, ports)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from perdure.core.errors import LeaseLost, ModelNotFound, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, Event, RunCancelRequested, RunEnded, StoredEvent
@@ -18,7 +19,7 @@ from perdure.core.ids import AgentId, RunId
 from perdure.core.ports import Ids
 from perdure.core.runs import Failure, Run, RunKey
 from perdure.core.tx import Tx
-from perdure.engine.accept import Accepted, Request, accept, begin_input, check_input, decode_drafts
+from perdure.engine.accept import Accepted, Request, begin_input, check_input, decode_drafts
 from perdure.engine.finish import end_run
 from perdure.engine.hub import Hub, Sent
 from perdure.engine.leases import is_dead
@@ -53,6 +54,8 @@ class Runner:
         self._hub, self._views = Hub(), Views()
         self._wanted: dict[Line, set[int]] = {}
         self._drivers: dict[Line, asyncio.Task[None]] = {}
+        self._accepting: Counter[Line] = Counter()
+        self._begun: dict[RunKey, Progress] = {}
         self._driven: set[RunKey] = set()
         self._recovery: asyncio.Task[None] | None = None
 
@@ -76,22 +79,25 @@ class Runner:
             await self._ports.store.write(_release, self._ports.owner)
 
     async def accept(self, request: Request) -> Accepted:
-        """T1, and the run is under way. Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict,
-        StoreError."""
+        """T1 (to T3, where nothing is in the way), and the run is under way.
+
+        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, StoreError.
+        """
         settings = self._ports.settings
         check_input(request.drafts, limit_chars=settings.message_limit_chars, max_steps=request.max_steps)
-        now = self._ports.clock.now()
-        accepted = await self._ports.store.write(
-            accept,
-            request,
-            check_model=self._check_model,
-            owner=self._ports.owner,
-            now=now,
-            until=now + timedelta(seconds=settings.lease_s),
-        )
-        if not accepted.run.ended:
-            self._want(accepted.run)
-        return accepted
+        line = (request.agent_id, request.conversation_seq)
+        self._accepting[line] += 1
+        try:
+            accepted = await self._views.begin(request, self._ports, check_model=self._check_model)
+            if accepted.begun is not None:
+                self._begun[accepted.run.key] = accepted.begun
+            if not accepted.run.ended:
+                self._want(accepted.run)
+            return accepted
+        finally:
+            self._accepting[line] -= 1
+            if not self._accepting[line]:
+                del self._accepting[line]
 
     async def send(self, request: Request) -> AsyncIterator[StoredEvent | Delta]:
         """Accept a request and follow its run from the first event to the last. Leaving early does not stop the run."""
@@ -143,14 +149,14 @@ class Runner:
         for event in events:
             self._hub.publish(run.key, event)
         self._ports.interrupts.fire(run.key)
+        self._begun.pop(run.key, None)  # its log does not know of this yet
         return run
 
     async def recover(self) -> None:
         """Take over runs that nobody drives any more, as far as their models can be reached from here."""
         now = self._ports.clock.now()
         for run, model in await self._ports.store.read(_unended, now=now):
-            owner = run.lease_owner
-            free = run.lease_until is None or run.lease_until < now or (owner is not None and self._is_dead(owner))
+            free = run.lease_until is None or run.lease_until < now or self._is_left(run)
             if free and run.key not in self._driven and self._ports.models.find(model) is not None:
                 self._want(run)
 
@@ -183,7 +189,7 @@ class Runner:
         try:
             while wanted:
                 key = RunKey(line[0], min(wanted))
-                progress = await self._claim(key, line)
+                progress = self._begun.pop(key, None) or await self._claim(key, line)
                 if progress is None:
                     progress = await self._take_over(key, line)
                 if progress is not None:
@@ -205,7 +211,16 @@ class Runner:
             # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
             del self._drivers[line], self._wanted[line]
             for seq in wanted:
+                self._begun.pop(RunKey(line[0], seq), None)
                 self._hub.publish(RunKey(line[0], seq), None)
+
+    def _is_left(self, run: Run) -> bool:
+        """Whether the holder of a run is known not to work on it: a process that is gone, or this one, when whoever
+        asked for the run had left before it was begun."""
+        if run.lease_owner != self._ports.owner:
+            return run.lease_owner is not None and self._is_dead(run.lease_owner)
+        line = (run.key.agent_id, run.conversation_seq)
+        return run.key not in self._driven and run.key not in self._begun and line not in self._accepting
 
     async def _take_over(self, key: RunKey, line: Line) -> Progress | None:
         """Another run stands before the wanted one, or another process holds it: take that one if its holder is
@@ -217,9 +232,7 @@ class Runner:
             return None
         if self._ports.models.find(model) is None:  # another program's agent: left to it
             return None
-        owner = oldest.lease_owner
-        dead_owner = owner if owner is not None and self._is_dead(owner) else None
-        return await self._claim(oldest.key, line, dead_owner=dead_owner)
+        return await self._claim(oldest.key, line, dead_owner=oldest.lease_owner if self._is_left(oldest) else None)
 
     async def _claim(self, key: RunKey, line: Line, *, dead_owner: str | None = None) -> Progress | None:
         """T2 and T3. A run that this code can't even begin is ended, or it would stand before every later message."""

@@ -6,6 +6,7 @@ Derived, bounded, and safe to lose: a view is a prefix and the rows after it, bo
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import timedelta
 
 from perdure.context.assemble import View
@@ -13,7 +14,8 @@ from perdure.core.agents import Agent
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunKey, Step
 from perdure.core.tx import Tx
-from perdure.engine.ask import Asked, Asking, ask, claim, load_view
+from perdure.engine.accept import Accepted, Request, accept
+from perdure.engine.ask import Asked, Asking, CannotBegin, ask, begin, claim, load_view
 from perdure.engine.ports import Ports
 from perdure.engine.run_log import Progress, RunLog
 
@@ -26,6 +28,19 @@ class Views:
     def __init__(self, size: int = 256) -> None:
         self._size = size
         self._views: OrderedDict[tuple[AgentId, int], View] = OrderedDict()
+
+    async def begin(self, request: Request, ports: Ports, *, check_model: Callable[[str], None]) -> Accepted:
+        """T1, with T2 and T3 where nothing is in the way. Raises: as `accept`."""
+        asking = self._asking((request.agent_id, request.conversation_seq), ports)
+        try:
+            accepted = await ports.store.write(begin, request, asking, check_model=check_model, owner=ports.owner)
+        except CannotBegin:  # what is wrong with it shows when it is claimed, and ends the run
+            return await ports.store.write(
+                accept, request, check_model=check_model, owner=ports.owner, now=asking.now, until=asking.until
+            )
+        if accepted.begun is not None:
+            self._kept(accepted.begun)
+        return accepted
 
     async def claim(
         self, key: RunKey, conversation_seq: int, ports: Ports, *, dead_owner: str | None = None
@@ -48,6 +63,12 @@ class Views:
 
         agent, view = await ports.store.read(load)
         return Asked(log, (), agent=agent, view=view)
+
+    def learn(self, log: RunLog) -> None:
+        """Add what an ended run has said to the view of its conversation, so that it need not be read."""
+        key = (log.run.key.agent_id, log.run.conversation_seq)
+        if (view := self._views.get(key)) is not None and log.run.ended:
+            self._views[key] = view.extended(view.following(log.messages))
 
     def _asking(self, key: tuple[AgentId, int], ports: Ports) -> Asking:
         now = ports.clock.now()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreClosed, StoreError
@@ -21,13 +21,14 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._ended: Future[None] = Future()  # done when the thread is
+        self._waiting: set[Future[Any]] = set()  # what callers wait for
+        self._ended = False
         self._thread = threading.Thread(target=self._run_loop, name="perdure", daemon=True)
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
-        return not self._loop.is_closed() and not self._ended.done()
+        return not self._loop.is_closed() and not self._ended
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises. It is cancelled when the caller is interrupted while waiting.
@@ -38,15 +39,16 @@ class Portal:
             coroutine.close()
             raise StoreClosed
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        self._waiting.add(future)
         try:
-            either: tuple[Future[Any], ...] = (future, self._ended)
-            wait(either, return_when=FIRST_COMPLETED)
-            if not future.done():
-                raise StoreError("the event loop of this store was stopped by a tool or a model: open the store again")
+            if self._ended:  # between the look above and now
+                raise _stopped()
             return future.result()
         except BaseException:
             future.cancel()
             raise
+        finally:
+            self._waiting.discard(future)
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
         """The items of an asynchronous iterator, one wait each; it is closed when the loop over it is left."""
@@ -65,7 +67,7 @@ class Portal:
         """Stop the loop and its thread. Closing twice is no error."""
         if self._loop.is_closed():
             return
-        if self._ended.done():
+        if self._ended:
             self._loop.close()
             return
         # In its own thread to the end: the caller's may have a running loop of its own, as in a notebook.
@@ -83,7 +85,14 @@ class Portal:
                     self._loop.run_forever()
                     return
         finally:
-            self._ended.set_result(None)
+            self._ended = True
+            for future in tuple(self._waiting):
+                with contextlib.suppress(InvalidStateError):  # it has its result already
+                    future.set_exception(_stopped())
+
+
+def _stopped() -> StoreError:
+    return StoreError("the event loop of this store was stopped by a tool or a model: open the store again")
 
 
 async def _next(source: AsyncIterator[T]) -> T:

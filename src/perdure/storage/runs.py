@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +31,9 @@ _OLDEST = (
 )
 
 
+_NO_USAGE = Usage()
+
+
 class Runs:
     def __init__(self, db: Database, org_id: OrgId) -> None:
         self._db, self._org_id = db, org_id
@@ -43,43 +47,64 @@ class Runs:
         at: datetime,
         max_steps: int,
         background: bool,
+        running: bool = False,
         lease_owner: str | None,
         lease_until: datetime | None,
         waiting_input: str | None,
     ) -> Run:
         advanced = self._db.rows(
             "UPDATE agents SET run_seq = run_seq + 1, last_run_at = :at WHERE id = :id AND org_id = :org_id"
-            " RETURNING run_seq - 1, message_seq",
-            {"id": agent_id, "org_id": self._org_id, "at": iso(at)},
+            " RETURNING run_seq - 1, message_seq,"
+            " (SELECT c.id FROM conversations c WHERE c.agent_id = agents.id AND c.seq = :conversation)",
+            {"id": agent_id, "org_id": self._org_id, "at": iso(at), "conversation": conversation_seq},
         )
         if not advanced:
             raise NotFound("agent", agent_id)
-        key = RunKey(agent_id, int(advanced[0][0]))
-        rows = self._db.rows(
+        seq, message_seq, conversation_id = advanced[0]
+        if conversation_id is None:
+            raise NotFound("conversation", f"{conversation_seq} of {agent_id}")
+        run = Run(
+            id=run_id,
+            key=RunKey(agent_id, int(seq)),
+            conversation_seq=conversation_seq,
+            conversation_id=conversation_id,
+            status="running" if running else "queued",
+            background=background,
+            max_steps=max_steps,
+            first_message_seq=message_seq if waiting_input is None else None,
+            lease_owner=lease_owner,
+            lease_number=int(running),
+            lease_until=lease_until,
+            created_at=at,
+            started_at=at if running else None,
+        )
+        self._db.run(
             "INSERT INTO runs (agent_id, seq, id, org_id, conversation_seq, conversation_id, status, background,"
-            " max_steps, first_message_seq, waiting_input, lease_owner, lease_until, created_at)"
-            " SELECT :agent_id, :seq, :id, :org_id, c.seq, c.id, 'queued', :background, :max_steps,"
-            " CAST(:first AS BIGINT), :waiting_input, :lease_owner, :lease_until, :at FROM conversations c"
-            f" WHERE c.agent_id = :agent_id AND c.seq = :conversation RETURNING {_COLUMNS}",
+            " max_steps, first_message_seq, waiting_input, lease_owner, lease_number, lease_until, created_at,"
+            " started_at) VALUES (:agent_id, :seq, :id, :org_id, :conversation_seq, :conversation_id, :status,"
+            " :background, :max_steps, :first, :waiting_input, :lease_owner, :lease_number, :lease_until, :at,"
+            " :started_at)",
             {
                 "agent_id": agent_id,
-                "seq": key.seq,
+                "seq": run.key.seq,
                 "id": run_id,
                 "org_id": self._org_id,
-                "conversation": conversation_seq,
+                "conversation_seq": conversation_seq,
+                "conversation_id": conversation_id,
+                "status": run.status,
                 "background": int(background),
                 "max_steps": max_steps,
-                "first": advanced[0][1] if waiting_input is None else None,
+                "first": run.first_message_seq,
                 "waiting_input": None if waiting_input is None else storable(waiting_input),
                 "lease_owner": lease_owner,
+                "lease_number": run.lease_number,
                 "lease_until": None if lease_until is None else iso(lease_until),
                 "at": iso(at),
+                "started_at": iso(at) if running else None,
             },
         )
-        if not rows:
-            raise NotFound("conversation", f"{conversation_seq} of {agent_id}")
-        register(self._db, self._org_id, agent_id, [(run_id, key.seq)])
-        return _run(rows[0])
+        register(self._db, self._org_id, agent_id, [(run_id, run.key.seq)])
+        return run
 
     def get(self, run_id: RunId) -> Run:
         agent_id, seq = locate(self._db, self._org_id, "run", run_id)
@@ -188,13 +213,13 @@ class Runs:
         )
 
     def end(
-        self, key: RunKey, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
+        self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
-        rows = self._db.rows(
+        ended = self._db.run(
             "UPDATE runs SET status = :status, stop_reason = :reason, failure = :failure, usage = :usage,"
             " step_count = :step_count, lease_owner = NULL, lease_until = NULL, ended_at = :at"
-            f" WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id AND {_UNENDED} RETURNING {_COLUMNS}",
-            self._own(key)
+            f" WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id AND {_UNENDED}",
+            self._own(run.key)
             | {
                 "status": status_of(reason),
                 "reason": reason,
@@ -204,7 +229,19 @@ class Runs:
                 "at": iso(at),
             },
         )
-        return _run(rows[0]) if rows else self.at(key)
+        if not ended:
+            return self.at(run.key)
+        return replace(
+            run,
+            status=status_of(reason),
+            stop_reason=reason,
+            failure=failure,
+            usage=usage,
+            step_count=step_count,
+            lease_owner=None,
+            lease_until=None,
+            ended_at=at,
+        )
 
     def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
         self._db.run(
@@ -260,7 +297,7 @@ def dump_usage(usage: Usage) -> str:
 
 
 def load_usage(text: str | None) -> Usage:
-    return Usage() if text is None else Usage(**load(text))
+    return _NO_USAGE if text is None else Usage(**load(text))
 
 
 def load_failure(text: str | None) -> Failure | None:

@@ -125,8 +125,9 @@ class _Process:
     async def _fault(self, point: str) -> None:
         """A fault point, in whichever task of the process reaches it: so we learn which tasks are its own."""
         task = asyncio.current_task()
-        if task is not None and task is not self._simulation.main:
+        if task is not None and task is not self._simulation.main and task not in self._tasks:
             self._tasks.add(task)
+            task.add_done_callback(_look_at)
         if not self.alive:
             raise Crash(point)
         try:
@@ -148,6 +149,12 @@ class _Process:
     def stop_tasks(self) -> None:
         for task in (*self.runner.tasks, *self._tasks):
             task.cancel()
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """Or asyncio would complain, at any later time, that nobody saw how a task of a dead process ended."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _Simulation:

@@ -196,7 +196,7 @@ class OrganisationContract(Contract):
                 "runs.begin_input": lambda tx: tx.runs.begin_input(key, first_message_seq=7),
                 "runs.request_cancel": lambda tx: tx.runs.request_cancel(key),
                 "runs.end": lambda tx: tx.runs.end(
-                    key, reason="end_turn", usage=Usage(), step_count=0, failure=None, at=UNTIL
+                    p.run, reason="end_turn", usage=Usage(), step_count=0, failure=None, at=UNTIL
                 ),
                 "steps.add": lambda tx: tx.steps.add(
                     p.run, StepId("step-x"), index=1, model="m", recipe=p.step.recipe, lease=lease, at=AT

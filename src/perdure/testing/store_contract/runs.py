@@ -20,7 +20,7 @@ SECOND = timedelta(seconds=1)
 
 
 def ended(tx: Tx, key: RunKey, *, reason: StopReason = "end_turn", failure: Failure | None = None) -> Run:
-    return tx.runs.end(key, reason=reason, usage=Usage(), step_count=1, failure=failure, at=AT)
+    return tx.runs.end(tx.runs.at(key), reason=reason, usage=Usage(), step_count=1, failure=failure, at=AT)
 
 
 class RunContract(Contract):
@@ -228,7 +228,9 @@ class RunContract(Contract):
                     reason: StopReason = reason,
                     failure: Failure | None = failure,
                 ) -> Run:
-                    return tx.runs.end(key, reason=reason, usage=usage, step_count=3, failure=failure, at=LATER)
+                    return tx.runs.end(
+                        tx.runs.at(key), reason=reason, usage=usage, step_count=3, failure=failure, at=LATER
+                    )
 
                 done = await store.write(end)
                 status = "cancelled" if reason == "cancelled" else "failed" if failure else "completed"

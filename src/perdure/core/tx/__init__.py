@@ -1,0 +1,68 @@
+"""`Tx`: what a unit of work may do inside one transaction, as synchronous verbs by noun.
+
+Verbs by cost: `get` one, raises; `find` maybe None; `list` a bounded page, in order of sequence numbers unless said
+otherwise. Every root row belongs to an organisation: a `Tx` sees its own organisation only.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from perdure.core.ids import OrgId
+from perdure.core.tx.agents import Agents
+from perdure.core.tx.blocks import Blocks
+from perdure.core.tx.conversations import Conversations
+from perdure.core.tx.events import Events
+from perdure.core.tx.found import Found
+from perdure.core.tx.messages import MessageFilter, Messages
+from perdure.core.tx.passages import Archives, PassageFilter, Passages
+from perdure.core.tx.runs import Runs
+from perdure.core.tx.steps import Prefixes, Steps
+from perdure.core.tx.tools import Tools
+
+__all__ = [
+    "Agents",
+    "Archives",
+    "Blocks",
+    "Conversations",
+    "Events",
+    "Found",
+    "MessageFilter",
+    "Messages",
+    "PassageFilter",
+    "Passages",
+    "Prefixes",
+    "Runs",
+    "Steps",
+    "Tools",
+    "Tx",
+]
+
+
+class Tx(Protocol):
+    """One transaction."""
+
+    @property
+    def org_id(self) -> OrgId: ...
+    @property
+    def agents(self) -> Agents: ...
+    @property
+    def blocks(self) -> Blocks: ...
+    @property
+    def archives(self) -> Archives: ...
+    @property
+    def passages(self) -> Passages: ...
+    @property
+    def conversations(self) -> Conversations: ...
+    @property
+    def messages(self) -> Messages: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def steps(self) -> Steps: ...
+    @property
+    def prefixes(self) -> Prefixes: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def tools(self) -> Tools: ...

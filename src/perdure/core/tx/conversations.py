@@ -1,0 +1,33 @@
+"""`tx.conversations`: the verbs of conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from perdure.core.conversations import Conversation
+from perdure.core.ids import AgentId, BlockId, ConversationId
+from perdure.core.runs import Prefix
+
+__all__ = ["Conversations"]
+
+
+class Conversations(Protocol):
+    def add(self, agent_id: AgentId, conversation_id: ConversationId, *, at: datetime) -> Conversation:
+        """A new conversation; an agent's first one has number 0 and is its default."""
+        ...
+
+    def get(self, conversation_id: ConversationId) -> Conversation:
+        """Raises: NotFound."""
+        ...
+
+    def at(self, agent_id: AgentId, seq: int) -> Conversation:
+        """Raises: NotFound."""
+        ...
+
+    def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]: ...
+
+    def show(self, agent_id: AgentId, seq: int, seen: Mapping[BlockId, int], *, prefix: Prefix | None = None) -> None:
+        """Record which block versions the conversation's log now shows, and its new prefix if there is one."""
+        ...

@@ -1,0 +1,102 @@
+"""`tx.messages`: the verbs of the message log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from perdure.core.blocks import Author
+from perdure.core.ids import AgentId, MessageId, StepId
+from perdure.core.messages import Draft, Message, Part, Role
+from perdure.core.runs import Run
+from perdure.core.text import Query
+from perdure.core.tx.found import Found
+
+__all__ = ["MessageFilter", "Messages"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFilter:
+    """Which messages: all conditions hold. Times are of `occurred_at`, both ends included."""
+
+    conversation_seq: int | None = None
+    roles: tuple[Role, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    before_seq: int | None = None
+
+
+class Messages(Protocol):
+    def append(
+        self,
+        agent_id: AgentId,
+        drafts: Sequence[Draft],
+        *,
+        conversation_seq: int,
+        at: datetime,
+        tokens: Sequence[int],
+        run: Run | None = None,
+        step_id: StepId | None = None,
+    ) -> Sequence[Message]:
+        """The messages with their numbers, consecutive, at once searchable. Raises: NotFound: no such agent."""
+        ...
+
+    def get(self, message_id: MessageId) -> Message:
+        """Raises: NotFound."""
+        ...
+
+    def list(
+        self,
+        agent_id: AgentId,
+        *,
+        conversation_seq: int | None = None,
+        after_seq: int | None = None,
+        before_seq: int | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+        engine_kinds: bool = False,
+    ) -> Sequence[Message]:
+        """A page in order of `seq`; the engine's own messages are left out unless asked for."""
+        ...
+
+    def view(
+        self,
+        agent_id: AgentId,
+        conversation_seq: int,
+        *,
+        from_seq: int,
+        upto_seq: int,
+        settings_revision: int | None = None,
+    ) -> Sequence[Message]:
+        """Every row of a conversation in [from_seq, upto_seq], the engine's own included: what a model is shown. With a
+        settings revision, as it was shown then, whatever was revised or removed since."""
+        ...
+
+    def run_tokens(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int) -> Sequence[tuple[int, int]]:
+        """(first message's number, tokens) of each run that a view from `from_seq` on shows, oldest first."""
+        ...
+
+    def of_run(self, run: Run) -> Sequence[Message]:
+        """The run's input and everything that followed from it."""
+        ...
+
+    def count(self, agent_id: AgentId) -> int:
+        """How many messages the agent's history has, the engine's own left out."""
+        ...
+
+    def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Sequence[Found]:
+        """Candidates of a full-text search, best first."""
+        ...
+
+    def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]: ...
+
+    def by_seqs(self, agent_id: AgentId, seqs: Sequence[int]) -> Sequence[Message]: ...
+
+    def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
+        """Show other parts from now on, or None to remove from view; the row itself stays.
+
+        Raises: NotFound; InvalidInput: a call or result would be torn from its other half.
+        """
+        ...

@@ -1,0 +1,111 @@
+"""`tx.runs`: the verbs of runs and of who may work on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from perdure.core.ids import AgentId, RunId
+from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage
+
+__all__ = ["Runs"]
+
+
+class Runs(Protocol):
+    def add(
+        self,
+        agent_id: AgentId,
+        run_id: RunId,
+        *,
+        conversation_seq: int,
+        at: datetime,
+        max_steps: int,
+        background: bool,
+        running: bool = False,
+        lease_owner: str | None,
+        lease_until: datetime | None,
+        waiting_input: str | None,
+    ) -> Run:
+        """A queued run, reserved for the process that accepted it until `lease_until`; or with `running` one that this
+        process holds from the start, under its first lease. Its messages are the next that this transaction appends;
+        unless it has to wait behind another run: then `waiting_input` is its encoded input, which becomes messages when
+        the run is claimed.
+
+        Raises: NotFound.
+        """
+        ...
+
+    def get(self, run_id: RunId) -> Run:
+        """Raises: NotFound."""
+        ...
+
+    def at(self, key: RunKey) -> Run:
+        """Raises: NotFound."""
+        ...
+
+    def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
+        """Newest first."""
+        ...
+
+    def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
+        """The oldest run of a conversation that has not ended: the only one that may be claimed."""
+        ...
+
+    def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
+        """The oldest unended run of every conversation whose lease has run out, or is held by nobody."""
+        ...
+
+    def held(self, *, limit: int = 32) -> Sequence[Run]:
+        """The oldest unended run of every conversation, whoever holds it."""
+        ...
+
+    def claim(
+        self, key: RunKey, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
+    ) -> Run | None:
+        """The run, now running under a lease of `owner` with a higher number; None if it has ended, is not the oldest
+        of its conversation, or somebody else's lease holds. `dead_owner`: a holder known to be gone, whose lease is
+        void."""
+        ...
+
+    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None) -> Run:
+        """The run, its lease extended, or with None as it is; nobody else can take it within this transaction.
+
+        Raises: LeaseLost: it is no longer held under this lease, or has ended.
+        """
+        ...
+
+    def release(self, owner: str) -> int:
+        """Give back every unended run that this owner holds or has reserved; how many."""
+        ...
+
+    def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
+        """Record where the run's messages begin."""
+        ...
+
+    def waiting_input(self, key: RunKey) -> str | None: ...
+
+    def request_cancel(self, key: RunKey) -> bool:
+        """Whether the run had not ended and had no such request yet."""
+        ...
+
+    def end(
+        self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
+    ) -> Run:
+        """The ended run; `run` is its row as this transaction has read it. One that has ended already is left as it
+        is. Raises: NotFound."""
+        ...
+
+    def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None: ...
+
+    def find_by_key(self, agent_id: AgentId, conversation_seq: int, idempotency_key: str) -> tuple[Run, str] | None:
+        """The run that was accepted under this key, and the digest of its input."""
+        ...
+
+    def start_calls(self, key: RunKey, call_ids: Sequence[str], *, lease: Lease, at: datetime) -> None:
+        """Record that foreign calls are about to run under this lease."""
+        ...
+
+    def started_calls(self, key: RunKey) -> Mapping[str, int]:
+        """call id -> number of the lease under which it was last started."""
+        ...

@@ -1,0 +1,57 @@
+"""`tx.steps` and `tx.prefixes`: the verbs of model calls and of what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from perdure.core.ids import AgentId, StepId
+from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, StepStatus, StopReason, Usage
+
+__all__ = ["Prefixes", "Steps"]
+
+
+class Steps(Protocol):
+    def add(
+        self,
+        run: Run,
+        step_id: StepId,
+        *,
+        index: int,
+        model: str,
+        recipe: Recipe,
+        lease: Lease,
+        at: datetime,
+    ) -> Step: ...
+
+    def get(self, step_id: StepId) -> Step:
+        """Raises: NotFound."""
+        ...
+
+    def of_run(self, key: RunKey) -> Sequence[Step]: ...
+
+    def last_at(self, agent_id: AgentId) -> datetime | None:
+        """When the agent's last model call began."""
+        ...
+
+    def end(
+        self,
+        step: Step,
+        *,
+        status: StepStatus,
+        at: datetime,
+        usage: Usage | None = None,
+        stop_reason: StopReason | None = None,
+        failure: Failure | None = None,
+    ) -> Step: ...
+
+
+class Prefixes(Protocol):
+    def add(self, prefix: Prefix) -> Prefix:
+        """The prefix with its number. Raises: NotFound: no such agent."""
+        ...
+
+    def at(self, agent_id: AgentId, seq: int) -> Prefix:
+        """Raises: NotFound."""
+        ...
