@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
     from perdure.core.messages import Message, Reasoning, Text, ToolCall
-    from perdure.core.ports import Model, ModelDelta, ModelReply, ModelRequest
+    from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
     from perdure.core.runs import Usage
     from perdure.library import Agent, AsyncAgent, AsyncPerdure, NewBlock, Perdure, Reply, Settings, tool
 
@@ -102,7 +102,7 @@ _HOMES = {
     "core.blocks": ("Block", "BlockVersion"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
     "core.messages": ("Message", "Reasoning", "Text", "ToolCall"),
-    "core.ports": ("Model", "ModelDelta", "ModelReply", "ModelRequest"),
+    "core.models": ("Model", "ModelDelta", "ModelReply", "ModelRequest"),
     "core.runs": ("Usage",),
     "library": ("Agent", "AsyncAgent", "AsyncPerdure", "NewBlock", "Perdure", "Reply", "Settings", "tool"),
 }

@@ -13,7 +13,8 @@ from typing import Any
 
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.ids import PREFIXES
-from perdure.core.ports import Clock, Ids, Model, Store
+from perdure.core.models import Model
+from perdure.core.ports import Clock, Ids, Store
 from perdure.core.tools import ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.leases import process_owner

@@ -12,7 +12,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import RunFailed
-from perdure.core.ports import ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
 MODEL = "test/scripted"

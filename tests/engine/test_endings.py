@@ -14,7 +14,7 @@ import pytest
 from perdure import AsyncPerdure, ModelNotFound, RunFailed, StoreFull, tool
 from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, StoredEvent, ToolStarted
-from perdure.core.ports import ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tx import Tx
 from perdure.engine import ask, call_model
 from perdure.testing import InlineStore, ScriptedModel, calls, says

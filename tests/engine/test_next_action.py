@@ -129,6 +129,29 @@ def test_a_failed_step_ends_the_run_with_its_failure() -> None:
     assert next_action(log(steps=(failed,))) == Finish("llm_api_error", failure)
 
 
+def refused(index: int) -> tuple[Message, Message]:
+    """An answer whose only call could not be run, and its result."""
+    call = ToolCall(f"call_{index}", "look", "{")
+    result = ToolResult(call.call_id, "look", "no JSON", "error", refused=True)
+    return message(2 * index + 1, call, of=step(index)), message(2 * index + 2, result, of=step(index))
+
+
+def test_a_model_may_repair_its_calls_a_few_times() -> None:
+    """Then the run ends with what was wrong; one call that could be run begins the count anew."""
+    run = replace(RUN, max_steps=50)
+    three = tuple(said for index in range(3) for said in refused(index))
+    four = (*three, *refused(3))
+    good = (message(7, ToolCall("x", "look", "{}"), of=step(3)), message(8, ToolResult("x", "look", "ok"), of=step(3)))
+
+    assert next_action(log(run, messages=three, steps=tuple(map(step, range(3))))) == Ask()
+    assert next_action(log(run, messages=(*three, *good), steps=tuple(map(step, range(4))))) == Ask()
+    ended = next_action(log(run, messages=four, steps=tuple(map(step, range(4)))))
+    assert isinstance(ended, Finish)
+    assert ended.reason == "invalid_tool_call"
+    assert ended.failure is not None
+    assert "no JSON" in ended.failure.message
+
+
 @pytest.mark.parametrize("steps", [(), (step(0, "pending"),), (step(0),)])
 def test_a_run_that_was_asked_to_stop_stops_before_anything_else(steps: tuple[Step, ...]) -> None:
     """Also with calls open: finishing gives them their results."""

@@ -10,7 +10,7 @@ from perdure import AsyncPerdure, Delta, StoredEvent
 from perdure.context.assemble import canonical
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.events import PrefixRewritten
-from perdure.core.ports import ModelRequest
+from perdure.core.models import ModelRequest
 from perdure.memory.agents import NewBlock
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 

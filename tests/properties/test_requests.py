@@ -14,7 +14,7 @@ from perdure import AsyncPerdure
 from perdure.context.assemble import assemble, canonical, check_legal
 from perdure.core.events import PrefixRewritten
 from perdure.core.ids import AgentId
-from perdure.core.ports import ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tx import Tx
 from perdure.engine.ask import load_view
 from perdure.memory.agents import NewBlock

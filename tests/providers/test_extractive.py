@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCall, ToolResult
-from perdure.core.ports import ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.providers.extractive import ExtractiveModel
 from perdure.providers.extractive.phrases import NOTICE
 from perdure.providers.extractive.sentences import Language, language_of
@@ -483,7 +483,7 @@ def test_blocks_are_seen_as_the_log_leaves_them() -> None:
 
 def test_no_tool_is_called_when_none_may_be() -> None:
     """`tool_choice` none hides the tools."""
-    request = replace(request_of(said("user", "I live in Turin.")), tool_choice="none")
+    request = replace(request_of(said("user", "I live in Turin.")), options=ModelOptions(tool_choice="none"))
 
     assert offered_tools(request) == frozenset()
     assert calls_in(reply_to(request)) == []

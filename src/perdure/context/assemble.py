@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from perdure.context.envelopes import envelope
 from perdure.context.prefix import Counts
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import Message, parts_to_json
-from perdure.core.ports import ModelRequest
+from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.zones import zone
 
@@ -53,7 +53,7 @@ class View:
         return View(self.prefix, self.messages + tuple(messages))
 
 
-def assemble(model: str, view: View, recipe: Recipe, *, settings: Mapping[str, Any] | None = None) -> ModelRequest:
+def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:
     """The request that the recipe stands for; `view` reaches from its prefix to `recipe.upto_message_seq`."""
     return ModelRequest(
         model=model,
@@ -61,7 +61,7 @@ def assemble(model: str, view: View, recipe: Recipe, *, settings: Mapping[str, A
         tools=view.prefix.tools,
         messages=view.messages,
         tail=recipe.tail,
-        settings=settings or {},
+        options=options or ModelOptions(),
     )
 
 

@@ -22,7 +22,11 @@
     │   └── PatchInvalid
     ├── RunFailed               a run ended without an answer; the message is kept
     ├── ModelError              the provider failed; the run ends with its reason
-    │   └── ModelNotFound
+    │   ├── ModelNotFound
+    │   ├── ModelRateLimited, ModelQuotaExceeded, ModelAuthenticationFailed
+    │   ├── ModelOverloaded, ModelUnreachable, ModelTimeout, ModelStreamCut
+    │   ├── ModelRequestRefused, ModelOverflow
+    │   └── ModelRefused, ModelReplyEmpty, ModelReplyInvalid
     ├── StoreError              the database could not do it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -57,8 +61,20 @@ __all__ = [
     "InvalidInput",
     "LeaseLost",
     "MessageTooLarge",
+    "ModelAuthenticationFailed",
     "ModelError",
     "ModelNotFound",
+    "ModelOverflow",
+    "ModelOverloaded",
+    "ModelQuotaExceeded",
+    "ModelRateLimited",
+    "ModelRefused",
+    "ModelReplyEmpty",
+    "ModelReplyInvalid",
+    "ModelRequestRefused",
+    "ModelStreamCut",
+    "ModelTimeout",
+    "ModelUnreachable",
     "NameInvalid",
     "NotAStore",
     "NotFound",
@@ -240,13 +256,118 @@ class PatchInvalid(ToolError):
 
 
 class ModelError(PerdureError):
-    """The model did not answer. `kind` is the wire's error type, `stop_reason` how the run ends."""
+    """The model did not answer.
+
+    Args:
+        kind: the wire's error type, such as `llm_rate_limit`.
+        stop_reason: how the run ends.
+        status: the HTTP status the provider answered with, if it did.
+        retry_after_s: how long it asked us to wait.
+        retryable: whether the same request may succeed a little later.
+        exchange: what went over the wire (`core.models.Exchange`).
+    """
 
     code = "model_error"
+    kind = "llm_error"
+    stop_reason: StopReason = "llm_api_error"
+    retryable = False
 
-    def __init__(self, message: str, *, kind: str = "llm_error", stop_reason: StopReason = "llm_api_error") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str | None = None,
+        stop_reason: StopReason | None = None,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        exchange: object = None,
+    ) -> None:
         super().__init__(message)
-        self.kind, self.stop_reason = kind, stop_reason
+        self.kind = kind or self.kind
+        self.stop_reason = stop_reason or self.stop_reason
+        self.status, self.retry_after_s, self.exchange = status, retry_after_s, exchange
+
+
+class ModelRateLimited(ModelError):
+    """Too many requests or tokens a minute."""
+
+    code = kind = "llm_rate_limit"
+    retryable = True
+
+
+class ModelQuotaExceeded(ModelError):
+    """The account has no credit left: waiting does not help."""
+
+    code = kind = "llm_insufficient_credits"
+    stop_reason: StopReason = "insufficient_credits"
+
+
+class ModelAuthenticationFailed(ModelError):
+    """The key is missing, wrong or not allowed to use this model."""
+
+    code = kind = "llm_authentication"
+
+
+class ModelOverloaded(ModelError):
+    """The provider is down or overloaded (5xx)."""
+
+    code = kind = "llm_error"
+    retryable = True
+
+
+class ModelUnreachable(ModelError):
+    """No connection to the provider could be made."""
+
+    code = kind = "llm_error"
+    retryable = True
+
+
+class ModelTimeout(ModelError):
+    """The provider did not answer in time."""
+
+    code = kind = "llm_timeout"
+    retryable = True
+
+
+class ModelStreamCut(ModelError):
+    """The answer stopped before its end."""
+
+    code = kind = "stream_incomplete"
+    retryable = True
+
+
+class ModelRequestRefused(ModelError):
+    """The provider does not take this request (4xx): the same one will not succeed later."""
+
+    code = kind = "llm_bad_request"
+
+
+class ModelOverflow(ModelError):
+    """The request is larger than the model's window."""
+
+    code = kind = "context_window_exceeded"
+
+
+class ModelRefused(ModelError):
+    """The model, or a filter before it, declined to answer."""
+
+    code = kind = "llm_refusal"
+    stop_reason: StopReason = "invalid_llm_response"
+
+
+class ModelReplyEmpty(ModelError):
+    """Neither text nor a tool call."""
+
+    code = kind = "llm_empty_response"
+    stop_reason: StopReason = "invalid_llm_response"
+    retryable = True
+
+
+class ModelReplyInvalid(ModelError):
+    """An answer that can't be read, or not the one that was asked for."""
+
+    code = kind = "llm_error"
+    stop_reason: StopReason = "invalid_llm_response"
 
 
 class ModelNotFound(ModelError):

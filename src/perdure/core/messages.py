@@ -71,7 +71,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The one result of a call. `text` is what the model sees."""
+    """The one result of a call. `text` is what the model sees.
+
+    `refused`: the call itself was at fault (no such tool, arguments that can't be used), so nothing was run.
+    """
 
     call_id: str
     name: str
@@ -79,6 +82,7 @@ class ToolResult:
     status: ToolStatus = "success"
     stdout: tuple[str, ...] = ()
     stderr: tuple[str, ...] = ()
+    refused: bool = False
     type: Literal["tool_result"] = "tool_result"
 
 
@@ -180,6 +184,8 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
                 shape["stdout"] = list(part.stdout)
             if part.stderr:
                 shape["stderr"] = list(part.stderr)
+            if part.refused:
+                shape["refused"] = True
             return shape
 
 
@@ -199,6 +205,7 @@ def _part_from_dict(shape: dict[str, Any]) -> Part:
                 shape["status"],
                 tuple(shape.get("stdout", ())),
                 tuple(shape.get("stderr", ())),
+                shape.get("refused", False),
             )
         case other:
             raise ValueError(f"unknown message part {other!r}")

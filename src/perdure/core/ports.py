@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.core.messages import Message, Part
-from perdure.core.runs import StopReason, Usage
 from perdure.core.tools import ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 
@@ -18,11 +16,6 @@ __all__ = [
     "Clock",
     "Embedder",
     "Ids",
-    "Model",
-    "ModelDelta",
-    "ModelReply",
-    "ModelRequest",
-    "Models",
     "Randomness",
     "Store",
     "TokenCounter",
@@ -82,59 +75,6 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One unit-length vector of `dimensions` numbers for each text, in order. Raises: ModelError."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
-    """One request, as the model port takes it: a pure function of the log and a recipe.
-
-    Order of the bytes: `tools` (sorted by name), `system`, `messages` (append-only), `tail` (volatile, after
-    everything).
-    """
-
-    model: str
-    system: str
-    messages: tuple[Message, ...]
-    tools: tuple[Mapping[str, Any], ...] = ()
-    tail: str = ""
-    tool_choice: Literal["auto", "required", "none"] | str = "auto"
-    max_output_tokens: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelDelta:
-    """A piece of the answer. `index` numbers the tool calls of the answer, from 0."""
-
-    kind: Literal["text", "reasoning", "tool_name", "tool_arguments"]
-    text: str
-    index: int = 0
-    call_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReply:
-    """The whole answer: text, reasoning and tool calls, in order."""
-
-    parts: tuple[Part, ...]
-    usage: Usage = field(default_factory=Usage)
-    stop_reason: StopReason = "end_turn"
-
-
-class Model(Protocol):
-    def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        """Deltas while the answer is made, then exactly one `ModelReply`, last. Raises: ModelError."""
-        ...
-
-
-class Models(Protocol):
-    """The models this process can reach."""
-
-    def find(self, handle: str) -> Model | None:
-        """The model of a handle `provider/model`, or None if it is not available here."""
-        ...
-
-    def handles(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

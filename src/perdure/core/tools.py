@@ -71,9 +71,10 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """What came of a call: the text the model sees, and what it printed."""
+    """What came of a call: the text the model sees, and what it printed. `refused`: as in `messages.ToolResult`."""
 
     text: str
     status: ToolStatus = "success"
     stdout: tuple[str, ...] = ()
     stderr: tuple[str, ...] = ()
+    refused: bool = False

@@ -10,11 +10,20 @@ from datetime import datetime, timedelta
 
 from perdure.context.assemble import assemble
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
-from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, PerdureError, StoreError
+from perdure.core.errors import (
+    LeaseLost,
+    ModelError,
+    ModelNotFound,
+    ModelReplyEmpty,
+    ModelReplyInvalid,
+    PerdureError,
+    StoreError,
+)
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Part, Reasoning, Text, ToolCall, parts_to_json
-from perdure.core.ports import Ids, ModelDelta, ModelReply
+from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
+from perdure.core.ports import Ids
 from perdure.core.runs import Failure, RunKey, Step, StopReason
 from perdure.core.tx import Tx
 from perdure.engine.ask import Asked
@@ -39,7 +48,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
             model = ports.models.find(step.model)
             if model is None:
                 raise ModelNotFound(step.model, known=ports.models.handles())
-            request = assemble(step.model, asked.view, step.recipe, settings=asked.agent.settings)
+            request = assemble(step.model, asked.view, step.recipe, options=ModelOptions.of(asked.agent.settings))
             async for piece in model.respond(request):
                 if isinstance(piece, ModelReply):
                     reply = piece
@@ -53,7 +62,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
             if previews is not None:
                 for event in await previews.flush():
                     yield event
-        _check_reply(reply, step)
+        _check_reply(reply, step, ModelOptions.of(asked.agent.settings).tool_choice)
     except Interrupted:
         yield Progress(await ports.store.read(load_run_log, log.run.key))
         return
@@ -70,6 +79,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
             step=step,
             failure=failure,
             reason=reason,
+            exchange=_exchange(error, reply),
             ids=ports.ids,
             settings=ports.settings,
             now=ports.clock.now(),
@@ -115,6 +125,8 @@ def _store_reply(
         step_id=step.id,
     )
     step = tx.steps.end(step, status="success", at=now, usage=reply.usage, stop_reason=reply.stop_reason)
+    if reply.exchange is not None:
+        tx.steps.put_exchange(step, reply.exchange)
     log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
     return _advanced(tx, log, events, ids=ids, settings=settings, now=now)
@@ -128,14 +140,16 @@ def _store_failure(
     step: Step,
     failure: Failure,
     reason: StopReason,
+    exchange: Exchange | None,
     ids: Ids,
     settings: EngineSettings,
     now: datetime,
 ) -> Progress:
-    log = log.after(
-        run=tx.runs.hold(key, log.lease, until=None),
-        step=tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure),
-    )
+    run = tx.runs.hold(key, log.lease, until=None)
+    step = tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure)
+    if exchange is not None:
+        tx.steps.put_exchange(step, exchange)
+    log = log.after(run=run, step=step)
     return _advanced(tx, log, [], ids=ids, settings=settings, now=now)
 
 
@@ -148,15 +162,33 @@ def _advanced(
     return Progress(log, tx.events.add(log.run.key, events, at=now))
 
 
-def _check_reply(reply: ModelReply | None, step: Step) -> None:
+def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None:
+    """What went over the wire before a step failed: told by the error, or by the answer that was no good."""
+    found = getattr(error, "exchange", None)
+    return found if isinstance(found, Exchange) else reply.exchange if reply is not None else None
+
+
+def _check_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) -> None:
+    """Raises: ModelReplyEmpty, ModelReplyInvalid: not what was asked for. A provider may not know how to force a tool,
+    or ignore it."""
     if reply is None:
-        raise ModelError(f"{step.model} ended its answer without a reply", kind="llm_empty_response")
+        raise ModelReplyEmpty(f"{step.model} ended its answer without a reply")
     said = any((isinstance(part, Text) and part.text.strip()) or isinstance(part, ToolCall) for part in reply.parts)
     if not said and reply.stop_reason == "end_turn":
-        raise ModelError(
-            f"{step.model} answered nothing: neither text nor a tool call",
-            kind="llm_empty_response",
-            stop_reason="invalid_llm_response",
+        raise ModelReplyEmpty(f"{step.model} answered nothing: neither text nor a tool call")
+    called = [part.name for part in reply.parts if isinstance(part, ToolCall)]
+    if tool_choice == "none" and called:
+        raise ModelReplyInvalid(
+            f"{step.model} called {called[0]!r} although it may call no tool", stop_reason="invalid_tool_call"
+        )
+    if tool_choice in ("auto", "none"):
+        return
+    if not called:
+        raise ModelReplyInvalid(f"{step.model} called no tool although it had to", stop_reason="no_tool_call")
+    if isinstance(tool_choice, tuple) and (others := sorted({*called} - {*tool_choice})):
+        raise ModelReplyInvalid(
+            f"{step.model} called {', '.join(others)} although it had to call {' or '.join(tool_choice)}",
+            stop_reason="invalid_tool_call",
         )
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
-from perdure.core.errors import Conflict, InvalidInput, PerdureError, ToolError
+from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, ToolCall, ToolResult
@@ -83,7 +83,8 @@ async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: 
         return await ports.store.write(_store_edit, log=log, open_call=open_call, arguments=arguments, **_now(ports))
     except REFUSED as error:
         # The edit's own transaction is gone without a trace; its error is the result.
-        return await _store(log, open_call, ToolOutcome(text=str(error), status="error"), ports)
+        refused = isinstance(error, InvalidArguments)
+        return await _store(log, open_call, ToolOutcome(text=str(error), status="error", refused=refused), ports)
 
 
 def _store_edit(
@@ -165,7 +166,8 @@ def _ready(
     spec = specs.get(call.name)
     if spec is None:
         known = ", ".join(sorted(specs)) or "none"
-        return ToolOutcome(text=f"there is no tool {call.name!r}; your tools are: {known}", status="error")
+        text = f"there is no tool {call.name!r}; your tools are: {known}"
+        return ToolOutcome(text=text, status="error", refused=True)
     if not ports.toolbox.has(call.name):
         return ToolOutcome(text=f"tool {call.name!r} is not loaded in this process, so it was not run", status="error")
     if call.call_id in log.started and not spec.idempotent:
@@ -176,7 +178,7 @@ def _ready(
     try:
         return spec, parse_arguments(call.name, spec.parameters, call.arguments)
     except ToolError as error:
-        return ToolOutcome(text=str(error), status="error")
+        return ToolOutcome(text=str(error), status="error", refused=isinstance(error, InvalidArguments))
 
 
 async def _run(log: RunLog, call: ToolCall, spec: ToolSpec, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:
@@ -229,7 +231,9 @@ def _store_result(
     now: datetime,
 ) -> Progress:
     call = open_call.call
-    result = ToolResult(call.call_id, call.name, outcome.text, outcome.status, outcome.stdout, outcome.stderr)
+    result = ToolResult(
+        call.call_id, call.name, outcome.text, outcome.status, outcome.stdout, outcome.stderr, outcome.refused
+    )
     messages = tx.messages.append(
         log.run.key.agent_id,
         [Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)],

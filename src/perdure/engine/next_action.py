@@ -43,11 +43,15 @@ class Done:
 Action = Ask | CallModel | CallTools | Finish | Done
 
 
+REPAIRS = 3
+"""How often in a row a model may try again after calls that can't be run."""
+
+
 def next_action(log: RunLog) -> Action:
     """The one thing to do now.
 
     A run that was asked to stop finishes first; a call without a result comes before anything that would send the log
-    to a model; a reply without a call ends the run.
+    to a model; a reply without a call ends the run; a model that keeps asking for what can't be run is stopped.
     """
     run = log.run
     if run.ended:
@@ -64,6 +68,16 @@ def next_action(log: RunLog) -> Action:
             return Finish(step.stop_reason or "error", step.failure)
         if step.status == "success" and not log.calls_of(step):
             return Finish(step.stop_reason or "end_turn")
+    if log.refusals > REPAIRS:
+        return Finish("invalid_tool_call", _invalid_calls(log))
     if log.steps_taken >= run.max_steps:
         return Finish("max_steps")
     return Ask()
+
+
+def _invalid_calls(log: RunLog) -> Failure:
+    last = log.messages[-1].results[-1]
+    return Failure(
+        kind="invalid_tool_call",
+        message=f"the model asked {log.refusals} times in a row for calls that can't be run; the last: {last.text}",
+    )

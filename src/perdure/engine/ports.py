@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from perdure.core.ports import Clock, Ids, Models, Randomness, Store, TokenCounter, Toolbox
+from perdure.core.models import Models
+from perdure.core.ports import Clock, Ids, Randomness, Store, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.engine.interrupts import Interrupts
 

@@ -75,6 +75,18 @@ class RunLog:
     def usage(self) -> Usage:
         return sum((step.usage for step in self.steps), Usage())
 
+    @property
+    def refusals(self) -> int:
+        """How many of the newest answers asked for nothing that could be run."""
+        count = 0
+        for step in reversed(self.steps):
+            calls = {call.call_id for call in self.calls_of(step)}
+            results = [result for message in self.messages for result in message.results if result.call_id in calls]
+            if not results or not all(result.refused for result in results):
+                break
+            count += 1
+        return count
+
     def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
         """The tool calls of the answer that this step brought."""
         return tuple(call for message in self.messages if message.step_id == step.id for call in message.calls)

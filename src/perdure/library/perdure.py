@@ -11,7 +11,8 @@ from perdure.app import App, start
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, is_id
-from perdure.core.ports import Clock, Ids, Model, Store
+from perdure.core.models import Model
+from perdure.core.ports import Clock, Ids, Store
 from perdure.core.tx import Tx
 from perdure.library.agent import AsyncAgent
 from perdure.library.blocks import AsyncBlocks
@@ -65,6 +66,11 @@ class AsyncPerdure:
         app = await start(settings, address=address, models=models, tools=tools, store=store, clock=clock, ids=ids)
         place = settings.store_path if address is None else address
         return cls(app, path=None if store is not None else _file_of(place))
+
+    @property
+    def app(self) -> App:
+        """The engine beneath: store, runner, ports. For the server and the CLI; it may change between versions."""
+        return self._app
 
     async def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again."""

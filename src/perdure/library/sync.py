@@ -15,8 +15,9 @@ from perdure.core.conversations import Conversation
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, BlockId, ConversationId, PassageId, RunId
 from perdure.core.messages import Message, Role
+from perdure.core.models import Model
 from perdure.core.passages import Passage, TagMatch
-from perdure.core.ports import Clock, Ids, Model, Store
+from perdure.core.ports import Clock, Ids, Store
 from perdure.core.runs import IfBusy, Run
 from perdure.engine.accept import Accepted
 from perdure.library.agent import AsyncAgent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.core.ports import Model
+from perdure.core.models import Model
 
 __all__ = ["EXTRACTIVE", "ModelRegistry"]
 

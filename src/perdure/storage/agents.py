@@ -28,6 +28,7 @@ _SHAPING = ("agent_type", "model", "system", "settings")
 _CHILDREN = (
     "events",
     "call_starts",
+    "step_exchanges",
     "steps",
     "prefixes",
     "idempotency_keys",

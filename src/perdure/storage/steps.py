@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId, StepId
+from perdure.core.models import Exchange
 from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, StepStatus, StopReason, Usage
 from perdure.core.text import restored, storable
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
@@ -116,6 +117,31 @@ class Steps:
         return replace(
             step, status=status, usage=usage or Usage(), stop_reason=stop_reason, failure=failure, ended_at=at
         )
+
+    def put_exchange(self, step: Step, exchange: Exchange) -> None:
+        self._db.run(
+            "INSERT INTO step_exchanges (agent_id, run_seq, step_index, request, response, attempts)"
+            f" SELECT :agent_id, :run_seq, :index, :request, :response, :attempts WHERE {OWN_AGENT}"
+            " ON CONFLICT (agent_id, run_seq, step_index) DO UPDATE SET request = excluded.request,"
+            " response = excluded.response, attempts = excluded.attempts",
+            self._own(step)
+            | {
+                "request": dump(exchange.request),
+                "response": dump(exchange.response),
+                "attempts": exchange.attempts,
+            },
+        )
+
+    def exchange(self, step: Step) -> Exchange | None:
+        rows = self._db.rows(
+            "SELECT request, response, attempts FROM step_exchanges"
+            f" WHERE agent_id = :agent_id AND run_seq = :run_seq AND step_index = :index AND {OWN_AGENT}",
+            self._own(step),
+        )
+        return Exchange(request=load(rows[0][0]), response=load(rows[0][1]), attempts=rows[0][2]) if rows else None
+
+    def _own(self, step: Step) -> dict[str, Any]:
+        return {"org_id": self._org_id, "agent_id": step.agent_id, "run_seq": step.run_seq, "index": step.index}
 
     def _read(self, where: str, params: dict[str, Any]) -> list[Step]:
         sql = f"SELECT {_STEP} FROM steps WHERE {OWN_AGENT} AND {where}"

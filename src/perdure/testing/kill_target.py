@@ -29,7 +29,7 @@ from perdure.core.errors import PerdureError
 from perdure.core.events import MessageAdded, RunEnded
 from perdure.core.ids import ConversationId, RunId
 from perdure.core.messages import ToolCall
-from perdure.core.ports import ModelReply, ModelRequest
+from perdure.core.models import ModelReply, ModelRequest
 from perdure.library import AsyncPerdure
 from perdure.library.agent import AsyncAgent
 from perdure.testing.scripted_model import ScriptedModel, says

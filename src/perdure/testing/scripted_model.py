@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.errors import ModelError
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
-from perdure.core.ports import ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 
 __all__ = ["Line", "ScriptedModel", "calls", "fails", "says", "thinks"]

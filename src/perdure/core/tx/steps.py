@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.core.ids import AgentId, StepId
+from perdure.core.models import Exchange
 from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, StepStatus, StopReason, Usage
 
 __all__ = ["Prefixes", "Steps"]
@@ -45,6 +46,12 @@ class Steps(Protocol):
         stop_reason: StopReason | None = None,
         failure: Failure | None = None,
     ) -> Step: ...
+
+    def put_exchange(self, step: Step, exchange: Exchange) -> None:
+        """Keep what went over the wire at this step; a second one replaces the first."""
+        ...
+
+    def exchange(self, step: Step) -> Exchange | None: ...
 
 
 class Prefixes(Protocol):

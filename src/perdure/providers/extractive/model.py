@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 
 from perdure.core.messages import Part, Text, ToolCall
-from perdure.core.ports import ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.extractive.phrases import NOTICE
 from perdure.providers.extractive.plan import Scene, calls_of, reply_of

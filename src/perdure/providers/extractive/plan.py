@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from perdure.core.messages import ToolCall, ToolResult
-from perdure.core.ports import ModelRequest
+from perdure.core.models import ModelRequest
 from perdure.providers.extractive.answers import answer_from_blocks, known_name, related_lines
 from perdure.providers.extractive.facts import Fact, facts_in
 from perdure.providers.extractive.notes import Edit, holds, plan_edits

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.messages import ToolCall, ToolResult
-from perdure.core.ports import ModelRequest
+from perdure.core.models import ModelRequest
 from perdure.providers.extractive.sentences import clean
 
 __all__ = ["Turn", "arguments_of", "offered_tools", "read_turn", "today", "visible_blocks"]
@@ -90,7 +90,7 @@ def read_turn(request: ModelRequest) -> Turn:
 
 def offered_tools(request: ModelRequest) -> frozenset[str]:
     """The names of the tools that may be called now."""
-    if request.tool_choice == "none":
+    if request.options.tool_choice == "none":
         return frozenset()
     return frozenset(name for tool in request.tools if isinstance(name := tool.get("name"), str))
 

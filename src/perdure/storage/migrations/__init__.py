@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure.storage.database import Database
-from perdure.storage.migrations import m0001_first
+from perdure.storage.migrations import m0001_first, m0002_exchanges
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
 
-MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = ((1, "first", m0001_first.apply),)
+MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
+    (1, "first", m0001_first.apply),
+    (2, "exchanges", m0002_exchanges.apply),
+)
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]
 

@@ -19,7 +19,7 @@ from perdure.core.errors import BlockLimitExceeded, PerdureError
 from perdure.core.events import RunEnded, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
 from perdure.core.messages import Draft, Text
-from perdure.core.ports import Model
+from perdure.core.models import Model
 from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Request

@@ -13,7 +13,8 @@ from typing import Any
 
 from perdure.context.assemble import canonical
 from perdure.core.messages import Part, Text, ToolCall
-from perdure.core.ports import CallContext, ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.core.ports import CallContext
 from perdure.core.runs import Usage
 from perdure.core.tools import ToolOutcome, ToolSpec
 

@@ -14,6 +14,7 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.events import RunQueued
 from perdure.core.ids import OrgId, StepId, ToolId
 from perdure.core.messages import Message
+from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
 from perdure.core.runs import Lease, Prefix, Recipe, Run, Step, Usage
 from perdure.core.text import query_of
@@ -202,6 +203,7 @@ class OrganisationContract(Contract):
                     p.run, StepId("step-x"), index=1, model="m", recipe=p.step.recipe, lease=lease, at=AT
                 ),
                 "steps.end": lambda tx: tx.steps.end(p.step, status="failed", at=AT),
+                "steps.put_exchange": lambda tx: tx.steps.put_exchange(p.step, Exchange(request={}, response={})),
                 "prefixes.add": lambda tx: tx.prefixes.add(p.prefix),
                 "events.add": lambda tx: tx.events.add(key, [RunQueued(p.run.id)], at=AT),
                 "events.trim_deltas": lambda tx: tx.events.trim_deltas(key, keep=0, since=LATER),

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId, ConversationId, StepId
+from perdure.core.models import Exchange
 from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, Usage
 from perdure.core.tx import Tx
 from perdure.testing.store_contract.base import AT, LATER, Contract, claimed, raises
@@ -122,6 +123,35 @@ class StepContract(Contract):
             assert ends[1].failure == failure
             assert await store.read(lambda tx: tx.steps.of_run(run.key)) == ends
             assert await store.read(lambda tx: tx.steps.get(steps[1].id)) == ends[1]
+
+    async def test_a_step_keeps_what_went_over_the_wire(self) -> None:
+        """Any text of it; a second exchange replaces the first; nothing where there was none."""
+        async with self.opened() as store:
+
+            def fill(tx: Tx) -> tuple[Step, Step]:
+                run = self.add_run(tx, self.add_agent(tx).id)
+                first, second = (
+                    tx.steps.add(
+                        run,
+                        StepId(self.ids.new("step")),
+                        index=index,
+                        model="m",
+                        recipe=RECIPE,
+                        lease=Lease("here", 1),
+                        at=AT,
+                    )
+                    for index in range(2)
+                )
+                return first, second
+
+            first, second = await store.write(fill)
+            for attempts in (1, 2):
+                exchange = Exchange(
+                    request={"url": "http://127.0.0.1"}, response={"said": "\x00 \ud800 中"}, attempts=attempts
+                )
+                await store.write(lambda tx, exchange=exchange: tx.steps.put_exchange(first, exchange))  # type: ignore[misc]
+                assert await store.read(lambda tx: tx.steps.exchange(first)) == exchange
+            assert await store.read(lambda tx: tx.steps.exchange(second)) is None
 
     async def test_an_unknown_run_has_no_steps(self) -> None:
         """A step is not recorded for a run that is not there."""

@@ -1,0 +1,16 @@
+"""What went over the wire at each model call, for inspection."""
+
+from __future__ import annotations
+
+from perdure.storage.database import Database
+
+__all__ = ["apply"]
+
+
+def apply(db: Database) -> None:
+    db.run(
+        "CREATE TABLE step_exchanges (agent_id TEXT NOT NULL, run_seq BIGINT NOT NULL, step_index BIGINT NOT NULL,"
+        " request TEXT NOT NULL, response TEXT NOT NULL, attempts BIGINT NOT NULL,"
+        f" PRIMARY KEY (agent_id, run_seq, step_index)) {db.clustered}",
+        {},
+    )

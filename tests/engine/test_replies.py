@@ -1,0 +1,107 @@
+"""What a model may answer, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.core.errors import ModelOverloaded, RunFailed
+from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
+from perdure.core.runs import Step
+from perdure.core.tx import Tx
+from perdure.testing import InlineStore, ScriptedModel, calls, says
+
+MODEL = "test/scripted"
+SENT = Exchange(request={"url": "http://127.0.0.1/v1"}, response={"id": "answer-1"})
+
+
+async def opened(model: ScriptedModel) -> AsyncPerdure:
+    return await AsyncPerdure.open(store=InlineStore(), models={MODEL: model})
+
+
+@pytest.mark.parametrize(
+    ("choice", "answer", "reason", "what"),
+    [
+        ("required", says("no"), "no_tool_call", "called no tool"),
+        (["core_memory_append"], says("no"), "no_tool_call", "called no tool"),
+        (["core_memory_append"], calls("conversation_search", query="x"), "invalid_tool_call", "core_memory_append"),
+        ("none", calls("conversation_search", query="x"), "invalid_tool_call", "may call no tool"),
+    ],
+)
+async def test_a_model_that_ignores_the_tool_choice_is_caught(
+    choice: str | list[str], answer: ModelReply, reason: str, what: str
+) -> None:
+    """Its answer is not stored, nothing is run, and the next message is answered."""
+    model = ScriptedModel(answer)
+    async with await opened(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, settings={"tool_choice": choice})
+
+        with pytest.raises(RunFailed, match=what) as caught:
+            await agent.send("hello")
+
+        assert caught.value.stop_reason == reason
+        assert [message.role for message in await agent.messages()] == ["user"]
+        again = await agent.update(settings={})
+        assert (await again.send("and now?")).text == "OK."
+
+
+async def test_the_options_of_an_agent_reach_its_model() -> None:
+    """Those that are options; what else stands in its settings does not."""
+    model = ScriptedModel()
+    settings = {"temperature": 0.5, "max_output_tokens": 99, "tool_choice": ["memory"], "wire": {"x": 1}}
+    async with await opened(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, settings=settings)
+        with pytest.raises(RunFailed):
+            await agent.send("hello")
+
+    assert model.asked[0].options == ModelOptions(temperature=0.5, max_output_tokens=99, tool_choice=("memory",))
+
+
+class Traced(ScriptedModel):
+    """A model that tells what went over the wire, of answers and of failures."""
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        if len(self.asked) == 1:
+            self.asked.append(request)
+            raise ModelOverloaded("down", exchange=SENT)
+        async for piece in super().respond(request):
+            if isinstance(piece, ModelReply):
+                yield ModelReply(parts=piece.parts, exchange=SENT)
+            else:
+                yield piece
+
+
+async def test_each_step_keeps_what_went_over_the_wire() -> None:
+    """Also a step that failed."""
+    async with await opened(Traced()) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL)
+        run_ids = [(await agent.send("one")).run_id]
+        with pytest.raises(RunFailed) as failed:
+            await agent.send("two")
+        run_ids.append(failed.value.run_id)  # type: ignore[arg-type]
+
+        def steps(tx: Tx) -> list[Step]:
+            return [step for run_id in run_ids for step in tx.steps.of_run(tx.runs.get(run_id).key)]
+
+        kept = [
+            await perdure.app.store.read(lambda tx, step=step: tx.steps.exchange(step))  # type: ignore[misc]
+            for step in await perdure.app.store.read(steps)
+        ]
+
+    assert kept == [SENT, SENT]
+
+
+async def test_a_model_that_never_sends_usable_arguments_is_stopped() -> None:
+    """Each time it was told what is wrong; nothing was run."""
+    model = ScriptedModel(otherwise=calls("conversation_search", limit="many"))
+    async with await opened(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL)
+
+        with pytest.raises(RunFailed, match="4 times in a row") as caught:
+            await agent.send("hello")
+
+        assert caught.value.stop_reason == "invalid_tool_call"
+        results = [result for message in await agent.messages() for result in message.results]
+        assert [result.refused for result in results] == [True] * 4
