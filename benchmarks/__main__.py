@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.floor import commits_ms
 from benchmarks.message_cost import message_cost_ms
+from benchmarks.server_cost import Figure, server_figures
 from benchmarks.startup import PROGRAMS, best_wall_s
 
 MESSAGE_BAR_MS = 2.0
@@ -60,7 +61,23 @@ def main() -> int:
         for result in measure(Path(folder)):
             print(result, flush=True)
             missed |= result.missed
+    print(f"\n{'perdure serve':<44}{'':>9}{'floor':>9}{'ratio':>8}{'bar':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        for figure in server_figures(Path(folder)):
+            print(_row(figure), flush=True)
+            missed |= figure.missed
     return int(missed)
+
+
+def _row(figure: Figure) -> str:
+    value = f"{figure.value:.2f} {figure.unit}"
+    floor = "" if figure.floor is None else f"{figure.floor:.2f}"
+    ratio = "" if not figure.floor else f"{figure.value / figure.floor:.1f}"
+    row = f"{figure.name:<42}{value:>11}{floor:>9}{ratio:>8}"
+    if figure.bar is None:
+        return row
+    bar = f"{'>=' if figure.least else ''}{figure.bar:g}{' floors' if figure.of_floor else ''}"
+    return f"{row}{bar:>10}  {'MISSED' if figure.missed else 'ok'}"
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@ from perdure import Perdure
 from perdure.app import Uuids
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
+from perdure.core.ports import Store
 from perdure.core.tx import Tx
 from perdure.library import Agent
 from perdure.settings import Settings
 from perdure.storage.open import open_store
 from perdure.testing import ScriptedModel
 
-__all__ = ["message_cost_ms"]
+__all__ = ["SAID", "fill_history", "message_cost_ms"]
 
 MODEL = "test/scripted"
 AGENTS = 10
@@ -56,10 +57,16 @@ def _round(agents: list[Agent], model: ScriptedModel) -> float:
 
 
 async def _fill(path: Path, agents: list[AgentId], *, rows: int) -> None:
-    """Give each agent a history of question and answer in turn."""
-    now = datetime.now(UTC)
-    store = await open_store(path, at=now)
-    ids = Uuids()
+    store = await open_store(path, at=datetime.now(UTC))
+    try:
+        await fill_history(store, agents, rows=rows)
+    finally:
+        await store.close()
+
+
+async def fill_history(store: Store, agents: list[AgentId], *, rows: int) -> None:
+    """Give each agent so many messages, question and answer in turn."""
+    now, ids = datetime.now(UTC), Uuids()
 
     def fill(tx: Tx, agent_id: AgentId) -> None:
         drafts = [
@@ -70,8 +77,5 @@ async def _fill(path: Path, agents: list[AgentId], *, rows: int) -> None:
         ]
         tx.messages.append(agent_id, drafts, conversation_seq=0, at=now, tokens=[40] * rows)
 
-    try:
-        for agent_id in agents:
-            await store.write(fill, agent_id)
-    finally:
-        await store.close()
+    for agent_id in agents:
+        await store.write(fill, agent_id)

@@ -5,12 +5,24 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+from perdure.providers.discovery import PROVIDERS
+
 ASYNC_TEST_TIMEOUT_S = 60
+
+# What the tester has set up for models must not decide how tests end, in child processes neither.
+PROVIDER_VARIABLES = (
+    *(name for provider in PROVIDERS.values() for name in (*provider.keys, *provider.urls)),
+    *("PERDURE_MODEL", "PERDURE_CATALOG"),
+)
+for name in PROVIDER_VARIABLES:
+    os.environ.pop(name, None)
+os.environ["PERDURE_PROBE_LOCAL"] = "0"
 
 # Contracts ship as plain classes with plain asserts; rewritten, a failing one shows its values.
 pytest.register_assert_rewrite("perdure.testing", "tests.contracts")

@@ -37,7 +37,8 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "settings": CORE,
     "app": APP_SEES,
     "library": LIBRARY_SEES,
-    **dict.fromkeys(("server", "ui", "cli"), FACE_SEES),
+    **dict.fromkeys(("server", "ui"), FACE_SEES),
+    "cli": FACE_SEES | {"server"},  # `perdure serve` starts it
     "testing": APP_SEES | {"app", "library", ROOT},
     ROOT: frozenset({"core", "library"}),
     "__main__": frozenset({"cli"}),
@@ -191,7 +192,7 @@ def test_importing_perdure_is_light() -> None:
         ("app.py", "from perdure.testing import InlineStore"),
         ("library.py", "from perdure.server import serve"),
         ("library/agent.py", "from perdure.storage import open_sqlite"),
-        ("cli/__init__.py", "from perdure.server import serve"),
+        ("server/__init__.py", "from perdure.cli import main"),
         ("server/routes/agents.py", "from perdure.ui import pages"),
         ("ui/pages.py", "from perdure.testing import ScriptedModel"),
         ("testing/model.py", "from perdure.cli import main"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,12 +22,34 @@ from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.runner import Runner
 from perdure.memory.agents import put_tools
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
+from perdure.providers.catalog import ModelFacts, facts_of
+from perdure.providers.choosing import Choice, ToolProbe, probe_tools, served_window
+from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, find_providers
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.storage.open import open_store
 from perdure.toolbox.functions import Functions, tool
 
-__all__ = ["App", "SystemClock", "Uuids", "model_handles", "start", "tool"]
+__all__ = [
+    "ALIASES",
+    "PROVIDERS",
+    "App",
+    "Choice",
+    "Found",
+    "Listing",
+    "ModelFacts",
+    "ModelRegistry",
+    "SystemClock",
+    "ToolProbe",
+    "Uuids",
+    "facts_of",
+    "model_registry",
+    "probe_tools",
+    "schema_version",
+    "served_window",
+    "start",
+    "tool",
+]
 
 
 class SystemClock:
@@ -44,9 +66,12 @@ class Uuids:
         return f"{PREFIXES[kind]}-{uuid.uuid4()}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class App:
-    """Everything that runs. `close` stops it in order."""
+    """Everything that runs. `close` stops it in order.
+
+    `choice` is the model of agents that are made without one: at first what is known without a network.
+    """
 
     settings: Settings
     store: Store
@@ -54,15 +79,35 @@ class App:
     runner: Runner
     models: ModelRegistry
     functions: Functions
+    choice: Choice
+
+    async def choose(self, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
+        """Choose again after asking the providers of the environment and this machine, and keep it in `choice`.
+
+        At most 3 s for the providers, all at once; a local server may be given a minute to show that it calls tools.
+        `progress` is told what is waited for. Never raises for what a provider does.
+        """
+        self.choice = await self.models.choose(self.settings.model, progress=progress)
+        return self.choice
 
     async def close(self) -> None:
         await self.runner.close()
+        await self.models.close()
         await self.store.close()
 
 
-def model_handles() -> Sequence[str]:
-    """The models that every store is opened with, whatever a program brings along."""
-    return ModelRegistry().handles()
+def model_registry(
+    models: Mapping[str, Model] | None = None, *, environment: Mapping[str, str] | None = None
+) -> ModelRegistry:
+    """The models that a store opened here can use: the program's, the built-in one, and those of the environment."""
+    return ModelRegistry(models, found=find_providers(environment))
+
+
+def schema_version() -> int:
+    """The version of the store's tables that this Perdure writes."""
+    from perdure.storage.migrations import SCHEMA_VERSION
+
+    return SCHEMA_VERSION
 
 
 async def start(
@@ -80,7 +125,7 @@ async def start(
     Raises: StoreError, InvalidInput: a function that can't be a tool.
     """
     clock, ids = clock or SystemClock(), ids or Uuids()
-    functions, registry = Functions(tools), ModelRegistry(models)
+    functions, registry = Functions(tools), model_registry(models)
     if store is None:
         store = await open_store(settings.store_path if address is None else address, at=clock.now())
     try:
@@ -108,7 +153,7 @@ async def start(
         raise
     # The library says nothing on its own; a program that wants its warnings sets logging up.
     logging.getLogger("perdure").addHandler(logging.NullHandler())
-    return App(settings, store, ports, runner, registry, functions)
+    return App(settings, store, ports, runner, registry, functions, registry.choose_unasked(settings.model))
 
 
 async def _keep_tools_current(store: Store, specs: list[ToolSpec], *, ids: Ids, at: datetime) -> None:

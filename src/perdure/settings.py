@@ -21,7 +21,7 @@ class Settings:
 
     Args:
         home: the data folder; empty is the platform's data folder for this user.
-        model: the model handle of agents that are created without one.
+        model: the model handle of agents that are created without one; empty: what the environment offers is chosen.
         message_limit_chars: the longest message that is accepted, in characters.
         max_steps: model calls a run may make before it ends with `max_steps`.
         context_window_tokens: how much a model takes, for models that nobody knows better of.
@@ -29,7 +29,7 @@ class Settings:
     """
 
     home: str = ""
-    model: str = "perdure/extractive"
+    model: str = ""
     message_limit_chars: int = 1_000_000
     max_steps: int = 50
     context_window_tokens: int = 128_000

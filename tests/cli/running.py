@@ -33,7 +33,8 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 def environment(home: Path, **more: str) -> dict[str, str]:
     """What the program sees: this data folder, and none of the tester's own settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_") and name != "NO_COLOR"}
-    return {**kept, "PERDURE_HOME": str(home), "PYTHONPATH": str(SRC), "TERM": "xterm-256color", **more}
+    ours = {"PERDURE_HOME": str(home), "PERDURE_PROBE_LOCAL": "0", "PYTHONPATH": str(SRC), "TERM": "xterm-256color"}
+    return {**kept, **ours, **more}
 
 
 def perdure(home: Path, *arguments: str, stdin: bytes | str = b"", **more: str) -> subprocess.CompletedProcess[str]:
@@ -48,9 +49,10 @@ def perdure(home: Path, *arguments: str, stdin: bytes | str = b"", **more: str) 
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def called(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def called(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """The same inside this process, which is quicker; there is nothing on stdin to read."""
-    done = CliRunner().invoke(app, arguments, prog_name="perdure", env={"PERDURE_HOME": str(home), "PERDURE_MODEL": ""})
+    env = {"PERDURE_HOME": str(home), "PERDURE_MODEL": "", **more}
+    done = CliRunner().invoke(app, arguments, prog_name="perdure", env=env)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)

@@ -82,8 +82,8 @@ def test_the_agent_of_another_program_is_not_talked_to(tmp_path: Path) -> None:
     assert (once.returncode, lines.returncode) == (1, 1)
     assert once.stderr == (
         "error: model 'test/scripted' is not available here: there are perdure/extractive. Nothing was sent. Agent"
-        " 'guide' belongs to a program that brings this model along: talk to it from there, or give it another model"
-        " from Python: perdure.agent('guide').update(model='perdure/extractive')\n"
+        " 'guide' belongs to a program that brings this model along: talk to it from there, or give the agent another"
+        " model: /model perdure/extractive in `perdure chat guide`\n"
     )
     assert lines.stdout.startswith("human  0/5,000")
     assert json.loads(called(tmp_path, "agents", "--json").stdout)[0]["messages"] == 0

@@ -90,6 +90,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
     return kept | {
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "PERDURE_HOME": str(folder / "home"),
+        "PERDURE_PROBE_LOCAL": "0",
         "PYTHONUTF8": "1",
         "COLUMNS": "80",
     }

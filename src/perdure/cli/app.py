@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the model of new agents.",
+    epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the model of new agents; without it, doctor tells which.",
 )
 
 
@@ -92,12 +92,34 @@ def agents(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     _leave(agents(as_json=as_json))
 
 
-def _leave(work: Coroutine[Any, Any, int]) -> None:
-    """Do the work and exit with its code."""
+@app.command()
+def serve(
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; by default on this machine only.")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283; 0 is any.")] = None,
+) -> None:
+    """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
+    from perdure.cli.serve import loop_factory, serve
+
+    _leave(serve(host=host, port=port), loop_factory=loop_factory())
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Check models, data and ports, and say what helps. Exit code 1: something is broken."""
+    from perdure.cli.doctor import doctor
+
+    _leave(doctor(as_json=as_json))
+
+
+def _leave(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:
+    """Do the work, in a loop of this kind, and exit with its code."""
     import asyncio
 
     try:
-        code = asyncio.run(work)
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            code = runner.run(work)
     except KeyboardInterrupt:
         code = INTERRUPTED
     raise typer.Exit(code)

@@ -28,9 +28,10 @@ async def chat(*, name: str | None, new: bool, model: str | None, message: str |
         settings = Settings.from_environment()
         check_first_model(settings, model)
         async with await AsyncPerdure.open(settings=settings) as perdure:
-            opened = await open_agent(perdure, settings, name=name, new=new, model=model)
+            opened = await open_agent(perdure, name=name, new=new, model=model, view=view)
             if opened.made or message is None:
-                await greet(opened, settings, view, path=settings.store_path, model_given=model is not None)
+                why = perdure.app.choice.reason if model is None else "as you asked"
+                await greet(opened, view, path=settings.store_path, why=why)
             if message is None:
                 warn_of_model(opened.agent, perdure, view)
             source: Source

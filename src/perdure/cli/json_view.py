@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
-from perdure.cli.view import AgentRow
+from perdure.cli.view import AgentRow, ModelRow
+from perdure.context.overview import ContextOverview
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError, RunFailed
@@ -59,6 +61,12 @@ class JsonView:
     def agents(self, rows: Sequence[AgentRow]) -> None:
         self._print({"agents": [agent_shape(row) for row in rows]})
 
+    def model(self, row: ModelRow) -> None:
+        self._print({"model": model_shape(row)})
+
+    def context(self, overview: ContextOverview) -> None:
+        self._print({"context": context_shape(overview)})
+
     def commands(self, commands: Mapping[str, str]) -> None:
         self._print({"commands": dict(commands)})
 
@@ -70,6 +78,9 @@ class JsonView:
 
     def error(self, error: PerdureError) -> None:
         self._print({"error": error_shape(error)})
+
+    def waiting(self, what: str) -> None:
+        pass
 
     def idle(self) -> None:
         pass
@@ -165,4 +176,24 @@ def agent_shape(row: AgentRow) -> dict[str, Any]:
         "created_at": row.created_at.isoformat(),
         "used_at": row.used_at.isoformat(),
         "messages": row.message_count,
+    }
+
+
+def model_shape(row: ModelRow) -> dict[str, Any]:
+    """Windows in tokens, prices in US dollars per million tokens, null where nobody knows."""
+    facts = asdict(row.facts)
+    del facts["family"]
+    return {"handle": row.handle, "reason": row.reason, "problem": row.problem, "known": row.facts.known, **facts}
+
+
+def context_shape(overview: ContextOverview) -> dict[str, Any]:
+    return {
+        "model": overview.model,
+        "window_tokens": overview.window_tokens,
+        "used_tokens": overview.used_tokens,
+        "reserve_tokens": overview.reserve_tokens,
+        "free_tokens": overview.free_tokens,
+        "over_tokens": overview.over_tokens,
+        "parts": [{"name": part.name, "tokens": part.tokens} for part in overview.parts],
+        "sent": overview.sent,
     }

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.app import model_handles
+from perdure.app import model_registry
+from perdure.cli.models import known_models, what_helps, with_help
 from perdure.cli.view import View
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
@@ -24,6 +24,7 @@ __all__ = [
     "ModelElsewhere",
     "Opened",
     "check_first_model",
+    "choose",
     "go_on_with",
     "greet",
     "open_agent",
@@ -45,12 +46,13 @@ class Opened:
 class ModelElsewhere(ModelNotFound):
     """The agent is here, its model is not: another program brought it along."""
 
-    def __init__(self, agent: AsyncAgent, *, known: Sequence[str]) -> None:
+    def __init__(self, agent: AsyncAgent, perdure: AsyncPerdure) -> None:
+        known = perdure.models
         super().__init__(agent.info.model, known=known)
         self.args = (
-            f"{self}. Nothing was sent. Agent {agent.name!r} belongs to a program that brings this model along:"
-            " talk to it from there, or give it another model from Python:"
-            f" perdure.agent({agent.name!r}).update(model={known[0]!r})",
+            f"model {agent.info.model!r} is not available here: there are {known_models(known)}. Nothing was sent."
+            f" {what_helps(agent, perdure.app)}, or give the agent another model: /model {known[0]} in"
+            f" `{go_on_with(agent)}`",
         )
 
 
@@ -59,14 +61,12 @@ def check_first_model(settings: Settings, model: str | None) -> None:
 
     Raises: ModelNotFound.
     """
-    handle, known = settings.model if model is None else model, model_handles()
-    if handle not in known and not settings.store_path.exists():
-        raise ModelNotFound(handle, known=known)
+    handle, models = settings.model if model is None else model, model_registry()
+    if handle and not models.takes(handle) and not settings.store_path.exists():
+        raise with_help(ModelNotFound(handle, known=models.handles()), models)
 
 
-async def open_agent(
-    perdure: AsyncPerdure, settings: Settings, *, name: str | None, new: bool, model: str | None
-) -> Opened:
+async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: View) -> Opened:
     """The agent to chat with.
 
     Args:
@@ -77,7 +77,12 @@ async def open_agent(
     """
     agent = await _existing(perdure, name, new=new)
     if agent is None:
-        made = await perdure.create_agent(name or FIRST_NAME, model=model, timezone=local_zone())
+        if model is None:
+            await choose(perdure, view)
+        try:
+            made = await perdure.create_agent(name or FIRST_NAME, model=model, timezone=local_zone())
+        except ModelNotFound as error:
+            raise with_help(error, perdure.app.models) from error
         return Opened(made, True, None)
     if model is not None and model != agent.info.model:
         raise InvalidInput(
@@ -87,8 +92,20 @@ async def open_agent(
     return Opened(agent, False, await _last_conversation(agent))
 
 
-async def greet(opened: Opened, settings: Settings, view: View, *, path: Path, model_given: bool) -> None:
-    """Say who answers: of a new agent where its memory is, which model it has and why; of an old one what it holds."""
+async def choose(perdure: AsyncPerdure, view: View) -> None:
+    """Find out which model new agents get, and tell what was tried in vain."""
+    choice = await perdure.app.choose(progress=view.waiting)
+    view.idle()
+    for note in choice.notes:
+        view.note(note)
+
+
+async def greet(opened: Opened, view: View, *, path: Path, why: str) -> None:
+    """Say who answers: of a new agent where its memory is, which model it has and why; of an old one what it holds.
+
+    Args:
+        path: of the store; why: the reason for the model of an agent that was made.
+    """
     agent = opened.agent
     if not opened.made:
         count = await agent.message_count()
@@ -97,12 +114,6 @@ async def greet(opened: Opened, settings: Settings, view: View, *, path: Path, m
             " /help lists the commands."
         )
         return
-    if model_given:
-        why = "as you asked"
-    elif settings.model != Settings().model:
-        why = "from PERDURE_MODEL"
-    else:
-        why = "built in, needs no key: no language model, it notes and finds what you tell it"
     view.greet(
         f"Made agent {agent.name!r}; its memory is in {path}",
         f"Model {agent.info.model} ({why}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
@@ -112,7 +123,7 @@ async def greet(opened: Opened, settings: Settings, view: View, *, path: Path, m
 def warn_of_model(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> None:
     """Say beforehand that no message will be sent; the / commands work."""
     if agent.info.model not in perdure.models:
-        view.note(f"The model {agent.info.model} is not available here: there are {', '.join(perdure.models)}.")
+        view.note(f"The model {agent.info.model} is not available here: there are {known_models(perdure.models)}.")
 
 
 def go_on_with(agent: AsyncAgent) -> str:

@@ -110,7 +110,7 @@ class Session:
             return
         self.agent = await self.perdure.agent(self.agent.id)  # it may have got another model since
         if self.agent.info.model not in self.perdure.models:
-            raise ModelElsewhere(self.agent, known=self.perdure.models)
+            raise ModelElsewhere(self.agent, self.perdure)
 
     def _fail(self, error: PerdureError) -> None:
         self._failed = True

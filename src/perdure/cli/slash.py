@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perdure.app import facts_of
 from perdure.cli.agents import list_agents
-from perdure.core.errors import InvalidInput
+from perdure.cli.models import known_models, model_row, with_help
+from perdure.core.errors import InvalidInput, ModelNotFound
 
 if TYPE_CHECKING:
     from perdure.cli.session import Session
@@ -89,6 +91,37 @@ async def _new(session: Session, argument: str) -> None:
     session.view.hint("what was said before is still found: /search TEXT, or ask")
 
 
+async def _model(session: Session, argument: str) -> None:
+    app = session.perdure.app
+    if not argument:
+        if app.models.found and not app.models.listings:
+            await _ask_for_models(session)
+        session.agent = await session.perdure.agent(session.agent.id)  # it may have got another model since
+        session.view.model(model_row(session.agent, app))
+        session.view.hint(f"/model HANDLE gives the agent another one: {known_models(session.perdure.models)}")
+        return
+    if app.models.found:
+        await _ask_for_models(session)
+    facts_of(argument)  # a catalog that can't be read is told before anything is changed
+    try:
+        session.agent = await session.agent.update(model=argument)
+    except ModelNotFound as error:
+        raise with_help(error, app.models) from error
+    session.view.model(model_row(session.agent, app))
+    session.view.hint("it answers from the next message on; what was said and memory stay")
+
+
+async def _ask_for_models(session: Session) -> None:
+    session.view.waiting("asking for models…")
+    await session.perdure.app.models.refresh()
+    session.view.idle()
+
+
+async def _context(session: Session, argument: str) -> None:
+    session.view.context(await session.agent.context(conversation=session.conversation))
+    session.view.hint("tokens as Perdure estimates them; what leaves the window stays in /search and memory")
+
+
 async def _agents(session: Session, argument: str) -> None:
     session.view.agents(await list_agents(session.perdure))
     session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
@@ -109,6 +142,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "/search": Command("/search TEXT", "search everything that was said, and the archive", _search),
     "/new": Command("/new", "begin a new conversation with the same memory", _new),
+    "/model": Command("/model [HANDLE]", "show the agent's model, or give it another", _model),
+    "/context": Command("/context", "show what fills the model's window", _context),
     "/agents": Command("/agents", "list the agents", _agents),
     "/help": Command("/help", "list the commands", _help),
     "/quit": Command("/quit", "leave", _quit),

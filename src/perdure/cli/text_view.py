@@ -9,10 +9,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from perdure.cli.facts_view import context_view, model_view
 from perdure.cli.fold import local_time, snippet, visible
 from perdure.cli.render import RunRenderer, diff_view
 from perdure.cli.terminal import Terminal
-from perdure.cli.view import AgentRow
+from perdure.cli.view import AgentRow, ModelRow
+from perdure.context.overview import ContextOverview
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
@@ -104,6 +106,12 @@ class TextView:
             )
         self._terminal.show(table)
 
+    def model(self, row: ModelRow) -> None:
+        self._terminal.show(model_view(row))
+
+    def context(self, overview: ContextOverview) -> None:
+        self._terminal.show(context_view(overview, width=self._terminal.width))
+
     def commands(self, commands: Mapping[str, str]) -> None:
         table = _table()
         for usage, help in commands.items():
@@ -118,6 +126,9 @@ class TextView:
 
     def error(self, error: PerdureError) -> None:
         self._terminal.error(str(error))
+
+    def waiting(self, what: str) -> None:
+        self._terminal.waiting(what)
 
     def idle(self) -> None:
         self._terminal.idle()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from perdure.app import ModelFacts
+from perdure.context.overview import ContextOverview
 from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
@@ -17,7 +19,7 @@ from perdure.core.passages import Passage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 
-__all__ = ["AgentRow", "View"]
+__all__ = ["AgentRow", "ModelRow", "View"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,16 @@ class AgentRow:
     created_at: datetime
     used_at: datetime
     message_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """The model of an agent, what is known of it, and why the agent has it. `problem`: why it can't be used here."""
+
+    handle: str
+    reason: str
+    facts: ModelFacts
+    problem: str = ""
 
 
 class View(Protocol):
@@ -58,6 +70,12 @@ class View(Protocol):
 
     def agents(self, rows: Sequence[AgentRow]) -> None: ...
 
+    def model(self, row: ModelRow) -> None:
+        """The model of the agent."""
+
+    def context(self, overview: ContextOverview) -> None:
+        """What fills the window."""
+
     def commands(self, commands: Mapping[str, str]) -> None:
         """Usage -> what it does, of every / command."""
 
@@ -68,6 +86,9 @@ class View(Protocol):
         """Something a person should know."""
 
     def error(self, error: PerdureError) -> None: ...
+
+    def waiting(self, what: str) -> None:
+        """Something is waited for; for people only, and only until `idle` or the next output."""
 
     def idle(self) -> None:
         """Nothing is going on any more, whatever was."""

@@ -17,13 +17,14 @@ from perdure.core.errors import NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted
 from perdure.core.ids import BlockId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Text
+from perdure.core.models import Models
 from perdure.core.passages import Archive
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
 from perdure.engine.next_action import Ask, next_action
-from perdure.engine.ports import EngineSettings
+from perdure.engine.ports import EngineSettings, window_tokens
 from perdure.engine.run_log import Progress, RunLog, run_log_of
 
 __all__ = ["Asked", "Asking", "CannotBegin", "ask", "begin", "claim", "load_view"]
@@ -43,6 +44,7 @@ class Asking:
     ids: Ids
     have: View | None
     counter: TokenCounter
+    models: Models
     settings: EngineSettings
     now: datetime
     until: datetime
@@ -189,7 +191,7 @@ def _prefix(
             if have is not None and have.prefix.seq == conversation.prefix_seq
             else tx.prefixes.at(agent.id, conversation.prefix_seq)
         )
-    budget = _budget(agent, asking.settings)
+    budget = _budget(agent, asking)
     seen_changed = current is not None and current.seen != memory
     reason = rewrite_reason(
         current,
@@ -265,7 +267,6 @@ def _seen_labels(tx: Tx, seen: Mapping[BlockId, int], blocks: Sequence[Block]) -
     return labels
 
 
-def _budget(agent: Agent, settings: EngineSettings) -> int:
-    window = agent.settings.get("context_window_tokens")
-    tokens = window if isinstance(window, int) else settings.context_window_tokens
-    return max(1, tokens - min(settings.reserve_tokens, tokens // 4))
+def _budget(agent: Agent, asking: Asking) -> int:
+    tokens = window_tokens(agent, asking.models, asking.settings)
+    return max(1, tokens - min(asking.settings.reserve_tokens, tokens // 4))

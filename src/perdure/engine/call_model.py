@@ -215,7 +215,8 @@ def _with_unique_calls(log: RunLog, parts: Sequence[Part]) -> tuple[Part, ...]:
                 call_id = f"{part.call_id or 'call'}-{count}"
             taken.add(call_id)
             unique.append(part if call_id == part.call_id else replace(part, call_id=call_id))
-        elif isinstance(part, (Text, Reasoning)) and not part.text:
+        elif isinstance(part, (Text, Reasoning)) and not part.text and getattr(part, "signature", None) is None:
+            # Nothing to keep; but reasoning that is only a signature has to go back to its provider.
             continue
         else:
             unique.append(part)

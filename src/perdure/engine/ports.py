@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from perdure.core.agents import Agent
 from perdure.core.models import Models
 from perdure.core.ports import Clock, Ids, Randomness, Store, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.engine.interrupts import Interrupts
 
-__all__ = ["EngineSettings", "Ports"]
+__all__ = ["EngineSettings", "Ports", "window_tokens"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,7 @@ class EngineSettings:
         lease_s: how long a run belongs to a process that is not heard of.
         beat_s: how often it is heard of, and how often a cancel request from another process is looked for.
         poll_s: how often a waiting reader looks for what another process did.
+        context_window_tokens: the window of models that nobody knows better of, and the most that is used of others.
         reserve_tokens: kept free in the window for the answer.
         delta_flush_s, delta_flush_chars: stored previews of background runs are joined up to these.
         keep_deltas, keep_deltas_s: how many of them are kept, and how long.
@@ -35,6 +37,15 @@ class EngineSettings:
     delta_flush_chars: int = 2_000
     keep_deltas: int = 10_000
     keep_deltas_s: float = 3 * 3_600.0
+
+
+def window_tokens(agent: Agent, models: Models, settings: EngineSettings) -> int:
+    """The window to stay within: the agent's own setting, else what the model takes, at most the engine's setting."""
+    own = agent.settings.get("context_window_tokens")
+    if isinstance(own, int):
+        return own
+    known = models.window_tokens(agent.model)
+    return settings.context_window_tokens if known is None else min(known, settings.context_window_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,7 @@ class Views:
             ids=ports.ids,
             have=self._views.get(key),
             counter=ports.counter,
+            models=ports.models,
             settings=ports.settings,
             now=now,
             until=now + timedelta(seconds=ports.settings.lease_s),

@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 from typing import Unpack, get_args
 
 from perdure.app import App
+from perdure.context.assemble import tail
+from perdure.context.overview import ContextOverview, overview
+from perdure.context.prefix import Counts, compile_system, compile_tools
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
@@ -18,6 +21,7 @@ from perdure.core.passages import Passage, TagMatch
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.accept import Accepted, Request
+from perdure.engine.ports import window_tokens
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import USER, check_choice, check_key, check_limit, check_model, check_number, check_text
 from perdure.library.reply import Reply
@@ -267,6 +271,40 @@ class AsyncAgent:
         """Take a tool away from the agent. Raises: NotFound: it has no such tool."""
         check_text("name", name)
         await self._app.store.write(lambda tx: tx.tools.detach(self.id, name))
+
+    async def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
+        """What fills the window of a conversation (default: the agent's first): tokens of each part, and what is free.
+
+        The numbers are the engine's estimates, of the prefix that was sent last and the messages behind it; before the
+        first message, of what it will be sent with. Raises: InvalidInput, NotFound.
+        """
+        ports = self._app.ports
+
+        def read(tx: Tx) -> ContextOverview:
+            agent = tx.agents.get(self.id)
+            line = tx.conversations.at(self.id, 0) if conversation is None else _conversation(tx, agent, conversation)
+            passages = sum(archive.passage_count for archive in tx.archives.of_agent(self.id))
+            counts = Counts(messages=agent.message_count, passages=passages)
+            prefix = None if line.prefix_seq is None else tx.prefixes.at(self.id, line.prefix_seq)
+            if prefix is not None and prefix.settings_revision == agent.settings_revision:
+                sent, system, tools = True, prefix.system, prefix.tools
+            else:
+                sent = False
+                system = compile_system(agent.system, tx.blocks.of_agent(self.id), counts)
+                tools = compile_tools(tx.tools.of_agent(self.id))
+            return overview(
+                model=agent.model,
+                window_tokens=window_tokens(agent, ports.models, ports.settings),
+                reserve_tokens=ports.settings.reserve_tokens,
+                system=system,
+                tools=tools,
+                message_tokens=line.view_tokens,
+                status=tail(ports.clock.now(), agent.timezone, counts),
+                sent=sent,
+                counter=ports.counter,
+            )
+
+        return await self._app.store.read(read)
 
     async def new_conversation(self) -> Conversation:
         """A new line of messages over the same memory."""

@@ -111,14 +111,14 @@ class AsyncPerdure:
         """A new agent with blocks `persona` and `human`, and those in `blocks` (label -> value, or `NewBlock`s).
 
         Args:
-            model: a handle such as "perdure/extractive"; by default the setting `model`.
+            model: a handle such as "perdure/extractive"; by default the setting `model`, else what was chosen.
             block_ids: existing blocks to share.
             tools: names of tools; by default the memory tools of the agent type, the archival ones (unless `archival`
                 is off) and every function this store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
         Raises: InvalidInput, NameInvalid, ModelNotFound, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
         """
-        handle = self._app.settings.model if model is None else model
+        handle = self._app.choice.handle if model is None else model
         check_model(handle, self.models)
         made = as_blocks(blocks)
         labels = {block.label for block in made}

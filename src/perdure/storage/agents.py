@@ -8,12 +8,13 @@ from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.ids import AgentId, OrgId
+from perdure.core.ids import AgentId, MessageId, OrgId
 from perdure.core.text import restored, storable
-from perdure.storage.database import Database, Row, dump, from_iso, iso, load, next_number
+from perdure.core.tx.agents import AgentFilter, AgentOrder
+from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
 from perdure.storage.messages import message_words_of
 
-__all__ = ["Agents"]
+__all__ = ["Agents", "contains", "has_tags", "pattern_of"]
 
 _SELECT = (
     "SELECT a.id, a.org_id, a.number, a.name, a.agent_type, a.model, d.system, d.description, a.timezone, d.tags,"
@@ -23,6 +24,13 @@ _SELECT = (
 
 # What requests are made of; a name or a tag is not.
 _SHAPING = ("agent_type", "model", "system", "settings")
+
+# What agents are sorted by; the number decides between equal ones, so that pages never overlap.
+_ORDERS: dict[AgentOrder, str] = {
+    "created": "a.number",
+    "updated": "a.updated_at",
+    "used": "COALESCE(a.last_run_at, '')",
+}
 
 # In this order, so that nothing is left that could only be reached through what is already gone.
 _CHILDREN = (
@@ -104,6 +112,59 @@ class Agents:
         )
         return [_agent(row) for row in rows]
 
+    def page(
+        self,
+        *,
+        where: AgentFilter,
+        order: AgentOrder = "created",
+        ascending: bool = False,
+        limit: int = 50,
+        after: AgentId | None = None,
+        before: AgentId | None = None,
+    ) -> Sequence[Agent]:
+        conditions, params = _conditions(where)
+        key = _ORDERS[order]
+        # With `before` alone the page is read from its end.
+        reverse = before is not None and after is None
+        ascends = ascending is not reverse
+        for cursor, name, behind in ((after, "after", True), (before, "before", False)):
+            if cursor is not None:
+                place = self._db.rows(
+                    f"SELECT {key}, a.number FROM agents a WHERE a.id = :id AND a.org_id = :org_id",
+                    {"id": storable(cursor), "org_id": self._org_id},
+                )
+                if not place:
+                    raise NotFound("agent", cursor, hint=f"`{name}` must be one of the list")
+                sign = ">" if ascending is behind else "<"
+                conditions += f" AND ({key}, a.number) {sign} (:{name}_key, :{name}_number)"
+                params |= {f"{name}_key": place[0][0], f"{name}_number": place[0][1]}
+        way = "ASC" if ascends else "DESC"
+        rows = self._db.rows(
+            f"{_SELECT} WHERE a.org_id = :org_id{conditions} ORDER BY {key} {way}, a.number {way} LIMIT :limit",
+            params | {"org_id": self._org_id, "limit": limit},
+        )
+        agents = [_agent(row) for row in rows]
+        return agents[::-1] if reverse else agents
+
+    def count(self, where: AgentFilter) -> int:
+        conditions, params = _conditions(where)
+        rows = self._db.rows(
+            "SELECT COUNT(*) FROM agents a JOIN agent_details d ON d.agent_id = a.id"
+            f" WHERE a.org_id = :org_id{conditions}",
+            params | {"org_id": self._org_id},
+        )
+        return int(rows[0][0])
+
+    def shown(self, agent_id: AgentId, *, limit: int = 100) -> Sequence[MessageId]:
+        rows = self._db.rows(
+            "SELECT id FROM messages WHERE agent_id = :agent_id AND conversation_seq = 0 AND seq >= COALESCE("
+            "(SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
+            " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = 0), 0)"
+            f" AND kind = 'message' AND removed = 0 AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
+            {"agent_id": agent_id, "org_id": self._org_id, "limit": limit},
+        )
+        return [row[0] for row in reversed(rows)]
+
     def last_used(self) -> Agent | None:
         params = {"org_id": self._org_id}
         return self._first(
@@ -147,6 +208,57 @@ class Agents:
     def _first(self, sql: str, params: dict[str, Any]) -> Agent | None:
         rows = self._db.rows(sql, params)
         return _agent(rows[0]) if rows else None
+
+
+def _conditions(where: AgentFilter) -> tuple[str, dict[str, Any]]:
+    clauses: list[str] = []
+    params: dict[str, Any] = {}
+    if where.name is not None:
+        clauses.append("a.name = :w_name")
+        params["w_name"] = storable(where.name)
+    if where.text:
+        clauses.append(contains("a.name", "w_text"))
+        params["w_text"] = pattern_of(where.text)
+    if where.tags:
+        tagged, names = has_tags("d.tags", where.tags, every=where.all_tags)
+        clauses.append(tagged)
+        params |= names
+    if where.block_id is not None:
+        clauses.append("EXISTS (SELECT 1 FROM agent_blocks x WHERE x.agent_id = a.id AND x.block_id = :w_block_id)")
+        params["w_block_id"] = where.block_id
+    if where.created_by is not None:
+        clauses.append("a.created_by = :w_created_by")
+        params["w_created_by"] = storable(where.created_by)
+    if where.stop_reason is not None:
+        clauses.append(
+            "(SELECT r.stop_reason FROM runs r WHERE r.agent_id = a.id ORDER BY r.seq DESC LIMIT 1) = :w_stop_reason"
+        )
+        params["w_stop_reason"] = where.stop_reason
+    if where.hidden is not None:
+        clauses.append("a.hidden = :w_hidden")
+        params["w_hidden"] = int(where.hidden)
+    return "".join(f" AND {clause}" for clause in clauses), params
+
+
+def contains(column: str, name: str) -> str:
+    """The condition that a column holds the text whose `pattern_of` is the parameter `name`, in any case."""
+    # Lower-casing is the database's, for which other scripts may have no cases: what is written alike matches too.
+    return f"(LOWER({column}) LIKE LOWER(:{name}) ESCAPE '!' OR {column} LIKE :{name} ESCAPE '!')"
+
+
+def pattern_of(text: str) -> str:
+    """What stands for "anything with this in it"."""
+    escaped = text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return f"%{storable(escaped)}%"
+
+
+def has_tags(column: str, tags: Sequence[str], *, every: bool) -> tuple[str, dict[str, Any]]:
+    """The condition that a JSON list of tags has one of these, or every one; and its parameters."""
+    # A tag in quotes is found as it stands in the list and nowhere else: quotes within tags are escaped there. REPLACE
+    # tells the cases apart, LIKE on SQLite does not.
+    params = {f"w_tag{index}": dump(tag) for index, tag in enumerate(dict.fromkeys(tags))}
+    found = [f"REPLACE({column}, :{name}, '') <> {column}" for name in params]
+    return f"({(' AND ' if every else ' OR ').join(found)})", params
 
 
 def _params(agent: Agent) -> dict[str, Any]:

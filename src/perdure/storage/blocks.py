@@ -11,6 +11,8 @@ from perdure.core.blocks import Author, Block, BlockVersion, diff_of
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.text import restored, storable
+from perdure.core.tx.blocks import BlockFilter
+from perdure.storage.agents import contains, has_tags, pattern_of
 from perdure.storage.database import OWN_AGENT, Database, Row, author_params, dump, from_iso, iso, load, next_number
 
 __all__ = ["Blocks"]
@@ -84,6 +86,43 @@ class Blocks:
             params = params | {"after": after}
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM blocks WHERE {where} ORDER BY number LIMIT :limit", params)
         return [_block(row) for row in rows]
+
+    def page(
+        self,
+        *,
+        where: BlockFilter,
+        ascending: bool = True,
+        limit: int = 50,
+        after: BlockId | None = None,
+        before: BlockId | None = None,
+    ) -> Sequence[Block]:
+        conditions, params = _conditions(where)
+        # With `before` alone the page is read from its end.
+        reverse = before is not None and after is None
+        for cursor, name, behind in ((after, "after", True), (before, "before", False)):
+            if cursor is not None:
+                place = self._db.rows(
+                    "SELECT number FROM blocks WHERE id = :id AND org_id = :org_id",
+                    {"id": storable(cursor), "org_id": self._org_id},
+                )
+                if not place:
+                    raise NotFound("block", cursor, hint=f"`{name}` must be one of the list")
+                conditions += f" AND b.number {'>' if ascending is behind else '<'} :{name}_number"
+                params[f"{name}_number"] = place[0][0]
+        way = "ASC" if ascending is not reverse else "DESC"
+        rows = self._db.rows(
+            f"SELECT {_OF_B} FROM blocks b WHERE b.org_id = :org_id{conditions} ORDER BY b.number {way} LIMIT :limit",
+            params | {"org_id": self._org_id, "limit": limit},
+        )
+        blocks = [_block(row) for row in rows]
+        return blocks[::-1] if reverse else blocks
+
+    def count(self, where: BlockFilter) -> int:
+        conditions, params = _conditions(where)
+        rows = self._db.rows(
+            f"SELECT COUNT(*) FROM blocks b WHERE b.org_id = :org_id{conditions}", params | {"org_id": self._org_id}
+        )
+        return int(rows[0][0])
 
     def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
         # The agent is locked, so that of two blocks of one label that are attached at once the second sees the first.
@@ -191,6 +230,44 @@ class Blocks:
             }
             | author_params(author),
         )
+
+
+def _conditions(where: BlockFilter) -> tuple[str, dict[str, Any]]:
+    clauses: list[str] = []
+    params: dict[str, Any] = {}
+    if where.label is not None:
+        clauses.append("b.label = :w_label")
+        params["w_label"] = storable(where.label)
+    for name, text in (
+        ("label", where.label_text),
+        ("value", where.value_text),
+        ("description", where.description_text),
+    ):
+        if text:
+            clauses.append(contains(f"b.{name}", f"w_{name}_text"))
+            params[f"w_{name}_text"] = pattern_of(text)
+    if where.tags:
+        tagged, names = has_tags("b.tags", where.tags, every=where.all_tags)
+        clauses.append(tagged)
+        params |= names
+    if where.templates_only:
+        clauses.append("b.is_template = 1")
+    if where.hidden is not None:
+        clauses.append("b.hidden = :w_hidden")
+        params["w_hidden"] = int(where.hidden)
+    if where.holding is not None:
+        clauses.append("REPLACE(b.metadata, :w_holding, '') <> b.metadata")
+        params["w_holding"] = dump(dict([where.holding]))[1:-1]
+    agents = "(SELECT COUNT(*) FROM agent_blocks x WHERE x.block_id = b.id)"
+    if where.agents_min is not None:
+        clauses.append(f"{agents} >= :w_agents_min")
+        params["w_agents_min"] = where.agents_min
+    if where.agents_max is not None:
+        clauses.append(f"{agents} <= :w_agents_max")
+        params["w_agents_max"] = where.agents_max
+    if where.agents_in:
+        clauses.append(f"{agents} IN ({', '.join(str(int(number)) for number in where.agents_in)})")
+    return "".join(f" AND {clause}" for clause in clauses), params
 
 
 def _params(block: Block) -> dict[str, Any]:

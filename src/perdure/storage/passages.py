@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
 from perdure.core.passages import Archive, Passage
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tx import Found, PassageFilter
+from perdure.storage.agents import contains, pattern_of
 from perdure.storage.database import (
     Database,
     Row,
@@ -174,6 +175,26 @@ class Passages:
             f"p.archive_id = :archive_id AND p.seq > :after{conditions} ORDER BY p.seq LIMIT :limit",
             {"archive_id": archive_id, "after": after_seq, "limit": limit} | params,
         )
+
+    def page(
+        self,
+        archive_id: ArchiveId,
+        *,
+        text: str | None = None,
+        above: int | None = None,
+        below: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[Passage]:
+        conditions = "p.archive_id = :archive_id"
+        params: dict[str, Any] = {"archive_id": archive_id, "limit": limit}
+        if above is not None:
+            conditions, params = f"{conditions} AND p.seq > :above", params | {"above": above}
+        if below is not None:
+            conditions, params = f"{conditions} AND p.seq < :below", params | {"below": below}
+        if text:
+            conditions, params = f"{conditions} AND {contains('p.text', 'text')}", params | {"text": pattern_of(text)}
+        return self._read(f"{conditions} ORDER BY p.seq {'DESC' if newest_first else 'ASC'} LIMIT :limit", params)
 
     def newest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[Passage]:
         conditions, params = _conditions(where)

@@ -11,6 +11,7 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId
 from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, status_of
 from perdure.core.text import restored, storable
+from perdure.core.tx.runs import RunFilter
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 
 __all__ = ["Runs", "dump_usage", "load_failure", "load_usage"]
@@ -122,6 +123,33 @@ class Runs:
             f"r.agent_id = :agent_id {older} ORDER BY r.seq DESC LIMIT :limit",
             {"agent_id": agent_id, "limit": limit} | ({} if before_seq is None else {"before": before_seq}),
         )
+
+    def page(
+        self,
+        where: RunFilter,
+        *,
+        limit: int = 100,
+        newest_first: bool = True,
+        after: Run | None = None,
+        before: Run | None = None,
+    ) -> Sequence[Run]:
+        # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
+        columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
+        conditions, params = _conditions(where)
+        backwards = before is not None and after is None
+        for name, run, following in (("after", after, True), ("before", before, False)):
+            if run is not None:
+                place = (run.key.seq,) if len(columns) == 1 else (iso(run.created_at), run.key.agent_id, run.key.seq)
+                names = [f"{name}{index}" for index in range(len(place))]
+                sign = "<" if following == newest_first else ">"
+                conditions.append(f"({', '.join(columns)}) {sign} ({', '.join(f':{one}' for one in names)})")
+                params |= dict(zip(names, place, strict=True))
+        direction = "DESC" if newest_first != backwards else "ASC"
+        order = ", ".join(f"{column} {direction}" for column in columns)
+        runs = self._read(
+            f"{' AND '.join(conditions) or '1 = 1'} ORDER BY {order} LIMIT :limit", params | {"limit": limit}
+        )
+        return runs[::-1] if backwards else runs
 
     def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
         rows = self._read(
@@ -302,6 +330,26 @@ def load_usage(text: str | None) -> Usage:
 
 def load_failure(text: str | None) -> Failure | None:
     return None if text is None else Failure(**load(text))
+
+
+def _conditions(where: RunFilter) -> tuple[list[str], dict[str, Any]]:
+    conditions: list[str] = []
+    params: dict[str, Any] = {}
+    for column, values in (("agent_id", where.agent_ids), ("status", where.statuses)):
+        if values:
+            names = {f"{column}{index}": value for index, value in enumerate(values)}
+            conditions.append(f"r.{column} IN ({', '.join(f':{name}' for name in names)})")
+            params |= names
+    for column, value in (
+        ("conversation_id", where.conversation_id),
+        ("conversation_seq", where.conversation_seq),
+        ("stop_reason", where.stop_reason),
+        ("background", None if where.background is None else int(where.background)),
+    ):
+        if value is not None:
+            conditions.append(f"r.{column} = :{column}")
+            params[column] = value
+    return conditions, params
 
 
 def _run(row: Row) -> Run:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, OrgId
+from perdure.core.ids import AgentId, OrgId, ToolId
 from perdure.core.text import storable
 from perdure.core.tools import Tool, ToolSpec
 from perdure.storage.database import Database, Row, dump, iso, load
@@ -48,6 +48,12 @@ class Tools:
             },
         )
         return _tool(rows[0])
+
+    def get(self, tool_id: ToolId) -> Tool:
+        rows = self._read("org_id = :org_id AND id = :id", {"id": storable(tool_id)})
+        if not rows:
+            raise NotFound("tool", tool_id)
+        return rows[0]
 
     def find_by_name(self, name: str) -> Tool | None:
         rows = self._read("org_id = :org_id AND name = :name", {"name": storable(name)})

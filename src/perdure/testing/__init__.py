@@ -3,7 +3,38 @@
 from __future__ import annotations
 
 from perdure.testing.clock import FakeClock, SequentialIds
+from perdure.testing.http_model import (
+    ChunkList,
+    CutOff,
+    Hanging,
+    HttpModel,
+    Later,
+    Malformed,
+    RawBody,
+    Refusal,
+    Status,
+    Unanswered,
+)
 from perdure.testing.inline_store import InlineStore
 from perdure.testing.scripted_model import ScriptedModel, calls, fails, says, thinks
 
-__all__ = ["FakeClock", "InlineStore", "ScriptedModel", "SequentialIds", "calls", "fails", "says", "thinks"]
+__all__ = [
+    "ChunkList",
+    "CutOff",
+    "FakeClock",
+    "Hanging",
+    "HttpModel",
+    "InlineStore",
+    "Later",
+    "Malformed",
+    "RawBody",
+    "Refusal",
+    "ScriptedModel",
+    "SequentialIds",
+    "Status",
+    "Unanswered",
+    "calls",
+    "fails",
+    "says",
+    "thinks",
+]

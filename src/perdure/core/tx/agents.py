@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from perdure.core.agents import Agent
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, BlockId, MessageId
+from perdure.core.runs import StopReason
 
-__all__ = ["Agents"]
+__all__ = ["AgentFilter", "AgentOrder", "Agents"]
+
+AgentOrder = Literal["created", "updated", "used"]
+"""By what agents are sorted: when they were made, last changed, or given their last run (those without one first)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFilter:
+    """Which agents: all conditions hold.
+
+    `name` is the whole name, `text` a part of it in any case. `all_tags`: every tag is needed, not only one of them.
+    `block_id`: agents that have this block. `stop_reason`: how their newest run ended.
+    """
+
+    name: str | None = None
+    text: str | None = None
+    tags: tuple[str, ...] = ()
+    all_tags: bool = False
+    block_id: BlockId | None = None
+    created_by: str | None = None
+    stop_reason: StopReason | None = None
+    hidden: bool | None = None
 
 
 class Agents(Protocol):
@@ -32,6 +55,27 @@ class Agents(Protocol):
 
     def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
         """Newest first; `after` is the last agent of the page before."""
+        ...
+
+    def page(
+        self,
+        *,
+        where: AgentFilter,
+        order: AgentOrder = "created",
+        ascending: bool = False,
+        limit: int = 50,
+        after: AgentId | None = None,
+        before: AgentId | None = None,
+    ) -> Sequence[Agent]:
+        """A page in the asked order: the first ones behind `after`, or with `before` alone the last ones in front of
+        it. Raises: NotFound: there is no such agent to begin at."""
+        ...
+
+    def count(self, where: AgentFilter) -> int: ...
+
+    def shown(self, agent_id: AgentId, *, limit: int = 100) -> Sequence[MessageId]:
+        """The newest messages that the agent's default conversation shows the model, oldest first, without the
+        engine's own."""
         ...
 
     def last_used(self) -> Agent | None:

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.ids import AgentId, BlockId
 
-__all__ = ["Blocks"]
+__all__ = ["BlockFilter", "Blocks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFilter:
+    """Which blocks: all conditions hold.
+
+    `label` is the whole label; `label_text`, `value_text` and `description_text` are parts, in any case. `all_tags`:
+    every tag is needed, not only one of them. `agents_min` and `agents_max` are how many agents have it, both ends
+    included; `agents_in` are the numbers that will do. `holding` is a name and a value of its metadata, at any depth.
+    """
+
+    label: str | None = None
+    label_text: str | None = None
+    value_text: str | None = None
+    description_text: str | None = None
+    tags: tuple[str, ...] = ()
+    all_tags: bool = False
+    templates_only: bool = False
+    agents_min: int | None = None
+    agents_max: int | None = None
+    agents_in: tuple[int, ...] = ()
+    holding: tuple[str, str] | None = None
+    hidden: bool | None = None
 
 
 class Blocks(Protocol):
@@ -32,6 +56,21 @@ class Blocks(Protocol):
     def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
         """Oldest first."""
         ...
+
+    def page(
+        self,
+        *,
+        where: BlockFilter,
+        ascending: bool = True,
+        limit: int = 50,
+        after: BlockId | None = None,
+        before: BlockId | None = None,
+    ) -> Sequence[Block]:
+        """A page in order of creation: the first ones behind `after`, or with `before` alone the last ones in front of
+        it. Raises: NotFound: there is no such block to begin at."""
+        ...
+
+    def count(self, where: BlockFilter) -> int: ...
 
     def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
         """Raises: NotFound; AlreadyExists: the agent has another block of that label."""

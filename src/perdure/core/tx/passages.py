@@ -62,6 +62,20 @@ class Passages(Protocol):
         self, archive_id: ArchiveId, *, where: PassageFilter | None = None, limit: int = 100, after_seq: int = -1
     ) -> Sequence[Passage]: ...
 
+    def page(
+        self,
+        archive_id: ArchiveId,
+        *,
+        text: str | None = None,
+        above: int | None = None,
+        below: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[Passage]:
+        """Passages whose numbers lie between `above` and `below`, both left out; with a `text`, those that contain it
+        in any case."""
+        ...
+
     def newest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[Passage]: ...
 
     def match(self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int) -> Sequence[Found]:

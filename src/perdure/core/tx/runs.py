@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from perdure.core.ids import AgentId, RunId
-from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage
+from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.runs import Failure, Lease, Run, RunKey, RunStatus, StopReason, Usage
 
-__all__ = ["Runs"]
+__all__ = ["RunFilter", "Runs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs: all conditions hold; an empty tuple is none."""
+
+    agent_ids: tuple[AgentId, ...] = ()
+    conversation_id: ConversationId | None = None
+    conversation_seq: int | None = None
+    statuses: tuple[RunStatus, ...] = ()
+    stop_reason: StopReason | None = None
+    background: bool | None = None
 
 
 class Runs(Protocol):
@@ -46,6 +59,21 @@ class Runs(Protocol):
 
     def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
         """Newest first."""
+        ...
+
+    def page(
+        self,
+        where: RunFilter,
+        *,
+        limit: int = 100,
+        newest_first: bool = True,
+        after: Run | None = None,
+        before: Run | None = None,
+    ) -> Sequence[Run]:
+        """A page of the runs of all agents, in the order asked for: by number for one agent, by time for several.
+
+        `after` and `before` are relative to that order; with `before` alone the page leads up to it.
+        """
         ...
 
     def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:

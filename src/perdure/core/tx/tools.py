@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, ToolId
 from perdure.core.tools import Tool
 
 __all__ = ["Tools"]
@@ -16,6 +16,10 @@ class Tools(Protocol):
     def put(self, tool: Tool, *, at: datetime) -> Tool:
         """Create the tool, or change the one of that name; the stored one. The settings revision of agents that have it
         grows when it changes."""
+        ...
+
+    def get(self, tool_id: ToolId) -> Tool:
+        """Raises: NotFound."""
         ...
 
     def find_by_name(self, name: str) -> Tool | None: ...

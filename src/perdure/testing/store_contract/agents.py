@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,8 +11,9 @@ from perdure.core.agents import Agent
 from perdure.core.errors import AlreadyExists, NotFound, PerdureError
 from perdure.core.events import RunQueued
 from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, MessageId, PassageId, RunId, StepId
-from perdure.core.runs import Lease, Prefix, Recipe
+from perdure.core.runs import Lease, Prefix, Recipe, Usage
 from perdure.core.tx import Tx
+from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.testing.store_contract.base import (
     ADA,
     AT,
@@ -122,6 +124,118 @@ class AgentContract(Contract):
             renamed = await store.write(lambda tx: tx.agents.put(replace(agent, name="other", tags=("x",))))
 
             assert (renamed.name, renamed.settings_revision) == ("other", agent.settings_revision)
+
+    async def test_pages_of_agents_go_both_ways(self) -> None:
+        """In every order, forwards by `after` and backwards by `before`, each agent is met once."""
+        async with self.opened() as store:
+            made = [await store.write(self.add_agent, f"agent {index}") for index in range(5)]
+            await store.write(lambda tx: tx.agents.put(replace(made[1], updated_at=AT + timedelta(seconds=9))))
+            await store.write(lambda tx: self.add_run(tx, made[3].id))
+
+            def walk(tx: Tx, order: AgentOrder, ascending: bool) -> list[list[int]]:
+                numbers = {agent.id: index for index, agent in enumerate(made)}
+                page = functools.partial(tx.agents.page, where=AgentFilter(), order=order, ascending=ascending, limit=2)
+                forwards, found = [], page()
+                while found:
+                    forwards += [numbers[agent.id] for agent in found]
+                    found = page(after=found[-1].id)
+                last = made[forwards[-1]].id
+                backwards, found = [forwards[-1]], page(before=last)
+                while found:
+                    backwards = [numbers[agent.id] for agent in found] + backwards
+                    found = page(before=found[0].id)
+                between = page(after=made[forwards[0]].id, before=last)
+                assert [numbers[agent.id] for agent in between] == forwards[1:3]
+                return [forwards, backwards]
+
+            orders: dict[AgentOrder, list[int]] = {
+                "created": [0, 1, 2, 3, 4],
+                "updated": [0, 2, 3, 4, 1],
+                "used": [0, 1, 2, 4, 3],
+            }
+            for order, expected in orders.items():
+                assert await store.read(walk, order, True) == [expected] * 2
+                assert await store.read(walk, order, False) == [expected[::-1]] * 2
+            nobody = AgentId(self.ids.new("agent"))
+            with raises(NotFound):
+                await store.read(lambda tx: tx.agents.page(where=AgentFilter(), after=nobody))
+            with raises(NotFound):
+                await store.read(lambda tx: tx.agents.page(where=AgentFilter(), before=nobody))
+
+    async def test_agents_are_filtered(self) -> None:
+        """All conditions hold; texts are looked for as they are, whatever they mean to a database."""
+        async with self.opened() as store:
+            block = await store.write(self.add_block)
+            ada = await store.write(self.add_agent, "Ada")
+            odd = await store.write(self.add_agent, "50%_! of \\ Ünal")
+            await store.write(lambda tx: tx.agents.put(replace(ada, tags=("a", "b"), hidden=True)))
+            await store.write(lambda tx: tx.agents.put(replace(odd, tags=("b", 'say "a"', "x\\", *AWKWARD))))
+            await store.write(lambda tx: tx.blocks.attach(ada.id, block.id))
+            run = await store.write(self.add_run, ada.id)
+            await store.write(
+                lambda tx: tx.runs.end(run, reason="end_turn", usage=Usage(), step_count=0, failure=None, at=AT)
+            )
+
+            async def found(**conditions: Any) -> list[str]:
+                where = AgentFilter(**conditions)
+                agents = await store.read(lambda tx: tx.agents.page(where=where, ascending=True))
+                assert await store.read(lambda tx: tx.agents.count(where)) == len(agents)
+                return [{ada.id: "ada", odd.id: "odd"}[agent.id] for agent in agents]
+
+            assert await found() == ["ada", "odd"]
+            assert await found(name="Ada") == ["ada"]
+            assert await found(name="ada") == []
+            assert await found(text="aDA") == ["ada"]
+            for text in ("50%_! of", "%_", "!", "\\ Ünal", "OF"):
+                assert await found(text=text) == ["odd"]
+            assert await found(text="_") == ["odd"]
+            assert await found(tags=("a",)) == ["ada"]
+            assert await found(tags=("A",)) == []
+            assert await found(tags=("a", "b")) == ["ada", "odd"]
+            assert await found(tags=("a", "b"), all_tags=True) == ["ada"]
+            for tag in ('say "a"', "x\\", *AWKWARD):
+                assert await found(tags=(tag,)) == ["odd"]
+            assert await found(tags=("x",)) == []
+            assert await found(block_id=block.id) == ["ada"]
+            assert await found(created_by="somebody") == []
+            assert await found(stop_reason="end_turn") == ["ada"]
+            assert await found(stop_reason="cancelled") == []
+            assert await found(hidden=False) == ["odd"]
+            assert await found(hidden=True, tags=("b",), text="ad") == ["ada"]
+
+    async def test_what_an_agent_shows_its_model(self) -> None:
+        """The ids of its default conversation's messages since the prefix, the newest ones, oldest first."""
+        async with self.opened() as store:
+
+            def fill(tx: Tx) -> tuple[AgentId, list[MessageId]]:
+                agent = self.add_agent(tx)
+                first = self.say(tx, agent.id, "one", "two")
+                self.say(tx, agent.id, self.draft("{}", role="system", kind="memory_delta"))
+                tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
+                self.say(tx, agent.id, "elsewhere", conversation_seq=1)
+                rest = self.say(tx, agent.id, "three", "four", "five")
+                tx.messages.revise(rest[1].id, None, author=ADA, at=AT)
+                return agent.id, [message.id for message in (*first, rest[0], rest[2])]
+
+            agent_id, ids = await store.write(fill)
+            assert await store.read(lambda tx: tx.agents.shown(agent_id)) == ids
+            assert await store.read(lambda tx: tx.agents.shown(agent_id, limit=2)) == ids[2:]
+
+            def rewrite(tx: Tx) -> None:
+                prefix = Prefix(
+                    agent_id=agent_id,
+                    seq=0,
+                    conversation_seq=0,
+                    reason="first",
+                    system="s",
+                    tools=(),
+                    from_message_seq=1,
+                    created_at=AT,
+                )
+                tx.conversations.show(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
+
+            await store.write(rewrite)
+            assert await store.read(lambda tx: tx.agents.shown(agent_id)) == ids[1:]
 
     async def test_unknown_agents_are_not_found(self) -> None:
         """Getting, changing and deleting what is not there says so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from perdure.core.errors import AlreadyExists, Conflict, NotFound, VersionConfli
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId
 from perdure.core.ports import Store
 from perdure.core.tx import Tx
+from perdure.core.tx.blocks import BlockFilter
 from perdure.memory.blocks import edit_block, find_block, restore_block
 from perdure.testing.store_contract.base import ADA, AT, AWKWARD, Contract, raises
 
@@ -328,6 +330,70 @@ class BlockContract(Contract):
                 )
 
             assert await store.read(pages) == (["human", "persona", "human"], [0, 2], [3])
+
+    async def test_pages_of_blocks_go_both_ways(self) -> None:
+        """Forwards by `after` and backwards by `before`, each block is met once."""
+        async with self.opened() as store:
+            made = [(await store.write(self.add_block, f"b{index}")).id for index in range(5)]
+
+            def walk(tx: Tx, ascending: bool) -> list[list[BlockId]]:
+                page = functools.partial(tx.blocks.page, where=BlockFilter(), ascending=ascending, limit=2)
+                forwards, found = [], page()
+                while found:
+                    forwards += [block.id for block in found]
+                    found = page(after=found[-1].id)
+                backwards, found = [forwards[-1]], page(before=forwards[-1])
+                while found:
+                    backwards = [block.id for block in found] + backwards
+                    found = page(before=found[0].id)
+                between = page(after=forwards[0], before=forwards[-1])
+                assert [block.id for block in between] == forwards[1:3]
+                return [forwards, backwards]
+
+            assert await store.read(walk, True) == [made, made]
+            assert await store.read(walk, False) == [made[::-1]] * 2
+            nothing = BlockId(self.ids.new("block"))
+            with raises(NotFound):
+                await store.read(lambda tx: tx.blocks.page(where=BlockFilter(), after=nothing))
+            with raises(NotFound):
+                await store.read(lambda tx: tx.blocks.page(where=BlockFilter(), before=nothing))
+
+    async def test_blocks_are_filtered(self) -> None:
+        """All conditions hold; texts are looked for as they are, whatever they mean to a database."""
+        async with self.opened() as store:
+            agents = [await store.write(self.add_agent, name) for name in ("ada", "bob")]
+            tea = await store.write(lambda tx: self.add_block(tx, "human", "Tea, 100% of it"))
+            odd = await store.write(lambda tx: self.add_block(tx, "human", "co_ffee"))
+            for edited in (
+                replace(tea, tags=("a", "b"), is_template=True, metadata={"deep": {"name": 'the "tea"'}}),
+                replace(odd, tags=("b",), description="What ELSE", hidden=True),
+            ):
+                await store.write(lambda tx, block: tx.blocks.put(block, expected=0, author=ADA, at=AT), edited)
+            for agent in agents:
+                await store.write(lambda tx, agent: tx.blocks.attach(agent.id, tea.id), agent)
+
+            async def found(**conditions: Any) -> list[str]:
+                where = BlockFilter(**conditions)
+                blocks = await store.read(lambda tx: tx.blocks.page(where=where))
+                assert await store.read(lambda tx: tx.blocks.count(where)) == len(blocks)
+                return [{tea.id: "tea", odd.id: "odd"}[block.id] for block in blocks]
+
+            assert await found() == ["tea", "odd"]
+            assert await found(label="human") == ["tea", "odd"]
+            assert await found(label="hum") == []
+            assert await found(label_text="HUM") == ["tea", "odd"]
+            assert await found(value_text="tEA, 100%") == ["tea"]
+            assert await found(value_text="_") == ["odd"]
+            assert await found(description_text="what else") == ["odd"]
+            assert await found(tags=("a", "b")) == ["tea", "odd"]
+            assert await found(tags=("a", "b"), all_tags=True) == ["tea"]
+            assert await found(templates_only=True) == ["tea"]
+            assert await found(holding=("name", 'the "tea"')) == ["tea"]
+            assert await found(holding=("name", "the")) == []
+            assert await found(hidden=False) == ["tea"]
+            assert await found(agents_min=1) == await found(agents_in=(2, 7)) == ["tea"]
+            assert await found(agents_max=1) == await found(agents_in=(0,)) == ["odd"]
+            assert await found(agents_max=-1) == []
 
     async def test_unknown_blocks_and_agents_are_told(self) -> None:
         """Nothing is edited, attached or detached that is not there, nor added twice."""

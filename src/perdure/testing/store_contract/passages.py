@@ -206,6 +206,30 @@ class PassageContract(Contract):
             await store.write(self.add_passage, mine.id, "a walrus")
             assert await store.read(found_passages, mine.id, "walrus") == [0]
 
+    async def test_pages_of_passages(self) -> None:
+        """Between two numbers, from either end; a text is looked for as it is, in any case."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            other = await store.write(self.add_archive)
+            for text in ("Alpha", "beta 100%", "gamma_delta", "ALPHA again", "epsilon"):
+                await store.write(self.add_passage, archive.id, text)
+            await store.write(self.add_passage, other.id, "alpha elsewhere")
+
+            async def page(**asked: Any) -> list[int]:
+                found = await store.read(lambda tx: tx.passages.page(archive.id, **asked))
+                return [passage.seq for passage in found]
+
+            assert await page() == [0, 1, 2, 3, 4]
+            assert await page(newest_first=True, limit=2) == [4, 3]
+            assert await page(above=0, below=4) == [1, 2, 3]
+            assert await page(above=0, limit=1) == [1]
+            assert await page(below=3, newest_first=True, limit=2) == [2, 1]
+            assert await page(text="alpha") == [0, 3]
+            assert await page(text="alpha", newest_first=True) == [3, 0]
+            assert await page(text="%") == [1]
+            assert await page(text="_") == [2]
+            assert await page(text="nothing") == []
+
     async def test_archives_stand_in_the_order_they_were_attached(self) -> None:
         """Several agents may share one; attaching twice is no error."""
         async with self.opened() as store:

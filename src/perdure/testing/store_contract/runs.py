@@ -12,6 +12,7 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import FAILED_REASONS, Failure, Lease, Run, RunKey, StopReason, Usage
 from perdure.core.tx import Tx
+from perdure.core.tx.runs import RunFilter
 from perdure.testing.store_contract.base import AT, AWKWARD, LATER, UNTIL, Contract, claimed, raises
 
 __all__ = ["RunContract"]
@@ -335,6 +336,62 @@ class RunContract(Contract):
                 return [[run.key.seq for run in page] for page in (first, rest)]
 
             assert await store.read(pages) == [[4, 3], [2, 1, 0]]
+
+    async def test_runs_of_all_agents_come_in_pages(self) -> None:
+        """Both ways, forwards and backwards, in the order of time; pages that follow each other miss none."""
+        async with self.opened() as store:
+            agents = [await store.write(self.add_agent, name) for name in ("ada", "bob")]
+            made = []
+            for index in range(6):
+                at = AT + index // 2 * SECOND
+                made.append(await store.write(self.add_run, agents[index % 2].id, at=at))
+            made.sort(key=lambda run: (run.created_at, run.key.agent_id, run.key.seq))
+
+            def page(tx: Tx, /, where: RunFilter, **place: Any) -> list[Run]:
+                return list(tx.runs.page(where, **place))
+
+            assert await store.read(page, RunFilter(), newest_first=False) == made
+            assert await store.read(page, RunFilter()) == made[::-1]
+            for newest_first in (True, False):
+                order = made[::-1] if newest_first else made
+                walked: list[Run] = []
+                while step := await store.read(
+                    page, RunFilter(), limit=2, newest_first=newest_first, after=walked[-1] if walked else None
+                ):
+                    walked += step
+                assert walked == order
+                assert (
+                    await store.read(page, RunFilter(), limit=2, newest_first=newest_first, before=order[4])
+                    == order[2:4]
+                )
+            one = RunFilter(agent_ids=(agents[0].id,))
+            mine = [run for run in made if run.key.agent_id == agents[0].id]
+            assert await store.read(page, one, newest_first=False) == mine
+            assert await store.read(page, one, limit=1, after=mine[2]) == [mine[1]]
+            assert await store.read(page, one, limit=1, before=mine[0]) == [mine[1]]
+
+    async def test_runs_are_filtered(self) -> None:
+        """By conversation, status, reason and background; all conditions hold."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            side = await store.write(
+                lambda tx: tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
+            )
+            first = await store.write(self.add_run, agent.id)
+            await store.write(ended, first.key, reason="max_steps")
+            second = await store.write(self.add_run, agent.id, conversation_seq=1)
+
+            async def found(**conditions: Any) -> list[int]:
+                runs = await store.read(lambda tx: tx.runs.page(RunFilter(**conditions), newest_first=False))
+                return [run.key.seq for run in runs]
+
+            assert await found(statuses=("completed",)) == [first.key.seq]
+            assert await found(statuses=("queued", "running", "completed")) == [first.key.seq, second.key.seq]
+            assert await found(conversation_id=side.id) == [second.key.seq]
+            assert await found(conversation_seq=0, stop_reason="max_steps") == [first.key.seq]
+            assert await found(conversation_seq=1, stop_reason="max_steps") == []
+            assert await found(background=False, agent_ids=(agent.id,)) == [first.key.seq, second.key.seq]
+            assert await found(background=True) == []
 
     async def test_a_run_needs_its_agent_and_conversation(self) -> None:
         """Without either there is no run, and nothing is left behind."""

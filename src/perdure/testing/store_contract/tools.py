@@ -90,6 +90,15 @@ class ToolContract(Contract):
             await store.write(lambda tx: tx.tools.detach(agent.id, "b"))
             assert await revision_and_tools() == (3, ["a"])
 
+    async def test_a_tool_is_found_by_its_id(self) -> None:
+        """And by nobody else's."""
+        async with self.opened() as store:
+            tool = await store.write(lambda tx: tx.tools.put(self.tool(), at=AT))
+
+            assert await store.read(lambda tx: tx.tools.get(tool.id)) == tool
+            with raises(NotFound):
+                await store.read(lambda tx: tx.tools.get(ToolId("tool-1")))
+
     async def test_unknown_tools_and_agents_are_told(self) -> None:
         """Nothing is attached or detached that is not there."""
         async with self.opened() as store:

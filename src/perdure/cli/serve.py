@@ -1,0 +1,77 @@
+"""`perdure serve`: open the store, find the model of new agents, and serve until somebody stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from perdure.cli.fold import visible
+from perdure.cli.opening import choose
+from perdure.core.errors import PerdureError
+from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
+
+__all__ = ["loop_factory", "serve"]
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the fastest event loop there is; None is asyncio's own."""
+    from perdure.server.serve import loop_factory
+
+    return loop_factory()
+
+
+async def serve(*, host: str | None, port: int | None) -> int:
+    """Serve until a signal comes; the exit code."""
+    from rich.text import Text
+
+    from perdure.cli.terminal import Terminal, standard_streams
+    from perdure.cli.text_view import TextView
+    from perdure.server.config import ServerConfig
+    from perdure.server.serve import serve as run_server
+
+    out, err = standard_streams()
+    terminal = Terminal(out, err, interactive=False)
+    view = TextView(terminal)
+    try:
+        config = ServerConfig.from_environment(host=host, port=port)
+        settings = Settings.from_environment()
+        view.hint(f"Opening {settings.store_path} …")
+        async with await AsyncPerdure.open(settings=settings) as perdure:
+            await choose(perdure, view)
+            choice, models = perdure.app.choice, perdure.app.models
+            view.waiting("asking for models…")
+            await models.probe_local()
+            if not models.listings.keys() >= {found.provider for found in models.found}:
+                await models.refresh()
+            view.idle()
+
+            def ready(url: str) -> None:
+                line = (
+                    f"Perdure is serving on {url} · model {choice.handle} ({choice.reason})"
+                    f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"
+                )
+                terminal.show(Text(visible(line)))
+
+            with _stoppable():
+                await run_server(perdure, config, on_ready=ready)
+    except PerdureError as error:
+        view.idle()
+        view.error(error)
+        return 1
+    view.hint("Stopped; everything is kept.")
+    return 0
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Signals end the server, not the process: the store is to be closed in order. The server, once stopped by one,
+    raises it again for whoever had the handler before; that is this, and it does nothing."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

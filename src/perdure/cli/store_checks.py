@@ -1,0 +1,132 @@
+"""What `perdure doctor` finds out about the data folder. It reads only: no table is made, no run is taken up."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from perdure.app import schema_version
+from perdure.cli.checks import Check
+from perdure.core.errors import InvalidInput
+from perdure.settings import Settings
+
+__all__ = ["store_checks"]
+
+QUICK_CHECK_BYTES = 64 * 2**20
+"""Up to this size a whole file is read through within a second or so."""
+
+FREE_BYTES = 100 * 2**20
+BUSY_TIMEOUT_S = 1.0
+
+
+def store_checks(settings: Settings) -> Iterator[Check]:
+    """The folder, the file, its tables, and room on the disk."""
+    try:
+        path = settings.store_path
+        there = path.exists()
+    except (InvalidInput, OSError, ValueError) as error:
+        yield Check("data", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
+        return
+    if not there:
+        folder = _nearest(path.parent)
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            yield Check("data", "ok", f"no store yet: {path} is made when the first agent is")
+        else:
+            yield Check(
+                "data", "broken", f"{path} can't be made: {_why_not(folder)}", "set PERDURE_HOME to another one"
+            )
+        yield from _room(folder)
+        return
+    yield from _file(path)
+    yield from _room(path.parent)
+
+
+def _file(path: Path) -> Iterator[Check]:
+    known = schema_version()
+    try:
+        size = path.stat().st_size
+        with closing(_open(path)) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            if "schema_migrations" not in tables:
+                what = "is empty" if not tables else "is the database of another program"
+                fix = "" if not tables else "set PERDURE_HOME to another folder, or move the file away"
+                yield Check("data", "broken" if tables else "ok", f"{path} {what}", fix)
+                return
+            found = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
+            agents = connection.execute("SELECT count(*) FROM agents").fetchone()[0]
+            fault = _fault(connection) if size <= QUICK_CHECK_BYTES else None
+    except (sqlite3.Error, OSError) as error:
+        fix = "check who owns it; a backup can take its place: see docs/operations.md"
+        yield Check("data", "broken", f"{path} can't be read: {error}", fix)
+        return
+    shown = f"{path}, schema {found}, {_size(size)}, {agents:,} agent{'' if agents == 1 else 's'}"
+    if found > known:
+        yield Check("data", "broken", f"{shown}: a newer Perdure wrote it (this one knows {known})", "upgrade Perdure")
+        return
+    if fault:
+        yield Check("data", "broken", f"{shown}: damaged: {fault}", "restore a backup: see docs/operations.md")
+        return
+    whole = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
+    old = f", brought to {known} when it is opened" if found < known else ""
+    yield Check("data", "ok", f"{shown}, {whole}{old}")
+    yield _writable(path)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
+
+
+def _fault(connection: sqlite3.Connection) -> str | None:
+    """What is wrong with the file; None if nothing is."""
+    said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return None if said == "ok" else said
+
+
+def _writable(path: Path) -> Check:
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        fix = "give yourself the right to write the file and its folder"
+        return Check("writing", "broken", f"{path} or its folder is read-only for you", fix)
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            return Check("writing", "note", "another process is writing just now", "try again; see who has it open")
+        return Check("writing", "broken", f"{path} can't be written: {error}", "check the disk and who owns the file")
+    return Check("writing", "ok", "the store can be written")
+
+
+def _room(folder: Path) -> Iterator[Check]:
+    import shutil
+
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return
+    if free < FREE_BYTES:
+        yield Check("disk", "broken", f"only {_size(free)} are free where the data is", "make room: writes fail soon")
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that is there."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _why_not(folder: Path) -> str:
+    return f"{folder} is read-only for you" if folder.is_dir() else f"{folder} is no folder"
+
+
+def _size(count: int) -> str:
+    amount, unit = float(count), "B"
+    for unit in ("B", "KB", "MB", "GB", "TB"):  # the last one is used
+        if amount < 1_000 or unit == "TB":
+            break
+        amount /= 1_000
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"

@@ -1,0 +1,426 @@
+"""What providers this environment offers: keys and addresses in variables, servers on this machine, their models.
+
+Nothing here asks the network but `list_models` and `probe_local`; their failures are values. Keys are in no `repr`, and
+addresses are shown without what stands before their `@`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from perdure.providers.masking import masked_text
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = [
+    "ALIASES",
+    "LIST_TIMEOUT_S",
+    "LOCAL_PORTS",
+    "NO_KEY",
+    "PROBE_VARIABLE",
+    "PROVIDERS",
+    "Found",
+    "Listing",
+    "Provider",
+    "find_providers",
+    "http_client",
+    "is_chat_model",
+    "list_models",
+    "local_providers",
+    "probe_local",
+]
+
+Kind = Literal["openai_chat", "direct"]
+
+PROBE_VARIABLE = "PERDURE_PROBE_LOCAL"
+LIST_TIMEOUT_S = 3.0
+PROBE_TIMEOUT_S = 0.3
+NO_KEY = "none"  # what servers without keys are sent; some refuse a request without the header
+MODELS_MAX = 10_000
+SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """How a provider is found in the environment, and how it is talked to.
+
+    Args:
+        default_url: its address where no variable gives one; empty: it has none.
+        default_model: what is taken when nothing else is known; empty: none can be named without asking.
+        preferred: models that are chosen first, if they are in the provider's list; * stands for anything.
+        local: it runs models of the user's own choice, so one must show that it can call tools.
+    """
+
+    name: str
+    keys: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    default_url: str = ""
+    kind: Kind = "openai_chat"
+    default_model: str = ""
+    preferred: tuple[str, ...] = ()
+    local: bool = False
+
+
+_OPENAI_MODELS = ("gpt-4.1-mini", "gpt-5.4-mini", "gpt-5-mini", "gpt-4o-mini", "gpt-4.1", "gpt-4o")
+_LOCAL_MODELS = ("qwen3*", "gpt-oss*", "qwen2.5*", "llama3.3*", "llama3.1*", "llama-3*", "mistral*", "llama3.2*")
+
+PROVIDERS: Mapping[str, Provider] = {
+    provider.name: provider
+    # In the order in which one is chosen.
+    for provider in (
+        Provider(
+            name="openai",
+            keys=("OPENAI_API_KEY",),
+            urls=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+            default_url="https://api.openai.com/v1",
+            default_model=_OPENAI_MODELS[0],
+            preferred=_OPENAI_MODELS,
+        ),
+        Provider(
+            name="anthropic",
+            keys=("ANTHROPIC_API_KEY",),
+            urls=("ANTHROPIC_BASE_URL",),
+            default_url="https://api.anthropic.com",
+            kind="direct",
+            default_model="claude-haiku-4-5",
+            preferred=("claude-haiku-4-5*", "claude-sonnet-4-5*", "claude-haiku-*", "claude-sonnet-*"),
+        ),
+        Provider(
+            name="google",
+            keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            default_url="https://generativelanguage.googleapis.com",
+            kind="direct",
+            default_model="gemini-2.5-flash",
+            preferred=("gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.0-flash"),
+        ),
+        Provider(
+            name="openrouter",
+            keys=("OPENROUTER_API_KEY",),
+            urls=("OPENROUTER_BASE_URL",),
+            default_url="https://openrouter.ai/api/v1",
+            default_model="openai/gpt-4.1-mini",
+            preferred=("openai/gpt-4.1-mini", "openai/gpt-5-mini", "google/gemini-2.5-flash"),
+        ),
+        Provider(
+            name="groq",
+            keys=("GROQ_API_KEY",),
+            urls=("GROQ_BASE_URL",),
+            default_url="https://api.groq.com/openai/v1",
+            default_model="llama-3.3-70b-versatile",
+            preferred=("openai/gpt-oss-120b", "llama-3.3-70b-versatile", "qwen/qwen3*"),
+        ),
+        Provider(
+            name="mistral",
+            keys=("MISTRAL_API_KEY",),
+            urls=("MISTRAL_BASE_URL",),
+            default_url="https://api.mistral.ai/v1",
+            default_model="mistral-small-latest",
+            preferred=("mistral-small-latest", "mistral-medium-latest", "mistral-large-latest"),
+        ),
+        Provider(
+            name="deepseek",
+            keys=("DEEPSEEK_API_KEY",),
+            urls=("DEEPSEEK_BASE_URL",),
+            default_url="https://api.deepseek.com/v1",
+            default_model="deepseek-chat",
+            preferred=("deepseek-chat", "deepseek-flash", "deepseek-v4-flash"),
+        ),
+        Provider(
+            name="together",
+            keys=("TOGETHER_API_KEY",),
+            urls=("TOGETHER_BASE_URL",),
+            default_url="https://api.together.xyz/v1",
+            default_model="meta-llama/Llama-3.3-70B-Instruct-Turbo",
+            preferred=("meta-llama/Llama-3.3-70B-Instruct-Turbo", "Qwen/Qwen3*"),
+        ),
+        Provider(
+            name="xai",
+            keys=("XAI_API_KEY",),
+            urls=("XAI_BASE_URL",),
+            default_url="https://api.x.ai/v1",
+            default_model="grok-3-mini",
+            preferred=("grok-4-1-fast-non-reasoning", "grok-4-fast-non-reasoning", "grok-3-mini"),
+        ),
+        Provider(name="vllm", keys=("VLLM_API_KEY",), urls=("VLLM_BASE_URL", "VLLM_API_BASE"), local=True),
+        Provider(
+            name="ollama",
+            keys=("OLLAMA_API_KEY",),
+            urls=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
+            preferred=_LOCAL_MODELS,
+            local=True,
+        ),
+        Provider(
+            name="lmstudio",
+            keys=("LMSTUDIO_API_KEY",),
+            urls=("LMSTUDIO_BASE_URL",),
+            preferred=_LOCAL_MODELS,
+            local=True,
+        ),
+    )
+}
+
+ALIASES: Mapping[str, str] = {
+    "openai-proxy": "openai",
+    "google_ai": "google",
+    "gemini": "google",
+    "lmstudio_openai": "lmstudio",
+}
+"""Other names for a provider that handles may begin with."""
+
+LOCAL_PORTS: Mapping[str, int] = {"ollama": 11434, "lmstudio": 1234}
+"""Where servers on this machine listen unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A provider that can be reached from here, or that somebody wants to reach.
+
+    Args:
+        base_url: where requests go; for `openai_chat` with the `/v1`, without a / at the end. It may hold a password;
+            `address` does not.
+        api_key: "none" for a server that needs none.
+        source: where this was found: the names of the variables, or "port 11434".
+        problem: why it can't be used, such as an address that is none; empty if nothing is known to be wrong.
+    """
+
+    provider: str
+    base_url: str = field(repr=False)
+    api_key: str = field(default=NO_KEY, repr=False)
+    source: str = ""
+    kind: Kind = "openai_chat"
+    problem: str = ""
+
+    @property
+    def address(self) -> str:
+        """`base_url` as it may be shown."""
+        return _shown(self.base_url)
+
+    @property
+    def has_key(self) -> bool:
+        return self.api_key != NO_KEY
+
+    @property
+    def local(self) -> bool:
+        """It runs models of the user's own choice: it is a local kind of server, or one that asks for no key."""
+        return PROVIDERS[self.provider].local or not self.has_key
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The models that a provider says it has, or why it could not be asked.
+
+    `status` is the HTTP status of a refusal; 0 for no answer at all.
+    """
+
+    models: tuple[str, ...] = ()
+    problem: str = ""
+    status: int = 0
+
+
+def find_providers(environment: Mapping[str, str] | None = None) -> list[Found]:
+    """The providers that the variables of this environment name, in the order in which one is chosen. No network."""
+    environment = os.environ if environment is None else environment
+    return [found for provider in PROVIDERS.values() if (found := _find(provider, environment)) is not None]
+
+
+def local_providers() -> list[Found]:
+    """Where Ollama and LM Studio are when they run here without being told otherwise. Nobody was asked."""
+    return [
+        Found(provider=name, base_url=f"http://127.0.0.1:{port}/v1", source=f"port {port}")
+        for name, port in LOCAL_PORTS.items()
+    ]
+
+
+async def probe_local(
+    candidates: Sequence[Found] | None = None, *, timeout_s: float = PROBE_TIMEOUT_S
+) -> list[tuple[Found, Listing]]:
+    """Those of the candidates (default: Ollama and LM Studio on their own ports) that answer, with their models.
+
+    They are asked at the same time, each for at most `timeout_s`. `PERDURE_PROBE_LOCAL=0` in the environment: nobody is
+    asked.
+    """
+    if candidates is None:
+        if os.environ.get(PROBE_VARIABLE, "").strip().lower() in ("0", "no", "off", "false"):
+            return []
+        candidates = local_providers()
+    # A port that nobody listens on is not worth the import of an HTTP client.
+    open_ports = await asyncio.gather(*(_listens(found, timeout_s) for found in candidates))
+    there = [found for found, is_open in zip(candidates, open_ports, strict=True) if is_open]
+    listings = await asyncio.gather(*(list_models(found, timeout_s=max(timeout_s, 1.0)) for found in there))
+    return [(found, listing) for found, listing in zip(there, listings, strict=True) if not listing.problem]
+
+
+async def list_models(found: Found, *, timeout_s: float = LIST_TIMEOUT_S) -> Listing:
+    """The models of a provider, by `GET {base_url}/models`. Never raises: what went wrong is in the `Listing`."""
+    if found.problem:
+        return Listing(problem=found.problem)
+    import httpx
+
+    url, headers, params = _listing_request(found)
+    try:
+        async with asyncio.timeout(timeout_s), http_client(found.base_url, timeout_s=timeout_s) as client:
+            answer = await client.get(url, headers=headers, params=params)
+            if answer.status_code != 200:
+                return Listing(problem=_refusal(found, answer.status_code), status=answer.status_code)
+            return Listing(_names(answer.json()))
+    except (TimeoutError, httpx.TimeoutException):
+        return Listing(problem=f"{found.address} did not answer within {timeout_s:g} s")
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+        what = masked_text(str(error) or type(error).__name__, [found.api_key] if found.has_key else ())
+        return Listing(problem=f"{found.address} can't be reached: {what[:SHOWN_CHARS]}")
+    except ValueError:
+        return Listing(problem=f"{found.address}/models is no list of models: is this the address of its API?")
+
+
+def http_client(base_url: str, *, timeout_s: float) -> httpx.AsyncClient:
+    """A client for short questions: proxies and NO_PROXY of the environment hold, but not for this machine itself."""
+    import httpx
+
+    return httpx.AsyncClient(timeout=timeout_s, trust_env=not _is_loopback(base_url), follow_redirects=False)
+
+
+def is_chat_model(name: str) -> bool:
+    """Whether a model of this name can be talked to, as far as names tell."""
+    lower = name.lower()
+    return not any(word in lower for word in _NOT_CHAT)
+
+
+_NOT_CHAT = (
+    "embed", "whisper", "tts", "dall-e", "image", "moderation", "transcribe", "audio", "realtime", "rerank", "ocr",
+    "babbage", "davinci", "sora", "bge-", "minilm", "guard", "imagen", "veo", "stable-diffusion", "flux", "voxtral",
+    "gpt-3.5-turbo-instruct", "nomic", "-live", "aqa", "search-api", "deep-research", "computer-use",
+)  # fmt: skip
+
+
+def _find(provider: Provider, environment: Mapping[str, str]) -> Found | None:
+    key_name, key = _first(environment, provider.keys)
+    url_name, url = _first(environment, provider.urls)
+    # A key alone does not tell where a local server is: then it is where such servers are.
+    port = LOCAL_PORTS.get(provider.name)
+    if not url and (not key or not (provider.default_url or port)):
+        return None
+    source = ", ".join(filter(None, (url_name, key_name)))
+    base_url, problem = provider.default_url, ""
+    if url:
+        try:
+            base_url = _base_url(url, provider, host_only=url_name == "OLLAMA_HOST")
+        except ValueError:
+            base_url = ""
+            example = f"http://127.0.0.1:{port or 8000}/v1"
+            problem = f"{url_name} is {_shown(url)[:SHOWN_CHARS]!r}: it is no address, such as {example}"
+    elif not base_url:
+        base_url = f"http://127.0.0.1:{port}/v1"
+    if key and not key.isascii():
+        problem = problem or f"{key_name} has characters that no key has: copy it again"
+    if not key and not provider.local and provider.name != "openai":
+        problem = problem or f"{url_name} is set, but {' or '.join(provider.keys)} is not: set the key too"
+    return Found(
+        provider=provider.name,
+        base_url=base_url,
+        api_key=key or NO_KEY,
+        source=source,
+        kind=provider.kind,
+        problem=problem,
+    )
+
+
+def _first(environment: Mapping[str, str], names: Sequence[str]) -> tuple[str, str]:
+    """(name, value) of the first variable that is set to something; both empty if none is."""
+    for name in names:
+        if value := environment.get(name, "").strip():
+            return name, value
+    return "", ""
+
+
+def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
+    """The address in full: scheme, host, port, and the path of the API. Raises: ValueError: it is none."""
+    given = text if "://" in text else f"http://{text if not text.startswith(':') else '127.0.0.1' + text}"
+    parts = urllib.parse.urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in given):
+        raise ValueError(text)
+    port = parts.port  # ValueError, if it is no number
+    host = parts.hostname
+    if provider.local and host in ("0.0.0.0", "::"):  # where a server listens is not where it is asked
+        host = "127.0.0.1"
+    if port is None and "://" not in text and (default := LOCAL_PORTS.get(provider.name)):
+        port = default  # OLLAMA_HOST=192.168.1.5 means Ollama's own port
+    user, at, _ = parts.netloc.rpartition("@")
+    place = f"[{host}]" if ":" in host else host
+    netloc = f"{user}{at}{place}{f':{port}' if port is not None else ''}"
+    path = "" if host_only else parts.path.rstrip("/")
+    if provider.kind == "direct":
+        path = path.removesuffix("/v1")  # their own clients add it
+    elif path in ("", "/api") and (provider.name == "ollama" or not path):
+        path = "/v1"
+    return urllib.parse.urlunsplit((parts.scheme, netloc, path, "", ""))
+
+
+def _shown(url: str) -> str:
+    """The address without user, password and query."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "", url
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
+
+
+def _is_loopback(url: str) -> bool:
+    host = urllib.parse.urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+async def _listens(found: Found, timeout_s: float) -> bool:
+    parts = urllib.parse.urlsplit(found.base_url)
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
+def _listing_request(found: Found) -> tuple[str, dict[str, str], dict[str, int]]:
+    """(address, headers, parameters) of the question for models."""
+    match found.provider:
+        case "anthropic":
+            headers = {"x-api-key": found.api_key, "anthropic-version": "2023-06-01"}
+            return f"{found.base_url}/v1/models", headers, {"limit": 1_000}
+        case "google":
+            return f"{found.base_url}/v1beta/models", {"x-goog-api-key": found.api_key}, {"pageSize": 1_000}
+        case _:
+            return f"{found.base_url}/models", {"Authorization": f"Bearer {found.api_key}"}, {}
+
+
+def _names(answer: Any) -> tuple[str, ...]:
+    """The names in a list of models, whichever shape it has. Raises: ValueError."""
+    rows = answer
+    if isinstance(answer, dict):
+        rows = answer.get("data", answer.get("models"))
+        if rows is None and "data" in answer:
+            rows = []  # Ollama without any model
+    if not isinstance(rows, list):
+        raise ValueError("no list")
+    names = [row.get("id") or row.get("name") for row in rows[:MODELS_MAX] if isinstance(row, dict)]
+    return tuple(dict.fromkeys(name.removeprefix("models/") for name in names if isinstance(name, str) and name))
+
+
+def _refusal(found: Found, status: int) -> str:
+    match status:
+        case 401 | 403 if found.has_key:
+            return f"{found.address} refused the key in {found.source} ({status}): check that it is whole and active"
+        case 401 | 403:
+            return f"{found.address} wants a key ({status}): set {PROVIDERS[found.provider].keys[0]}"
+        case 404:
+            return f"{found.address}/models is not there (404): is this the address of its API?"
+        case _:
+            return f"{found.address} answered {status} to the question for its models"

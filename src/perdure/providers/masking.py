@@ -1,0 +1,78 @@
+"""Secrets out of what is shown, logged or stored: headers, addresses, request fields, and the texts of errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["MASK", "masked_fields", "masked_headers", "masked_text", "masked_url"]
+
+MASK = "***"
+
+SECRET_CHARS_MIN = 4
+"""A shorter secret would blank out half of every text, and protects nothing."""
+
+_SECRET_NAME = re.compile(
+    r"auth|cookie|credential|passw|secret|signature|(?:api|access|private)[-_]?key|^key$|(?<![a-z])token$",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"(?i)(bearer|basic|token)\s+\S")
+_IN_TEXT = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {MASK}"),
+    (re.compile(r"\b(?:sk|pk|gsk|xai|hf|AIza)[-_][\w*-]{6,}"), MASK),
+    (
+        re.compile(r"(?i)([?&](?:api[-_]?key|key|token|access[-_]token|sig|signature|secret)=)[^&\s\"'<>]+"),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"(://)[^/\s@\"'<>]+@"), rf"\1{MASK}@"),
+)
+
+
+def masked_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+    """The headers, names in lower case, secret ones replaced; of an authorization its scheme stays."""
+    secrets = tuple(secrets)
+    return {name.lower(): _masked_value(name, value, secrets) for name, value in headers.items()}
+
+
+def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without these secrets, and without what looks like one: bearer tokens, `sk-...`, passwords and keys in
+    addresses. Providers repeat the key they were given in their errors."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= SECRET_CHARS_MIN:
+            text = text.replace(secret, MASK)
+    for pattern, replacement in _IN_TEXT:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def masked_url(url: str, secrets: Iterable[str] = ()) -> str:
+    """The address without password and keys."""
+    return masked_text(url, secrets)
+
+
+def masked_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[str, Any]:
+    """The fields of a request body, at any depth, with the values of secret names and the secrets replaced."""
+    secrets = tuple(secrets)
+    return {
+        name: MASK if isinstance(value, str) and _SECRET_NAME.search(name) else _masked(value, secrets)
+        for name, value in fields.items()
+    }
+
+
+def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
+    match value:
+        case str():
+            return masked_text(value, secrets)
+        case Mapping():
+            return masked_fields({str(name): inner for name, inner in value.items()}, secrets)
+        case list() | tuple():
+            return [_masked(inner, secrets) for inner in value]
+        case _:
+            return value
+
+
+def _masked_value(name: str, value: str, secrets: tuple[str, ...]) -> str:
+    if not _SECRET_NAME.search(name):
+        return masked_text(value, secrets)
+    return f"{value.split()[0]} {MASK}" if _SCHEME.match(value) else MASK

@@ -1,0 +1,9 @@
+"""Models behind the OpenAI chat API: OpenAI, Ollama, vLLM, LM Studio, OpenRouter, or any address that speaks it."""
+
+from __future__ import annotations
+
+from perdure.providers.openai_chat.connections import Connections
+from perdure.providers.openai_chat.endpoint import chat_url, normalised
+from perdure.providers.openai_chat.model import OpenAIChat
+
+__all__ = ["Connections", "OpenAIChat", "chat_url", "normalised"]

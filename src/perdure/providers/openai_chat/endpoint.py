@@ -1,0 +1,95 @@
+"""Where a model is reached, and how the server there speaks the chat API."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from perdure.core.errors import InvalidInput
+from perdure.providers.masking import masked_url
+
+__all__ = ["Dialect", "chat_url", "dialect_of", "normalised"]
+
+_OWN_HOSTS = ("openai.com", "openai.azure.com")
+_REASONING_MODEL = re.compile(r"(?:o\d|gpt-(?:[5-9]|\d\d))")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """In what the servers differ.
+
+    Args:
+        engine_role: the role of what the engine adds (memory deltas, heartbeats, summaries, alerts, the tail). The
+            templates of many open models refuse a request with a `system` message that is not the first, and want
+            `user` and `assistant` to alternate; so there it is `user`, and neighbours of that role become one message.
+        output_limit: the field for the most tokens of an answer.
+        allowed_tools: whether a choice among several tools can be asked for without leaving the others out.
+        reasoning: "effort" is OpenAI's field `reasoning_effort`, "object" OpenRouter's `reasoning`.
+        reasoning_back: the field under which earlier reasoning is sent back; None: it is not.
+    """
+
+    engine_role: Literal["system", "user"] = "user"
+    output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    allowed_tools: bool = False
+    reasoning: Literal["effort", "object"] = "effort"
+    reasoning_back: str | None = None
+
+
+def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str | None = None) -> Dialect:
+    """How the server at this address is spoken to.
+
+    The name of the provider says what it was configured as, but any server can stand at the address of one named
+    `openai`; so what an open server would refuse is used on OpenAI's own hosts only.
+    """
+    host = _split(base_url).hostname or ""
+    own = any(host == known or host.endswith(f".{known}") for known in _OWN_HOSTS)
+    completion = own or (provider == "openai" and _REASONING_MODEL.match(model) is not None)
+    return Dialect(
+        engine_role="system" if own else "user",
+        output_limit="max_completion_tokens" if completion else "max_tokens",
+        allowed_tools=provider == "openai",
+        reasoning="object" if provider == "openrouter" else "effort",
+        reasoning_back=reasoning_back,
+    )
+
+
+def normalised(base_url: str) -> str:
+    """The base address of the API: `http://` if no scheme is given, `/v1` if there is no path, no slash at the end.
+
+    >>> normalised("localhost:11434"), normalised("https://openrouter.ai/api/v1/")
+    ('http://localhost:11434/v1', 'https://openrouter.ai/api/v1')
+
+    Raises: InvalidInput: no http address.
+    """
+    parts = _split(base_url)
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    return urlunsplit((parts.scheme, parts.netloc, path or "/v1", parts.query, ""))
+
+
+def chat_url(base_url: str) -> str:
+    """The address that chat requests go to; a query in the base address stays behind the path.
+
+    >>> chat_url("http://localhost:11434")
+    'http://localhost:11434/v1/chat/completions'
+
+    Raises: InvalidInput: no http address.
+    """
+    parts = urlsplit(normalised(base_url))
+    return urlunsplit((parts.scheme, parts.netloc, f"{parts.path}/chat/completions", parts.query, ""))
+
+
+def _split(base_url: str) -> SplitResult:
+    text = base_url.strip()
+    text = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # a port that is no number, a broken IPv6 address
+        usable = False
+    if not usable or any(char.isspace() or not char.isprintable() for char in text):
+        raise InvalidInput(
+            f"{masked_url(base_url)[:200]!r} is not the address of a server: give one such as http://localhost:11434/v1"
+        )
+    return parts

@@ -1,0 +1,227 @@
+"""`OpenAIChat`: a model behind any server that speaks the OpenAI chat API."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from perdure.core.errors import (
+    InvalidInput,
+    ModelError,
+    ModelReplyInvalid,
+    ModelRequestRefused,
+    ModelStreamCut,
+    ModelTimeout,
+    ModelUnreachable,
+)
+from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.providers.masking import masked_fields, masked_headers, masked_text, masked_url
+from perdure.providers.openai_chat.connections import Connections
+from perdure.providers.openai_chat.endpoint import chat_url, dialect_of
+from perdure.providers.openai_chat.faults import Asked, error_in_answer, error_of_status
+from perdure.providers.openai_chat.fragments import Fragments
+from perdure.providers.openai_chat.request import Body, body_of
+from perdure.providers.openai_chat.stream import AnswerReader
+
+__all__ = ["OpenAIChat"]
+
+ERROR_BYTES_MAX = 64_000
+DRAIN_S = 0.1
+
+USAGE_S = 5.0
+"""How long the token counts are waited for, which come after the answer's last word."""
+
+
+class OpenAIChat:
+    """`Model` over HTTP: OpenAI, Ollama, vLLM, LM Studio, OpenRouter, or any address that speaks the same.
+
+    One request, one answer; trying again is `perdure.providers.retrying.Retrying`'s work.
+
+    Args:
+        model: the name the server knows.
+        base_url: with or without `/v1`, such as "http://localhost:11434".
+        api_key: sent as a bearer token; it never stands in a message or an exchange.
+        provider: "openai" and "openrouter" have fields of their own; any other name gets those that all know.
+        headers: sent with every request, besides.
+        stream: whether the answer is asked for in pieces. Without it there is one delta for each part.
+        timeout_s: how long the whole answer may take, and so the wait for its next piece.
+        connect_timeout_s: how long making the connection may take.
+        client: a client of your own; it stays open.
+        connections: those of this endpoint, to share them between models; `aclose` leaves shared ones open.
+        reasoning_back: the field in which earlier reasoning is sent back ("reasoning", "reasoning_content"), for
+            servers that want it.
+    Raises: InvalidInput: an address, key or header that can't be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        base_url: str,
+        api_key: str | None = None,
+        provider: str = "openai",
+        headers: Mapping[str, str] = {},
+        stream: bool = True,
+        timeout_s: float = 600,
+        connect_timeout_s: float = 10,
+        client: httpx.AsyncClient | None = None,
+        connections: Connections | None = None,
+        reasoning_back: str | None = None,
+    ) -> None:
+        self.model, self.provider = model, provider
+        self.url = chat_url(base_url)
+        self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
+        self._headers = _request_headers(api_key, headers)
+        secrets = tuple(filter(None, [api_key and api_key.strip()]))
+        self._asked = Asked(model, masked_url(self.url, secrets), secrets)
+        self._stream, self._timeout_s = stream, timeout_s
+        self._owned = connections is None
+        self._connections = connections or Connections(connect_timeout_s=connect_timeout_s, client=client)
+        self._fragments = Fragments()
+
+    async def aclose(self) -> None:
+        """Close the connections, unless they are shared or the client was given. The model can still be used."""
+        if self._owned:
+            await self._connections.aclose()
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`."""
+        body = body_of(request, model=self.model, dialect=self._dialect, stream=self._stream, fragments=self._fragments)
+        reader = AnswerReader(self._asked.who, self._error_in_answer)
+        response: httpx.Response | None = None
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        try:
+            async with asyncio.timeout_at(deadline):
+                response = await self._send(body)
+            if not response.is_success:
+                raise await self._refused(response, deadline)
+            chunks = response.aiter_bytes()
+            while not reader.done and (chunk := await _next(chunks, deadline, reader)) is not None:
+                for delta in reader.feed(chunk):
+                    yield delta
+            last = reader.end()
+            reply = reader.reply()
+            for delta in last:
+                yield delta
+            await _drained(chunks)
+            yield ModelReply(
+                parts=reply.parts,
+                usage=reply.usage,
+                stop_reason=reply.stop_reason,
+                exchange=self._exchange(body, response, reader),
+            )
+        except (ModelError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, TimeoutError) as error:
+            fault = error if isinstance(error, ModelError) else self._fault(error, response)
+            fault.exchange = self._exchange(body, response, reader, fault)
+            if fault is error:
+                raise
+            raise fault from error
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    async def _send(self, body: Body) -> httpx.Response:
+        client = self._connections.client()
+        return await client.send(
+            client.build_request("POST", self.url, content=body.data, headers=self._headers), stream=True
+        )
+
+    async def _refused(self, response: httpx.Response, deadline: float) -> ModelError:
+        """The error of an answer that is none; its body is read as far as it comes."""
+        text = b""
+        with contextlib.suppress(httpx.HTTPError, TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                async for chunk in response.aiter_bytes():
+                    text += chunk
+                    if len(text) > ERROR_BYTES_MAX:
+                        break
+        return error_of_status(
+            response.status_code,
+            response.headers,
+            text[:ERROR_BYTES_MAX].decode("utf-8", "replace"),
+            self._asked,
+            now=datetime.now(UTC),
+        )
+
+    def _error_in_answer(self, error: Any) -> ModelError:
+        return error_in_answer(error, self._asked)
+
+    def _fault(self, error: Exception, response: httpx.Response | None) -> ModelError:
+        """The typed error of a connection that could not be made, or broke."""
+        who = self._asked.who
+        said = masked_text(str(error) or type(error).__name__, self._asked.secrets)
+        match error:
+            case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
+                return ModelUnreachable(f"{who} can't be reached ({said}): is the server running, the address right?")
+            case TimeoutError() | httpx.TimeoutException():
+                return ModelTimeout(f"{who} did not finish its answer within {self._timeout_s:g} s")
+            case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
+                return ModelRequestRefused(f"{who} can't be asked: {said}")
+            case httpx.DecodingError():
+                return ModelReplyInvalid(f"{who} answered what can't be decoded: {said}")
+            case _ if response is None:
+                return ModelUnreachable(f"{who} closed the connection without an answer ({said})")
+            case _:
+                return ModelStreamCut(f"{who} broke off in the middle of its answer ({said})")
+
+    def _exchange(
+        self, body: Body, response: httpx.Response | None, reader: AnswerReader, fault: ModelError | None = None
+    ) -> Exchange:
+        secrets = self._asked.secrets
+        got: dict[str, Any] = {}
+        if response is not None:
+            got["status"] = response.status_code
+            if request_id := response.headers.get("x-request-id"):
+                got["request_id"] = request_id
+            if response.is_success:
+                got |= reader.put_together()
+        if fault is not None:
+            got["error"] = {"type": type(fault).__name__, "message": str(fault)}
+        return Exchange(
+            request={
+                "url": self._asked.url,
+                "headers": masked_headers(self._headers, secrets),
+                "body": masked_fields(body.fields, secrets),
+                "size_bytes": len(body.data),
+            },
+            response=got,
+        )
+
+
+async def _next(chunks: AsyncIterator[bytes], deadline: float, reader: AnswerReader) -> bytes | None:
+    """The next piece of the body; None at its end, also when the connection breaks after the answer was whole."""
+    if reader.complete:
+        deadline = min(deadline, asyncio.get_running_loop().time() + USAGE_S)
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await anext(chunks, None)
+    except (httpx.HTTPError, TimeoutError):
+        if reader.complete:
+            return None
+        raise
+
+
+async def _drained(chunks: AsyncIterator[bytes]) -> None:
+    """Read what little may follow `[DONE]`, so that the connection can be used again; don't wait for it long."""
+    with contextlib.suppress(httpx.HTTPError, httpx.StreamError, TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in chunks:
+                pass
+
+
+def _request_headers(api_key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of every request. Checked here, because a later error would show the value. Raises: InvalidInput."""
+    made = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+    if api_key and api_key.strip():
+        made["authorization"] = f"Bearer {api_key.strip()}"
+    made |= {name.lower(): value.strip() for name, value in headers.items()}
+    for name, value in made.items():
+        if not (value.isascii() and value.isprintable() and name.isascii() and name.isprintable() and name.strip()):
+            what = "the API key" if name == "authorization" else f"header {name!r}"
+            raise InvalidInput(f"{what} holds characters that can't be sent: only printable ASCII can")
+    return made

@@ -1,0 +1,51 @@
+"""Server-sent events out of bytes (WHATWG HTML, section 9.2), cut wherever the network cut them."""
+
+from __future__ import annotations
+
+__all__ = ["SseDecoder"]
+
+FIELDS = ("data", "event", "id", "retry")
+
+
+class SseDecoder:
+    """Bytes in, the data of whole events out. Comments, which keep a connection alive, and other fields are left out.
+
+    `strays` counts the lines that are no field at all: an answer of nothing else is no event stream.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[str] = []
+        self.strays = 0
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """The data of the events that this chunk ended, in order."""
+        text = self._rest + chunk
+        # A CR at the end may be half of a CRLF; it ends a line only once it is known what follows.
+        held = b"\r" if text.endswith(b"\r") else b""
+        text = text[: len(text) - len(held)]
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = text.split(b"\n")  # lines are cut before they are decoded: no character is torn
+        self._rest = rest + held
+        return [data for line in lines if (data := self._line(line)) is not None]
+
+    def end(self) -> list[str]:
+        """The data of an event that was not ended by an empty line, if the bytes just stopped; maybe not all of it."""
+        data = [] if (found := self._line(self._rest.rstrip(b"\r"))) is None else [found]
+        self._rest = b""
+        if (last := self._line(b"")) is not None:
+            data.append(last)
+        return data
+
+    def _line(self, line: bytes) -> str | None:
+        """The data of the event, when this line ends one."""
+        if not line:
+            data, self._data = self._data, []
+            return "\n".join(data) if data else None
+        name, _, value = line.decode("utf-8", "replace").removeprefix("\ufeff").partition(":")
+        if name == "data":
+            self._data.append(value.removeprefix(" "))
+        elif not any(known.startswith(name) for known in FIELDS):  # the last line may be cut within the name
+            self.strays += 1
+        return None

@@ -1,0 +1,295 @@
+"""From the bytes of an answer to deltas and the reply: a state machine without I/O.
+
+An answer may be a stream of server-sent events or one JSON object, whatever was asked for: servers ignore `stream`.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.core.errors import ModelError, ModelRefused, ModelReplyEmpty, ModelReplyInvalid, ModelStreamCut
+from perdure.core.messages import Part, Reasoning, Text, ToolCall
+from perdure.core.models import ModelDelta, ModelReply
+from perdure.core.runs import StopReason, Usage
+from perdure.providers.openai_chat.sse import SseDecoder
+from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object
+
+__all__ = ["AnswerReader", "usage_of"]
+
+PREVIEW_CHARS = 200
+
+_LENGTH = frozenset({"length", "max_tokens", "model_length"})
+_REFUSED = frozenset({"content_filter", "safety", "refusal", "recitation", "sensitive"})
+_BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
+
+ErrorOf = Callable[[Any], ModelError]
+"""The typed error of an error object that stands in an answer."""
+
+
+class AnswerReader:
+    """Feed it the body as it comes, `end` it, and ask it for the `reply`.
+
+    Args:
+        who: the model and its address, for messages.
+        error_of: what an error object in the answer is raised as.
+    """
+
+    def __init__(self, who: str, error_of: ErrorOf) -> None:
+        self._who, self._error_of = who, error_of
+        self._sse = SseDecoder()
+        self._is_json: bool | None = None
+        self._body: list[bytes] = []
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: ToolCalls | None = None
+        self._usage: Mapping[str, Any] = {}
+        self.finish_reason: str | None = None
+        self.id = ""
+        self.model = ""
+        self.done = False
+        """The server has said that nothing follows."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is whole, even if the connection should break now."""
+        return self.done or self.finish_reason is not None
+
+    def feed(self, chunk: bytes) -> list[ModelDelta]:
+        """The deltas that this chunk of the body brings.
+
+        Raises: ModelError: an error object; ModelReplyInvalid: what can't be read.
+        """
+        if self._is_json is None:
+            start = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+            if not start:
+                return []  # white space, by which some servers keep the connection alive
+            self._is_json = start in (b"{", b"[")
+        if self._is_json:
+            self._body.append(chunk)
+            return []
+        return [delta for data in self._sse.feed(chunk) for delta in self._event(data)]
+
+    def end(self) -> list[ModelDelta]:
+        """The deltas that are left when the body has ended in good order.
+
+        Raises: ModelStreamCut: it ended before the answer did; ModelError, ModelReplyInvalid.
+        """
+        if self._is_json:
+            return self._whole(b"".join(self._body).removeprefix(b"\xef\xbb\xbf"))
+        deltas: list[ModelDelta] = []
+        for data in self._sse.end():
+            try:
+                deltas += self._event(data)
+            except ModelReplyInvalid:
+                break  # the last event was cut, and with it the answer
+        if not self.complete:
+            if self._sse.strays and not self.id and not (self._text or self._calls):
+                raise ModelReplyInvalid(
+                    f"{self._who} answered with something that is no answer of the chat API: is the address right?"
+                )
+            raise ModelStreamCut(f"{self._who} stopped in the middle of its answer")
+        return deltas
+
+    def reply(self) -> ModelReply:
+        """The whole answer.
+
+        Raises: ModelRefused, ModelReplyEmpty, ModelReplyInvalid: a call without a name.
+        """
+        if self.finish_reason in _REFUSED or "".join(self._refusal).strip():
+            said = "".join(self._refusal).strip()
+            raise ModelRefused(
+                f"{self._who} declined to answer ({self.finish_reason}): {said}"
+                if said
+                else f"the answer of {self._who} was stopped by a filter ({self.finish_reason})"
+            )
+        if self.finish_reason in _BROKEN_OFF:
+            raise ModelStreamCut(f"{self._who} gave its answer up: {self.finish_reason}")
+        stop: StopReason = "max_tokens_exceeded" if self.finish_reason in _LENGTH else "end_turn"
+        calls = self._calls.calls if self._calls else ()
+        if stop == "max_tokens_exceeded":
+            # Without its last arguments a call would do something else than what was meant; it must not run.
+            calls = tuple(call for call in calls if call.name and is_object(call.arguments))
+        if any(not call.name for call in calls):
+            raise ModelReplyInvalid(f"{self._who} called a tool without naming it")
+        parts: list[Part] = []
+        for kind, pieces in ((Reasoning, self._reasoning), (Text, self._text)):
+            if text := _joined(pieces):
+                parts.append(kind(text))
+        parts += (ToolCall(call.call_id, call.name, _paired(call.arguments)) for call in calls)
+        if stop == "end_turn" and not calls and not _joined(self._text).strip():
+            thought = " but reasoning" if parts else ""
+            raise ModelReplyEmpty(f"{self._who} answered nothing{thought}: neither text nor a tool call")
+        return ModelReply(parts=tuple(parts), usage=usage_of(self._usage), stop_reason=stop)
+
+    def put_together(self) -> dict[str, Any]:
+        """The answer as far as it has come, in the shape of one that was not streamed; for inspection."""
+        message: dict[str, Any] = {"content": _joined(self._text)}
+        if self._reasoning:
+            message["reasoning"] = _joined(self._reasoning)
+        if self._refusal:
+            message["refusal"] = _joined(self._refusal)
+        if self._calls:
+            message["tool_calls"] = [
+                {"id": call.call_id, "name": call.name, "arguments": call.arguments} for call in self._calls.calls
+            ]
+        return {
+            "id": self.id,
+            "model": self.model,
+            "finish_reason": self.finish_reason,
+            "message": message,
+            "usage": dict(self._usage),
+        }
+
+    def _event(self, data: str) -> list[ModelDelta]:
+        if data.strip() == "[DONE]":
+            self.done = True
+            return []
+        if self.done or not data.strip():
+            return []
+        return self._chunk(self._parsed(data), whole=False)
+
+    def _whole(self, body: bytes) -> list[ModelDelta]:
+        """The deltas of an answer that was not streamed: one for each part."""
+        text = body.decode("utf-8", "replace")
+        if not text.rstrip().endswith(("}", "]")):
+            raise ModelStreamCut(f"{self._who} stopped in the middle of its answer")
+        deltas = self._chunk(self._parsed(text), whole=True)
+        self.finish_reason = self.finish_reason or "stop"  # it is all there is
+        self.done = True
+        return deltas
+
+    def _parsed(self, text: str) -> Mapping[str, Any]:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ModelReplyInvalid(
+                f"{self._who} answered what can't be read ({error}): {text[:PREVIEW_CHARS]!r}"
+            ) from error
+        if not isinstance(value, dict):
+            raise ModelReplyInvalid(f"{self._who} answered with no JSON object: {text[:PREVIEW_CHARS]!r}")
+        return value
+
+    def _chunk(self, chunk: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
+        if error := chunk.get("error"):
+            raise self._error_of(error)
+        choices = chunk.get("choices")
+        if chunk.get("object") == "error" or (choices is None and ("detail" in chunk or "message" in chunk)):
+            raise self._error_of(chunk)
+        self.id = self.id or _string(chunk.get("id"))
+        self.model = self.model or _string(chunk.get("model"))
+        if isinstance(usage := chunk.get("usage"), Mapping):
+            self._usage = usage  # some servers tell it with every chunk, growing
+        if choices is None and whole:
+            raise ModelReplyInvalid(f"{self._who} answered without choices: {str(dict(chunk))[:PREVIEW_CHARS]}")
+        if not isinstance(choices, list):
+            return []
+        for choice in choices:
+            if isinstance(choice, Mapping) and choice.get("index", 0) in (0, None):
+                return self._choice(choice, whole=whole)
+        return []
+
+    def _choice(self, choice: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
+        if error := choice.get("error"):
+            raise self._error_of(error)
+        deltas: list[ModelDelta] = []
+        message = choice.get("message") if whole else choice.get("delta") or choice.get("message")
+        if isinstance(message, Mapping):
+            deltas = self._message(message, whole=whole)
+        if reason := choice.get("finish_reason"):
+            self.finish_reason = str(reason).lower()
+        return deltas
+
+    def _message(self, message: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
+        deltas: list[ModelDelta] = []
+        thought, text = _content(message.get("content"))
+        # Servers that send both fields send the same in both.
+        thought = _string(message.get("reasoning_content")) or _string(message.get("reasoning")) or thought
+        if thought:
+            self._reasoning.append(thought)
+            deltas.append(ModelDelta("reasoning", thought))
+        if text:
+            self._text.append(text)
+            deltas.append(ModelDelta("text", text))
+        if refusal := _string(message.get("refusal")):
+            self._refusal.append(refusal)
+        for fragment in _fragments(message):
+            if self._calls is None:
+                # Ids of our own differ from answer to answer, so that results are not mixed up within a run.
+                self._calls = ToolCalls(f"call_{zlib.crc32(self.id.encode('utf-8', 'replace')):08x}")
+            deltas += self._calls.add(fragment, whole=whole)
+        return deltas
+
+
+def usage_of(usage: Mapping[str, Any]) -> Usage:
+    """Token counts; what a server does not tell counts 0."""
+    prompt, completion = _details(usage, "prompt_tokens_details"), _details(usage, "completion_tokens_details")
+    return Usage(
+        input_tokens=_count(usage, "prompt_tokens"),
+        output_tokens=_count(usage, "completion_tokens"),
+        # DeepSeek's own name, then OpenAI's
+        cached_input_tokens=_count(prompt, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens"),
+        cache_write_tokens=(
+            _count(prompt, "cache_write_tokens")
+            or _count(prompt, "cache_creation_input_tokens")
+            or _count(usage, "cache_creation_input_tokens")
+            or _count(usage, "cache_write_tokens")
+        ),
+        reasoning_tokens=_count(completion, "reasoning_tokens"),
+    )
+
+
+def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return details if isinstance(details := usage.get(name), Mapping) else {}
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    value = usage.get(name)
+    finite = isinstance(value, (int, float)) and 0 <= value < 2**53
+    return int(value) if finite and value is not None else 0
+
+
+def _content(content: Any) -> tuple[str, str]:
+    """(reasoning, text) of a content that is text or, with Mistral, a list of parts."""
+    if isinstance(content, str):
+        return "", content
+    if not isinstance(content, list):
+        return "", ""
+    thought, text = "", ""
+    for part in content:
+        if isinstance(part, Mapping):
+            text += _string(part.get("text"))
+            inner = part.get("thinking")
+            thought += inner if isinstance(inner, str) else _content(inner)[1]
+    return thought, text
+
+
+def _fragments(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The tool calls of a message or delta; the older API's single call is one of them."""
+    found = message.get("tool_calls")
+    if isinstance(found, Mapping):
+        found = [found]
+    fragments = [fragment for fragment in found if isinstance(fragment, Mapping)] if isinstance(found, list) else []
+    if isinstance(function := message.get("function_call"), Mapping):
+        fragments.append({"index": 0, "function": function})
+    return fragments
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _joined(pieces: list[str]) -> str:
+    return _paired("".join(pieces))
+
+
+def _paired(text: str) -> str:
+    """The text with the halves of surrogate pairs joined that came in two chunks, each escaped on its own."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,134 @@
+"""Tool calls out of the fragments they are streamed in.
+
+By the API's own rules every fragment has an `index`, and the first of a call its id and name. Servers leave the index
+out, number every call 0, repeat id and name in each fragment or make a new id for each, send the name late, arguments
+as an object, or several calls under one id; all of that is put together here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.core.messages import ToolCall
+from perdure.core.models import ModelDelta
+
+__all__ = ["ToolCalls", "is_object"]
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call as far as it is known. `key` is the server's index, `position` our own."""
+
+    position: int
+    key: int | None
+    call_id: str
+    made_up_id: bool
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    told: int = 0
+    name_told: bool = False
+
+
+class ToolCalls:
+    """Fragments in, deltas out; `calls` are the calls so far.
+
+    Args:
+        id_start: how ids begin that the server did not give.
+    """
+
+    def __init__(self, id_start: str = "call") -> None:
+        self._id_start = id_start
+        self._calls: list[_Call] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """In the order in which they began; a name may still be missing, arguments may be no JSON."""
+        return tuple(ToolCall(call.call_id, call.name, "".join(call.arguments)) for call in self._calls)
+
+    def add(self, fragment: Mapping[str, Any], *, whole: bool = False) -> list[ModelDelta]:
+        """What the fragment adds. A `whole` one is a call of its own: those of an answer that was not streamed."""
+        function = fragment.get("function")
+        function = function if isinstance(function, Mapping) else {}
+        name = _text(function.get("name"))
+        arguments = _arguments(function.get("arguments"))
+        call_id = _text(fragment.get("id"))
+        index = fragment.get("index")
+        key = index if isinstance(index, int) else None
+        call = None if whole else self._continued(key, call_id, name, arguments)
+        if call is None:
+            position = len(self._calls)
+            call = _Call(position, key, call_id or f"{self._id_start}_{position}", not call_id)
+            self._calls.append(call)
+        elif call_id and call.made_up_id and not call.name_told:
+            call.call_id, call.made_up_id = call_id, False
+        return self._extended(call, name, arguments)
+
+    def _continued(self, key: int | None, call_id: str, name: str, arguments: str) -> _Call | None:
+        """The call that the fragment goes on with; None when it begins one."""
+        if key is not None:
+            call = next((call for call in reversed(self._calls) if call.key == key), None)
+            if call is None and self._calls and not (call_id or name):
+                call = self._calls[-1]  # some servers count fragments, not calls
+        elif call_id:
+            call = next((call for call in reversed(self._calls) if call.call_id == call_id), None)
+            if call is None and self._calls and self._calls[-1].made_up_id and not name:
+                call = self._calls[-1]
+        else:
+            call = self._calls[-1] if self._calls else None
+        if call is None or not name:
+            return call
+        if not call.name:
+            return call
+        if key is None and not call_id:
+            return None
+        other_id = bool(call_id) and not call.made_up_id and call_id != call.call_id
+        # A name again after whole arguments: the next call, by a server that gives all of them one index or id.
+        complete = bool(arguments.strip()) and is_object("".join(call.arguments))
+        return None if other_id or complete else call
+
+    def _extended(self, call: _Call, name: str, arguments: str) -> list[ModelDelta]:
+        deltas: list[ModelDelta] = []
+        added = name
+        if call.name and name:  # a name repeated, or cut in pieces
+            added = "" if name == call.name or call.arguments else name
+        call.name += added
+        if arguments:
+            call.arguments.append(arguments)
+        if added:
+            deltas.append(self._delta("tool_name", added, call))
+            call.name_told = True
+        if call.name_told:  # arguments that came before the name wait for it
+            fresh = call.arguments[call.told :]
+            call.told = len(call.arguments)
+            deltas += [self._delta("tool_arguments", piece, call) for piece in fresh]
+        return deltas
+
+    def _delta(self, kind: Any, text: str, call: _Call) -> ModelDelta:
+        return ModelDelta(kind, text, call.position, call.call_id)
+
+
+def is_object(text: str) -> bool:
+    """Whether this is one whole JSON object."""
+    if not text.rstrip().endswith("}"):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _arguments(value: Any) -> str:
+    """Arguments as text; a server that sends them as JSON has parsed them already."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

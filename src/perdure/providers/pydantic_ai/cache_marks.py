@@ -1,0 +1,31 @@
+"""Where a request says "cache up to here".
+
+A provider that takes marks takes four: after the tools, after the system text (both are settings), after the last
+message of the previous turn, and after the last message of the log. The volatile tail stands behind them all.
+
+The mark at the previous turn's end is where the next request of another turn reads from; the one at the log's end lets
+the next step of this turn read what the last one sent, tool results too, instead of paying for them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.core.messages import Message
+
+__all__ = ["marked"]
+
+
+def marked(messages: Sequence[Message]) -> frozenset[int]:
+    """The positions of the messages that have a mark behind them."""
+    return frozenset(place for place in (_turn_start(messages) - 1, len(messages) - 1) if place >= 0)
+
+
+def _turn_start(messages: Sequence[Message]) -> int:
+    """Where the newest turn begins: the last thing a user said, with what the engine said right before it."""
+    for place in range(len(messages) - 1, -1, -1):
+        if messages[place].role == "user" and messages[place].kind == "message":
+            while place > 0 and messages[place - 1].role in ("user", "system"):
+                place -= 1
+            return place
+    return 0

@@ -1,0 +1,163 @@
+"""What pydantic-ai hears from a provider, as our deltas, parts, usage and stop reason. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from perdure.core.errors import ModelRefused, ModelReplyEmpty, ModelReplyInvalid, ModelStreamCut
+from perdure.core.messages import Part, Reasoning, Text, ToolCall
+from perdure.core.models import ModelDelta
+from perdure.core.runs import StopReason, Usage
+from perdure.providers.pydantic_ai.signatures import Signed, pack
+
+if TYPE_CHECKING:
+    from pydantic_ai import messages as pa
+    from pydantic_ai.usage import RequestUsage
+
+__all__ = ["Deltas", "to_parts", "to_stop_reason", "to_usage"]
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Deltas:
+    """Numbers the tool calls of one answer while its events come in."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[int, str | None]] = {}
+
+    def of(self, event: object) -> Iterator[ModelDelta]:
+        """The deltas of a streamed event; none for events that say nothing new."""
+        from pydantic_ai import messages as pa
+
+        match event:
+            case pa.PartStartEvent(index=index, part=part):
+                yield from self._start(index, part)
+            case pa.PartDeltaEvent(delta=pa.TextPartDelta(content_delta=text)) if text:
+                yield ModelDelta("text", text)
+            case pa.PartDeltaEvent(delta=pa.ThinkingPartDelta(content_delta=text)) if text:
+                yield ModelDelta("reasoning", text)
+            case pa.PartDeltaEvent(index=index, delta=pa.ToolCallPartDelta() as delta):
+                number, call_id = self._number(index, delta.tool_call_id)
+                if delta.tool_name_delta:
+                    yield ModelDelta("tool_name", delta.tool_name_delta, number, call_id)
+                if delta.args_delta:
+                    yield ModelDelta("tool_arguments", _text(delta.args_delta), number, call_id)
+            case _:
+                pass
+
+    def _start(self, index: int, part: object) -> Iterator[ModelDelta]:
+        from pydantic_ai import messages as pa
+
+        match part:
+            case pa.TextPart(content=text) if text:
+                yield ModelDelta("text", text)
+            case pa.ThinkingPart(content=text) if text:
+                yield ModelDelta("reasoning", text)
+            case pa.ToolCallPart():
+                number, call_id = self._number(index, part.tool_call_id)
+                yield ModelDelta("tool_name", part.tool_name, number, call_id)
+                if part.args:
+                    yield ModelDelta("tool_arguments", _text(part.args), number, call_id)
+            case _:
+                pass
+
+    def _number(self, index: int, call_id: str | None) -> tuple[int, str | None]:
+        number, known = self._calls.get(index, (len(self._calls), None))
+        self._calls[index] = number, call_id or known
+        return self._calls[index]
+
+
+def to_parts(response: pa.ModelResponse) -> tuple[Part, ...]:
+    """The parts of the answer, in order.
+
+    Gemini signs not a thought but the piece after it, a call or a text. Such a signature stands on the reasoning right
+    before that piece, on one without text if there is none: in that place pydantic-ai finds it again.
+    """
+    from pydantic_ai import messages as pa
+
+    parts: list[Part] = []
+    for part in response.parts:
+        match part:
+            case pa.ThinkingPart():
+                if part.content or part.signature or part.id:
+                    parts.append(Reasoning(part.content, pack(_signed(part, response))))
+            case pa.TextPart() | pa.ToolCallPart():
+                if (signature := (part.provider_details or {}).get("thought_signature")) is not None:
+                    _sign_next(parts, Signed(provider=part.provider_name or _provider(response), signature=signature))
+                if isinstance(part, pa.ToolCallPart):
+                    parts.append(ToolCall(part.tool_call_id, part.tool_name, _text(part.args) if part.args else "{}"))
+                elif part.content:
+                    parts.append(Text(part.content))
+            case _:
+                pass  # what tools of the provider's own did; we ask for none
+    return tuple(parts)
+
+
+def to_usage(usage: RequestUsage) -> Usage:
+    """Tokens; input counts those read from and written to the cache too, output those of the reasoning."""
+    details = usage.details
+    reasoning = usage.output_reasoning_tokens or details.get("reasoning_tokens") or details.get("thoughts_tokens") or 0
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_input_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=reasoning,
+    )
+
+
+def to_stop_reason(response: pa.ModelResponse, parts: tuple[Part, ...]) -> StopReason:
+    """Why the answer ended.
+
+    Raises:
+        ModelStreamCut: it has no end.
+        ModelRefused: the model or a filter declined.
+        ModelReplyInvalid: the provider calls it broken.
+        ModelReplyEmpty: it ended as it should, and has neither text nor a call.
+    """
+    details = response.provider_details or {}
+    said = str(details.get("finish_reason") or response.finish_reason or "")
+    if not said and "block_reason" not in details:
+        raise ModelStreamCut(f"the answer of {response.model_name} stopped before its end")
+    match response.finish_reason:
+        case "content_filter":
+            why = next((str(details[name]) for name in _REFUSALS if details.get(name)), said)
+            raise ModelRefused(f"{response.model_name} declined to answer: {why[:500]}")
+        case "error":
+            raise ModelReplyInvalid(f"{response.model_name} ended its answer with {said}: ask again")
+        case "length":
+            return "max_tokens_exceeded"
+        case _:
+            pass
+    if not any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in parts):
+        raise ModelReplyEmpty(f"{response.model_name} answered nothing: neither text nor a tool call ({said})")
+    return "end_turn"
+
+
+_REFUSALS = ("refusal", "block_reason_message", "block_reason", "explanation", "category")
+
+
+def _sign_next(parts: list[Part], signed: Signed) -> None:
+    """A signature on the reasoning at the end, for the piece that comes next."""
+    last = parts[-1] if parts else None
+    if isinstance(last, Reasoning) and last.signature is None:
+        parts[-1] = Reasoning(last.text, pack(signed))
+    else:
+        parts.append(Reasoning("", pack(signed)))
+
+
+def _signed(part: pa.ThinkingPart, response: pa.ModelResponse) -> Signed:
+    raw = (part.provider_details or {}).get("raw_content") or ()
+    return Signed(
+        provider=part.provider_name or _provider(response), id=part.id, signature=part.signature, raw=tuple(raw)
+    )
+
+
+def _provider(response: pa.ModelResponse) -> str:
+    return response.provider_name or ""
+
+
+def _text(arguments: str | Mapping[str, object]) -> str:
+    return arguments if isinstance(arguments, str) else _encode(arguments)

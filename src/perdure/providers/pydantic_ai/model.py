@@ -1,0 +1,194 @@
+"""`Model` over pydantic-ai's direct layer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from perdure.core.errors import InvalidInput, ModelError
+from perdure.core.messages import parts_to_json
+from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.providers.masking import masked_fields, masked_url
+from perdure.providers.pydantic_ai.connect import SEEN, Connection, connect, key_of
+from perdure.providers.pydantic_ai.dialects import dialect_of
+from perdure.providers.pydantic_ai.faults import fault
+from perdure.providers.pydantic_ai.from_provider import Deltas, to_parts, to_stop_reason, to_usage
+from perdure.providers.pydantic_ai.options import to_parameters, to_settings
+from perdure.providers.pydantic_ai.to_provider import to_messages
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+
+__all__ = ["DirectModel", "DirectProvider"]
+
+DirectProvider: TypeAlias = Literal["anthropic", "google", "openai-responses"] | str
+"""These three are tested; any other name is one of pydantic-ai's: "bedrock", "groq", "mistral", "cohere", ..."""
+
+_RESPONSE_FACTS = ("status", "request_id")
+
+
+class DirectModel:
+    """A model with an API of its own.
+
+    Args:
+        provider: whose API.
+        model: the model's name there.
+        api_key: None takes the environment's (`ANTHROPIC_API_KEY`, `GOOGLE_API_KEY`, `OPENAI_API_KEY`, ...).
+        base_url: another server with the same API.
+        timeout_s: the longest silence, in seconds, before and within an answer.
+
+    Raises: InvalidInput: no provider, no model, or a time that is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: DirectProvider,
+        model: str,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout_s: float = 600,
+    ) -> None:
+        if not provider or not model:
+            raise InvalidInput(f"a model needs a provider and a name, not {provider!r} and {model!r}")
+        if not timeout_s > 0:
+            raise InvalidInput(f"timeout_s is {timeout_s}: give the seconds to wait, more than 0")
+        self._provider, self._model, self._timeout_s = provider, model, timeout_s
+        self._api_key, self._base_url = api_key, base_url
+        self._dialect = dialect_of(provider)
+        self._connection: Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"DirectModel(provider={self._provider!r}, model={self._model!r})"
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """Deltas while the answer is made, then exactly one `ModelReply`, last. Asks once: retrying is not done here.
+
+        Raises: ModelError.
+        """
+        seen: dict[str, Any] = {}
+        streaming = False
+        response: ModelResponse | None = None
+        try:
+            connection = await self._connected()
+            messages = to_messages(request, self._dialect, system=connection.model.system)
+            parameters = to_parameters(request, self._dialect)
+            settings = to_settings(
+                request,
+                self._provider,
+                self._dialect,
+                timeout_s=self._timeout_s,
+                profile=connection.model.profile,
+                unsupported=connection.model.unsupported_settings,
+            )
+            seen["settings"], seen["tools"] = settings, len(request.tools)
+            deltas = Deltas()
+            async with AsyncExitStack() as stack:
+                stream = await _open(stack, connection, messages, settings, parameters, seen)
+                async for event in stream:
+                    streaming = True
+                    for delta in deltas.of(event):
+                        yield delta
+                response = stream.get()
+            parts = to_parts(response)
+            yield ModelReply(
+                parts=parts,
+                usage=to_usage(response.usage),
+                stop_reason=to_stop_reason(response, parts),
+                exchange=self._exchange(seen, response),
+            )
+        except ModelError as error:
+            error.exchange = error.exchange or self._exchange(seen, response)
+            raise
+        except Exception as error:
+            handle = f"{self._provider}/{self._model}"
+            known = fault(error, handle=handle, streaming=streaming, secrets=self._secrets)
+            if known is None:
+                raise
+            known.exchange = self._exchange(seen, response)
+            raise known from None  # what is behind it may show the key
+
+    async def aclose(self) -> None:
+        """Close the connections. The model can still be asked: it opens new ones."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.loop is asyncio.get_running_loop():
+            await connection.close()
+
+    async def _connected(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        if (known := self._connection) is not None and known.loop is loop:
+            return known
+        made = await asyncio.to_thread(  # seconds of CPU at first; other runs of this process go on meanwhile
+            connect,
+            self._provider,
+            self._model,
+            api_key=self._api_key,
+            base_url=self._base_url,
+            timeout_s=self._timeout_s,
+            loop=loop,
+        )
+        if (known := self._connection) is not None and known.loop is loop:  # another request was faster
+            await made.close()
+            return known
+        self._connection = made
+        return made
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        key = key_of(self._provider, self._api_key)
+        return (key,) if key else ()
+
+    def _exchange(self, seen: dict[str, Any], response: ModelResponse | None) -> Exchange:
+        """What went over the wire, without messages and secrets."""
+        request: dict[str, Any] = {"provider": self._provider, "model": self._model}
+        if "url" in seen:
+            request |= {"url": masked_url(seen["url"], self._secrets), "bytes": seen["bytes"]}
+        if "settings" in seen:
+            request |= {"options": masked_fields(seen["settings"], self._secrets), "tools": seen["tools"]}
+        answer: dict[str, Any] = {name: seen[name] for name in _RESPONSE_FACTS if name in seen}
+        if response is not None:
+            answer |= {
+                "id": response.provider_response_id,
+                "model": response.model_name,
+                "finish_reason": (response.provider_details or {}).get("finish_reason") or response.finish_reason,
+                "parts": json.loads(parts_to_json(to_parts(response))),
+            }
+        return Exchange(request=request, response=answer)
+
+
+async def _open(
+    stack: AsyncExitStack,
+    connection: Connection,
+    messages: list[ModelMessage],
+    settings: dict[str, Any],
+    parameters: ModelRequestParameters,
+    seen: dict[str, Any],
+) -> StreamedResponse:
+    """The answer, opened. A provider that can't be forced to call a tool while it reasons is asked without force: what
+    must be called is checked in the answer anyway."""
+    from pydantic_ai.direct import model_request, model_request_stream
+    from pydantic_ai.exceptions import UserError
+    from pydantic_ai.models import CompletedStreamedResponse
+
+    token = SEEN.set(seen)
+    try:
+        while True:
+            asked: Any = {"model_settings": settings, "model_request_parameters": parameters}
+            try:
+                return await stack.enter_async_context(model_request_stream(connection.model, messages, **asked))
+            except UserError as error:
+                if settings.get("tool_choice", "auto") in ("auto", "none") or "tool_choice" not in str(error):
+                    raise
+                seen["settings"] = settings = settings | {"tool_choice": "auto"}
+            except NotImplementedError:  # it can't stream
+                whole = await model_request(connection.model, messages, **asked)
+                return CompletedStreamedResponse(
+                    replace(whole), model_request_parameters=parameters, replay_events=True
+                )
+    finally:
+        SEEN.reset(token)

@@ -1,0 +1,155 @@
+"""Our options and tools as pydantic-ai's settings and request parameters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.errors import ModelRequestRefused
+from perdure.core.models import ModelRequest
+from perdure.providers.pydantic_ai.dialects import Dialect
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import ModelRequestParameters
+
+__all__ = ["to_parameters", "to_settings"]
+
+_OWN_SETTINGS = ("anthropic_", "google_", "openai_", "bedrock_", "groq_", "mistral_", "cohere_", "xai_")
+
+
+def to_settings(
+    request: ModelRequest,
+    provider: str,
+    dialect: Dialect,
+    *,
+    timeout_s: float,
+    profile: Mapping[str, Any],
+    unsupported: Collection[str],
+) -> dict[str, Any]:
+    """The settings of a request.
+
+    Args:
+        profile: what pydantic-ai knows of the model.
+        unsupported: settings that the provider ignores; of those, what can be done without is left out.
+
+    Raises: ModelRequestRefused: `extra` fields for a provider that takes none, or no JSON mode without a schema.
+    """
+    options = request.options
+    settings: dict[str, Any] = {"timeout": timeout_s, "max_retries": 0}  # who asks us retries, and tells the user
+    if options.max_output_tokens is not None:
+        settings["max_tokens"] = options.max_output_tokens
+    if options.temperature is not None:
+        settings["temperature"] = options.temperature
+    if options.top_p is not None:
+        settings["top_p"] = options.top_p
+    if request.tools:
+        settings["tool_choice"] = _tool_choice(request, dialect)
+        if options.parallel_tool_calls is not None:
+            settings["parallel_tool_calls"] = options.parallel_tool_calls
+    settings |= _reasoning(request, provider, profile)
+    settings = {name: value for name, value in settings.items() if name not in unsupported}
+    if dialect.cache_marks:
+        settings["anthropic_cache_instructions"] = True
+        if request.tools:
+            settings["anthropic_cache_tool_definitions"] = True
+    if provider == "openai-responses":
+        # The log is ours: nothing is kept there, so reasoning comes back encrypted and is sent again.
+        settings["openai_store"] = False
+    if provider == "anthropic" and (_thinks(settings) or profile.get("anthropic_disallows_sampling_settings")):
+        settings.pop("temperature", None)  # refused together with reasoning
+        settings.pop("top_p", None)
+    body = {name: value for name, value in options.extra.items() if not name.startswith(_OWN_SETTINGS)}
+    body |= _json_mode(request, provider)
+    if body and "extra_body" in unsupported:
+        raise ModelRequestRefused(
+            f"{provider} takes no fields of its own request body here, so {', '.join(sorted(body))} can't be sent:"
+            f" give pydantic-ai's settings of this provider instead, such as {provider}_..."
+        )
+    if body:
+        settings["extra_body"] = body
+    return settings | {name: value for name, value in options.extra.items() if name.startswith(_OWN_SETTINGS)}
+
+
+def to_parameters(request: ModelRequest, dialect: Dialect) -> ModelRequestParameters:
+    """System text, tools, and the shape of the answer."""
+    from pydantic_ai.messages import InstructionPart
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+    from pydantic_ai.tools import ToolDefinition
+
+    tools = [
+        ToolDefinition(
+            name=tool["name"],
+            description=tool.get("description") or None,
+            parameters_json_schema=dict(tool["parameters"]),
+            strict=dialect.strict_tools,
+        )
+        for tool in request.tools
+    ]
+    shape: dict[str, Any] = {}
+    if (schema := _schema(request)) is not None:
+        shape["output_mode"] = "native"
+        shape["output_object"] = OutputObjectDefinition(
+            json_schema=dict(schema.get("schema") or {"type": "object"}),
+            name=schema.get("name"),
+            description=schema.get("description"),
+            strict=True if schema.get("strict") else None,
+        )
+    return ModelRequestParameters(
+        function_tools=tools,
+        instruction_parts=[InstructionPart(content=request.system)] if request.system.strip() else None,
+        **shape,
+    )
+
+
+def _tool_choice(request: ModelRequest, dialect: Dialect) -> str | list[str]:
+    choice = request.options.tool_choice
+    if isinstance(choice, str):
+        return choice
+    there = {tool["name"] for tool in request.tools}
+    names = [name for name in choice if name in there]
+    if not names:
+        raise ModelRequestRefused(
+            f"tool_choice asks for {', '.join(choice) or 'no tool'}, the agent has {', '.join(sorted(there))}"
+        )
+    return names if len(names) == 1 or dialect.tool_subset else "required"
+
+
+def _reasoning(request: ModelRequest, provider: str, profile: Mapping[str, Any]) -> dict[str, Any]:
+    options = request.options
+    budget, effort = options.max_reasoning_tokens, options.reasoning_effort
+    if effort == "none" or budget == 0:
+        return {"thinking": False}
+    if budget is not None and provider == "anthropic" and not profile.get("anthropic_disallows_budget_thinking"):
+        return {"anthropic_thinking": {"type": "enabled", "budget_tokens": budget}}
+    if budget is not None and provider == "google":
+        return {"google_thinking_config": {"include_thoughts": True, "thinking_budget": budget}}
+    if effort is not None:
+        return {"thinking": effort}
+    return {"thinking": True} if budget is not None else {}
+
+
+def _thinks(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("thinking") or settings.get("anthropic_thinking"))
+
+
+def _schema(request: ModelRequest) -> Mapping[str, Any] | None:
+    """The schema of the answer, under OpenAI's names: name, schema, strict, description."""
+    wanted = request.options.response_format
+    if wanted is None or wanted.get("type") != "json_schema":
+        return None
+    inner = wanted.get("json_schema", wanted)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _json_mode(request: ModelRequest, provider: str) -> dict[str, Any]:
+    """The body field for an answer that is any JSON object."""
+    wanted = request.options.response_format
+    if wanted is None or wanted.get("type") in ("json_schema", "text"):
+        return {}
+    if wanted.get("type") == "json_object" and provider == "openai-responses":
+        return {"text": {"format": {"type": "json_object"}}}
+    raise ModelRequestRefused(
+        f"{provider} has no response_format of type {wanted.get('type')!r}:"
+        ' give {"type": "json_schema", "json_schema": {"name": ..., "schema": ...}}'
+    )

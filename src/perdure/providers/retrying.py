@@ -1,0 +1,138 @@
+"""Trying again: what fails for a moment, for a bounded time, and never after a reader has seen something."""
+
+from __future__ import annotations
+
+import asyncio
+import random as randomness
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+
+from perdure.core.errors import ModelError, ModelTimeout
+from perdure.core.models import Exchange, Model, ModelDelta, ModelReply, ModelRequest
+
+__all__ = ["RetryPolicy", "Retrying", "delay_s"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often, how soon and how long.
+
+    Args:
+        retries: tries after the first.
+        first_delay_s: the wait before the second try; each later one is `factor` times as long, `max_delay_s` at most.
+        jitter: by which part a wait may be shorter, so that many callers don't come back at the same moment; 0 to 1.
+        deadline_s: after how long, all tries together, no answer is waited for any more.
+    """
+
+    retries: int = 3
+    first_delay_s: float = 0.5
+    factor: float = 2.0
+    max_delay_s: float = 30.0
+    jitter: float = 0.5
+    deadline_s: float = 600.0
+
+
+def delay_s(policy: RetryPolicy, tries: int, *, retry_after_s: float | None, chance: float) -> float:
+    """The wait after this many tries, in seconds: exponential, with jitter, but never less than the provider asks for.
+
+    Args:
+        tries: made so far, from 1.
+        chance: 0 <= chance < 1.
+    """
+    backoff = min(policy.max_delay_s, policy.first_delay_s * policy.factor ** min(tries - 1, 100))
+    return max(backoff * (1 - policy.jitter * chance), retry_after_s or 0.0)
+
+
+class Retrying:
+    """A model that is asked again when it failed for a moment (`ModelError.retryable`).
+
+    Only while nothing has been handed out: a reader must never see an answer begin twice. A wait that the provider asks
+    for is kept, or, if the deadline does not allow it, the error goes on at once. An error that was met more than once
+    says how often.
+
+    Args:
+        random: numbers from 0 to 1, for the jitter.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        policy: RetryPolicy | None = None,
+        random: Callable[[], float] = randomness.random,
+    ) -> None:
+        self.model = model
+        self.policy = policy or RetryPolicy()
+        self._random = random
+
+    async def aclose(self) -> None:
+        """Close the model, if it can be closed."""
+        if (close := getattr(self.model, "aclose", None)) is not None:
+            await close()
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """As the model itself. Raises: ModelError: the last one."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        deadline = started + self.policy.deadline_s
+        tries = 0
+        while True:
+            tries += 1
+            handed_out = False
+            pieces = self.model.respond(request)
+            try:
+                first = await self._first(pieces, deadline)
+                while first is not None:
+                    handed_out = True
+                    yield _with_tries(first, tries)
+                    first = await anext(pieces, None)
+                return
+            except ModelError as error:
+                if handed_out:
+                    raise
+                delay = self._delay(error, tries, left_s=deadline - clock())
+                if delay is None:
+                    raise _told(error, tries, elapsed_s=clock() - started) from error.__cause__
+            finally:
+                if (close := getattr(pieces, "aclose", None)) is not None:
+                    await close()
+            await asyncio.sleep(delay)
+
+    async def _first(
+        self, pieces: AsyncIterator[ModelDelta | ModelReply], deadline: float
+    ) -> ModelDelta | ModelReply | None:
+        """The first piece, if it comes before the deadline. Raises: ModelError."""
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                return await anext(pieces, None)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ModelTimeout(f"the model did not begin to answer within {self.policy.deadline_s:g} s") from error
+
+    def _delay(self, error: ModelError, tries: int, *, left_s: float) -> float | None:
+        """How long to wait before the next try; None when there is none."""
+        if not error.retryable or tries > self.policy.retries:
+            return None
+        delay = delay_s(self.policy, tries, retry_after_s=error.retry_after_s, chance=self._random())
+        return delay if delay < left_s else None
+
+
+def _with_tries(piece: ModelDelta | ModelReply, tries: int) -> ModelDelta | ModelReply:
+    if tries > 1 and isinstance(piece, ModelReply) and piece.exchange is not None:
+        return replace(piece, exchange=replace(piece.exchange, attempts=tries))
+    return piece
+
+
+def _told(error: ModelError, tries: int, *, elapsed_s: float) -> ModelError:
+    """The same error, saying how many tries were made."""
+    notes = []
+    if tries > 1:
+        notes.append(f"tried {tries} times in {elapsed_s:.1f} s")
+    if error.retryable and error.retry_after_s:
+        notes.append(f"it asks to wait {error.retry_after_s:g} s")
+    if notes:
+        error.args = (f"{error} ({'; '.join(notes)})",)
+    if isinstance(error.exchange, Exchange):
+        error.exchange = replace(error.exchange, attempts=tries)
+    return error

@@ -1,0 +1,56 @@
+"""The HTTP application: every route behind one guard, every error in the wire's shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
+
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.config import ServerConfig
+from perdure.server.errors import add_error_handlers
+from perdure.server.guards import Guard
+from perdure.server.routes import agents, blocks, health, messages, models, passages, runs
+from perdure.server.sse import Streams
+
+__all__ = ["create_app"]
+
+
+def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
+    """The application over an open store; whoever opened it closes it.
+
+    `app.state.perdure` is the store, `app.state.streams` what waits for runs: `stop` ends it.
+    """
+    app = FastAPI(title="Perdure", version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.perdure = perdure
+    app.state.streams = Streams()
+    app.router.routes.extend(messages.hot_routes)
+    for module in (health, agents, blocks, passages, messages, runs, models):
+        app.include_router(module.router)
+    app.router.default = _EitherSlash(app)
+    app.add_middleware(Guard, config=config)  # outermost: nothing is reached without it, not even a 404
+    add_error_handlers(app)
+    return app
+
+
+class _EitherSlash:
+    """Paths with and without a slash at the end are the same: what no route has is looked up in its other form.
+
+    A redirect would do for most clients, but some send the body only once.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._router = app.router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        if scope["type"] != "http" or path == "/" or "perdure.other_slash" in scope:
+            await self._router.not_found(scope, receive, send)
+            return
+        other: dict[str, Any] = {
+            **scope,
+            "path": path[:-1] if path.endswith("/") else f"{path}/",
+            "perdure.other_slash": True,
+        }
+        await self._router.app(other, receive, send)

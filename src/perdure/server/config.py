@@ -1,0 +1,99 @@
+"""What the server listens on, and whom it answers."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perdure.core.errors import InvalidInput
+
+__all__ = ["ANY", "LOOPBACK_NAMES", "ServerConfig", "is_loopback"]
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+"""The names by which a browser or program on this machine reaches it; always answered, with any port."""
+
+ANY = "*"
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """How the server is reached. Checked when it is made.
+
+    Args:
+        host: the address to bind; anything but this machine's own needs a key.
+        port: 0 takes a free one.
+        api_key: what clients send as `Authorization: Bearer`; None lets everybody in who can reach the address.
+        allowed_hosts: names (`agents.example.org`, or with `:port` for that port alone) in `Host` and `Origin` that are
+            answered besides the loopback ones and `host` itself; `*` is any, and needs a key.
+        max_body_bytes: the largest request body, in bytes.
+        max_depth: how deep arrays and objects of a JSON body may nest.
+        shutdown_s: how long a stop waits for answers that are under way, in seconds.
+    Raises: InvalidInput: an address that others reach without a key, no port, no limit.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8283
+    api_key: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    max_body_bytes: int = 20 * 1024 * 1024
+    max_depth: int = 100
+    shutdown_s: int = 10
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= PORT_MAX:
+            raise InvalidInput(f"port is {self.port}: it must be from 1 to {PORT_MAX}, or 0 for a free one")
+        if self.max_body_bytes < 1 or self.max_depth < 1:
+            raise InvalidInput("max_body_bytes and max_depth must be positive")
+        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise InvalidInput("the API key can't be sent in a header: use printable ASCII characters only")
+        if not self.api_key and not is_loopback(self.host):
+            raise InvalidInput(
+                f"host is {self.host!r}, which other machines reach, and there is no API key: set PERDURE_API_KEY to a"
+                " long random text, or bind 127.0.0.1"
+            )
+        if not self.api_key and ANY in self.allowed_hosts:
+            raise InvalidInput(
+                "allowed_hosts has '*' and there is no API key, so any web page that a user of this machine opens could"
+                " talk to the agents: name the hosts, or set PERDURE_API_KEY"
+            )
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] | None = None, *, host: str | None = None, port: int | None = None
+    ) -> ServerConfig:
+        """The configuration of this environment; `host` and `port` win over it when they are given.
+
+        Read are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`) and
+        `PERDURE_ALLOWED_HOSTS`, names separated by commas.
+        Raises: InvalidInput.
+        """
+        given = os.environ if environment is None else environment
+
+        def text(name: str) -> str:
+            return given.get(name, "").strip()
+
+        if port is None and (asked := text("PERDURE_PORT")):
+            try:
+                port = int(asked)
+            except ValueError as error:
+                raise InvalidInput(f"PERDURE_PORT is {asked!r}: a number from 1 to {PORT_MAX} is needed") from error
+        names = text("PERDURE_ALLOWED_HOSTS").split(",")
+        return cls(
+            host=host or text("PERDURE_HOST") or "127.0.0.1",
+            port=8283 if port is None else port,
+            api_key=text("PERDURE_API_KEY") or text("LETTA_SERVER_PASSWORD") or None,
+            allowed_hosts=tuple(name.strip().lower() for name in names if name.strip()),
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what is bound to `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,174 @@
+"""Every error in the wire's shapes: a status, `{"detail": ...}`, and whether asking again can help."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.core.errors import (
+    Conflict,
+    ConversationBusy,
+    InvalidInput,
+    ModelError,
+    ModelNotFound,
+    NotFound,
+    PerdureError,
+    RunFailed,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    ToolError,
+)
+from perdure.core.ids import PREFIXES, is_id
+from perdure.core.runs import Failure
+from perdure.library.reply import Reply
+from perdure.server.encoding import json_bytes
+from perdure.server.unsupported import NotSupported
+
+__all__ = ["NO_RETRY", "add_error_handlers", "answer_of", "failure_answer", "invalid_body", "kept_answer"]
+
+log = logging.getLogger(__name__)
+
+NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
+"""For clients that repeat 409 and 5xx on their own: this one will not get better."""
+
+UNKNOWN = {"detail": "An unknown error occurred"}
+
+STATUS_OF_FAILURE: Mapping[str, int] = {
+    "llm_rate_limit": 429,
+    "llm_insufficient_credits": 402,
+    "llm_authentication": 401,
+    "llm_timeout": 504,
+    "llm_bad_request": 400,
+    "llm_refusal": 400,
+    "context_window_exceeded": 400,
+    "mcp_connection_error": 502,
+}
+"""The wire's error type -> status; every other one is 500."""
+
+_EXAMPLE = "123e4567-e89b-42d3-a456-426614174000"
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Answer what routes raise. What nobody foresaw goes on to the guard, which answers 500."""
+    app.add_exception_handler(PerdureError, _perdure_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+
+
+def answer_of(error: PerdureError) -> Response:
+    """The answer that an error of ours is."""
+    match error:
+        case ModelNotFound():
+            known = ", ".join(map(repr, error.known))
+            return _answer(404, {"detail": f"NOT_FOUND: Handle {error.handle} not found, must be one of [{known}]"})
+        case NotFound():
+            return _answer(404, {"detail": _not_found(error)})
+        case InvalidInput():
+            return _answer(422, _unprocessable(str(error)))
+        case ConversationBusy():
+            return _answer(409, {"detail": str(error), "run_id": error.run_id})  # free again when that run has ended
+        case Conflict():
+            return _answer(409, {"detail": str(error)}, NO_RETRY)
+        case NotSupported():
+            return _answer(501, {"detail": str(error)}, NO_RETRY)
+        case RunFailed(reply=Reply(failure=Failure() as failure)):
+            return failure_answer(failure, run_id=error.run_id)
+        case ModelError():
+            return failure_answer(Failure(kind=error.kind, message=str(error)))
+        case ToolError():
+            return _answer(400, {"detail": str(error)})
+        case StoreBusy() | StoreClosed():
+            log.warning("%s", error)
+            return _answer(503, {"detail": str(error)}, {"retry-after": "1"})
+        case _:
+            log.error("%s: %s", type(error).__name__, error, exc_info=error)
+            return _answer(500, UNKNOWN)
+
+
+def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
+    """A run that failed. The message is kept, so sending it again would say it twice."""
+    shape: dict[str, Any] = {"type": failure.kind, "message": _title(failure.kind), "detail": failure.message}
+    if run_id is not None:
+        shape["run_id"] = run_id
+    return _answer(STATUS_OF_FAILURE.get(failure.kind, 500), {"error": shape}, NO_RETRY)
+
+
+def kept_answer(error: PerdureError | None, run_id: str) -> Response:
+    """The message was accepted and its run goes on, but this answer can't wait for it: `error`, or the server stops."""
+    why = "the server is stopping" if error is None else str(error)
+    if error is not None and not isinstance(error, StoreError):
+        log.error("%s: %s", run_id, error, exc_info=error)
+        why = "an unknown error occurred"
+    detail = f"the message is kept and its run goes on ({run_id}), look there for the reply: {why}"
+    return _answer(503, {"detail": detail, "run_id": run_id}, NO_RETRY)
+
+
+def invalid_body(error: ValidationError, *path: str | int) -> RequestValidationError:
+    """The same error for a body, or the part of it at `path`, that a route has read itself."""
+    return RequestValidationError(
+        [{**one, "loc": ("body", *path, *one["loc"])} for one in error.errors(include_url=False)]
+    )
+
+
+async def _perdure_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PerdureError)
+    return answer_of(error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors: Sequence[Mapping[str, Any]] = error.errors()
+    examples = [
+        f"{PREFIXES[kind]}-{_EXAMPLE}"
+        for kind in PREFIXES
+        if any(f"{PREFIXES[kind]}-{{uuid4}}" in one["msg"] for one in errors)
+    ]
+    return _answer(422, _unprocessable("; ".join(map(_line, errors)), examples))
+
+
+def _line(error: Mapping[str, Any]) -> str:
+    """Which field, what is wrong with it, and the value it had."""
+    where = ".".join(str(part) for part in error["loc"] if not isinstance(part, str) or part.isprintable())
+    if error["type"] in ("json_invalid", "missing"):
+        return f"{where}: {error['msg']}"
+    return f"{where}: {error['msg']}, not {error.get('input')!r:.80}"
+
+
+def _unprocessable(detail: str, examples: Sequence[str] = ()) -> dict[str, Any]:
+    return {"trace_id": "", "detail": detail, "examples": list(examples)}
+
+
+def _not_found(error: NotFound) -> str:
+    if error.kind in PREFIXES and is_id(error.kind, error.key):
+        return f"{error.kind.capitalize()} with ID {error.key} not found"
+    return str(error)
+
+
+def _title(kind: str) -> str:
+    """A short sentence for a kind of failure; the provider's own words are the detail."""
+    return _TITLES.get(kind, "The run failed." if not kind.startswith("llm_") else "The model did not answer.")
+
+
+_TITLES = {
+    "llm_rate_limit": "The model's rate limit is reached.",
+    "llm_insufficient_credits": "The model provider's account has no credit left.",
+    "llm_authentication": "The model provider does not accept the key.",
+    "llm_timeout": "The model did not answer in time.",
+    "llm_bad_request": "The model provider refused the request.",
+    "llm_refusal": "The model declined to answer.",
+    "llm_empty_response": "The model answered nothing.",
+    "context_window_exceeded": "The request is larger than the model's window.",
+    "stream_incomplete": "The model's answer stopped before its end.",
+    "internal_error": "An unknown error occurred",
+}
+
+
+def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json_bytes(shape), status, dict(headers or {}), "application/json")

@@ -1,0 +1,222 @@
+"""What stands before every route: who may ask, how much, and that no answer is ever a traceback.
+
+One pure ASGI middleware, because it runs on every request: a web page that the user of this machine has open must not
+reach the agents (`Host` and `Origin` are compared with a list, which also stops DNS rebinding), a key is compared in
+constant time, bodies are bounded before they are parsed.
+
+`GET /v1/health/` and `GET /v1/ready/` need no key, so that probes can ask; they tell the version and whether the store
+answers, nothing else.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from perdure.server.config import ANY, LOOPBACK_NAMES, ServerConfig
+
+__all__ = ["Guard", "depth_of"]
+
+log = logging.getLogger(__name__)
+
+OPEN_PATHS = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})
+WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,5}))?")
+_ORIGIN = re.compile(r"https?://(?P<host>[^/]+)")
+
+# A string that never ends is taken to the end of the text, so that the search stays linear in its length.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class Guard:
+    """Lets through what may be asked; answers the rest itself, in the wire's error shape."""
+
+    def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
+        self._app, self._config = app, config
+        own = config.host.strip("[]").lower()
+        self._names = {*LOOPBACK_NAMES, own, *(name.strip("[]") for name in config.allowed_hosts)}
+        self._any = ANY in config.allowed_hosts
+        self._key = config.api_key.encode() if config.api_key else None
+        self._known: dict[bytes, bool] = {}  # few different hosts are sent, again and again
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            await self._app(scope, receive, send)
+            return
+        headers = _wanted(scope["headers"])
+        refusal = self._refusal(scope, headers)
+        if refusal is None and _has_body(scope, headers):
+            body = await self._body(headers, receive)
+            if body is None:
+                return  # the client left before it had sent everything
+            if isinstance(body, bytes):
+                receive = _again(body, receive)
+                refusal = self._too_deep(headers, body)
+            else:
+                refusal = body
+        if refusal is not None:
+            await _answer(send, *refusal)
+            return
+        await self._guarded(scope, receive, send)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception:
+            log.exception("%s %s stopped at a defect", scope["method"], scope["path"])
+            # An answer that has begun can't be taken back: the connection closes without its end.
+            if not started:
+                await _answer(send, 500, {"detail": "An unknown error occurred"})
+
+    def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> _Refusal | None:
+        host = headers.get(b"host", b"")
+        if not self._is_known(host):
+            shown = host.decode("latin-1")[:80]
+            return 403, {
+                "detail": f"Host {shown!r} is not allowed here; add it to PERDURE_ALLOWED_HOSTS if it is yours"
+                if host
+                else "the request has no Host header"
+            }
+        origin = headers.get(b"origin")
+        if origin is not None and not self._is_own_origin(origin):
+            shown = origin.decode("latin-1")[:80]
+            return 403, {"detail": f"Origin {shown!r} is not allowed here; add its host to PERDURE_ALLOWED_HOSTS"}
+        if self._key is not None and scope["path"] not in OPEN_PATHS and not self._has_key(headers):
+            return 401, {"detail": "Unauthorized"}
+        return None
+
+    def _is_known(self, host: bytes) -> bool:
+        known = self._known.get(host)
+        if known is None:
+            known = self._looked_up(host)
+            if len(self._known) < 1_000:  # whoever sends ever new names must not fill the memory
+                self._known[host] = known
+        return known
+
+    def _looked_up(self, host: bytes) -> bool:
+        match = _HOST.fullmatch(host.decode("latin-1").lower())
+        if match is None:
+            return False
+        if self._any:
+            return True
+        name, port = match["name"].strip("[]").rstrip("."), match["port"]
+        return name in self._names or (port is not None and f"{name}:{port}" in self._names)
+
+    def _is_own_origin(self, origin: bytes) -> bool:
+        match = _ORIGIN.fullmatch(origin.decode("latin-1").lower())
+        return match is not None and self._is_known(match["host"].encode("latin-1"))
+
+    def _has_key(self, headers: Mapping[bytes, bytes]) -> bool:
+        assert self._key is not None
+        scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+        word, _, bare = headers.get(b"x-bare-password", b"").partition(b" ")
+        # Both are always compared, so that the time tells nothing.
+        by_bearer = hmac.compare_digest(bearer.strip(), self._key) and scheme.lower() == b"bearer"
+        by_password = hmac.compare_digest(bare.strip(), self._key) and word.lower() == b"password"
+        return by_bearer or by_password
+
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes | _Refusal | None:
+        limit = self._config.max_body_bytes
+        too_large: _Refusal = (413, {"detail": f"the request body is larger than {limit:,} bytes"})
+        length = headers.get(b"content-length")
+        if length is not None and (not length.isdigit() or int(length[:20]) > limit):
+            return too_large
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > limit:
+                return too_large
+            pieces.append(piece)
+            if not message.get("more_body", False):
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _too_deep(self, headers: Mapping[bytes, bytes], body: bytes) -> _Refusal | None:
+        if headers.get(b"content-type", b"").startswith(b"multipart/"):
+            return None
+        limit = self._config.max_depth
+        # Most bodies have fewer brackets than they may have levels, and need no closer look.
+        if body.count(b"[") + body.count(b"{") <= limit or depth_of(body) <= limit:
+            return None
+        return 422, {"trace_id": "", "detail": f"body: nested deeper than {limit} levels", "examples": []}
+
+
+_Refusal = tuple[int, dict[str, Any]]
+
+_WANTED = frozenset(
+    {b"host", b"origin", b"authorization", b"x-bare-password", b"content-length", b"content-type", b"transfer-encoding"}
+)
+
+
+def depth_of(body: bytes) -> int:
+    """How deep the arrays and objects of a JSON text nest; of another text some number."""
+    brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
+    depth = deepest = 0
+    for bracket in brackets:
+        if bracket in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest
+
+
+def _wanted(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers that matter here. Those that must be unique have both values when they are not, which nothing
+    equals."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in _WANTED:
+            found[name] = value if name not in found else found[name] + b"," + value
+    return found
+
+
+def _has_body(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+    if b"content-length" in headers or b"transfer-encoding" in headers:
+        return headers.get(b"content-length") != b"0"
+    return scope["method"] not in WITHOUT_BODY
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the whole body once, and then what follows: that the client leaves."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+async def _answer(send: Send, status: int, shape: dict[str, Any]) -> None:
+    body = json.dumps(shape).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 413:
+        headers.append((b"connection", b"close"))  # the rest of the body is not read
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,193 @@
+"""Memory blocks: those of an agent, by label, and all of them, by id."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from perdure.core.blocks import Block
+from perdure.core.ids import BlockId
+from perdure.core.tx import Tx
+from perdure.core.tx.agents import AgentFilter
+from perdure.core.tx.blocks import BlockFilter
+from perdure.server.deps import Library
+from perdure.server.encoding import json_answer
+from perdure.server.ids import AgentPath, BlockPath
+from perdure.server.routes.agents import agent_replies, agent_reply, parts_of
+from perdure.server.wire.agents import AgentParts
+from perdure.server.wire.blocks import (
+    BlockChanges,
+    NewWireBlock,
+    add_block,
+    block_of_label,
+    block_shape,
+    change_block,
+)
+from perdure.server.wire.paging import Page, pages
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["blocks"])
+
+_COUNT_MAX = 2**31 - 1
+_Count = Annotated[int | None, Query(ge=0, le=_COUNT_MAX)]
+_OrderBy = Annotated[Literal["created_at"] | None, Query()]
+
+
+# --- an agent's blocks
+
+
+@router.get("/v1/agents/{agent_id}/core-memory/blocks")
+@router.get("/v1/agents/{agent_id}/core-memory/blocks/", include_in_schema=False)  # else it were an empty label
+async def list_of_agent(
+    agent_id: AgentPath,
+    library: Library,
+    page: Annotated[Page, pages("block", limit=100, order="desc")],
+    order_by: _OrderBy = None,
+) -> Response:
+    """The agent's blocks; `asc` is the order in which they were attached."""
+
+    def unit(tx: Tx) -> list[Block]:
+        tx.agents.model(agent_id)
+        return page.of(tx.blocks.of_agent(agent_id), kind="block of this agent", id_of=lambda block: block.id)
+
+    return json_answer([block_shape(block) for block in await library.app.store.read(unit)])
+
+
+# A label may hold a slash, so these two stand before the routes that take a label.
+@router.patch("/v1/agents/{agent_id}/core-memory/blocks/attach/{block_id}")
+async def attach(agent_id: AgentPath, block_id: BlockPath, library: Library) -> Response:
+    """Give the agent a block, which it may share with others; twice is no error."""
+
+    def unit(tx: Tx) -> AgentParts:
+        tx.blocks.attach(agent_id, block_id)
+        return parts_of(tx, tx.agents.get(agent_id))
+
+    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+
+
+@router.patch("/v1/agents/{agent_id}/core-memory/blocks/detach/{block_id}")
+async def detach(agent_id: AgentPath, block_id: BlockPath, library: Library) -> Response:
+    """Take a block out of the agent's memory; the block itself stays."""
+
+    def unit(tx: Tx) -> AgentParts:
+        agent = tx.agents.get(agent_id)
+        tx.blocks.detach(agent_id, block_id)
+        return parts_of(tx, agent)
+
+    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+
+
+@router.get("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
+async def retrieve_of_agent(agent_id: AgentPath, block_label: str, library: Library) -> Response:
+    """The agent's block of this label."""
+    return json_answer(block_shape(await library.app.store.read(block_of_label, agent_id, block_label)))
+
+
+@router.patch("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
+async def update_of_agent(agent_id: AgentPath, block_label: str, body: BlockChanges, library: Library) -> Response:
+    """Change the agent's block of this label, for all agents that share it."""
+    now = library.app.ports.clock.now()
+
+    def unit(tx: Tx) -> Block:
+        return change_block(tx, block_of_label(tx, agent_id, block_label).id, body, at=now)
+
+    return json_answer(block_shape(await library.app.store.write(unit)))
+
+
+# --- all blocks
+
+
+@router.post("/v1/blocks/")
+async def create(body: NewWireBlock, library: Library) -> Response:
+    """Make a block that no agent has yet."""
+    ports = library.app.ports
+    return json_answer(block_shape(await ports.store.write(add_block, body, ids=ports.ids, at=ports.clock.now())))
+
+
+@router.get("/v1/blocks/")
+async def list_blocks(
+    library: Library,
+    page: Annotated[Page, pages("block", limit=50, order="asc")],
+    label: Annotated[str | None, Query(description="The whole label.")] = None,
+    name: Annotated[str | None, Query(description="The name of a template.")] = None,
+    label_search: Annotated[str | None, Query(description="A part of the label, in any case.")] = None,
+    value_search: Annotated[str | None, Query(description="A part of the value, in any case.")] = None,
+    description_search: Annotated[str | None, Query(description="A part of the description, in any case.")] = None,
+    templates_only: bool = False,
+    tags: Annotated[list[str] | None, Query()] = None,
+    match_all_tags: bool = False,
+    connected_to_agents_count_gt: _Count = None,
+    connected_to_agents_count_lt: _Count = None,
+    connected_to_agents_count_eq: Annotated[list[int] | None, Query()] = None,
+    identity_id: Annotated[str | None, Query()] = None,
+    identifier_keys: Annotated[list[str] | None, Query()] = None,
+    order_by: _OrderBy = None,
+    show_hidden_blocks: bool = False,
+) -> Response:
+    """Blocks, oldest first by default, without the hidden ones. `before` and `after` are relative to the order."""
+    if identity_id or identifier_keys:
+        return json_answer([])  # there are no identities here, so no block is of one
+    where = BlockFilter(
+        label=label,
+        label_text=label_search,
+        value_text=value_search,
+        description_text=description_search,
+        tags=tuple(tags or ()),
+        all_tags=match_all_tags,
+        templates_only=templates_only,
+        agents_min=None if connected_to_agents_count_gt is None else connected_to_agents_count_gt + 1,
+        agents_max=None if connected_to_agents_count_lt is None else connected_to_agents_count_lt - 1,
+        agents_in=tuple(connected_to_agents_count_eq or ()),
+        holding=None if name is None else ("template_name", name),
+        hidden=None if show_hidden_blocks else False,
+    )
+    blocks = await library.app.store.read(
+        lambda tx: tx.blocks.page(
+            where=where,
+            ascending=page.ascending,
+            limit=page.limit,
+            after=None if page.after is None else BlockId(page.after),
+            before=None if page.before is None else BlockId(page.before),
+        )
+    )
+    return json_answer([block_shape(block) for block in blocks])
+
+
+@router.get("/v1/blocks/count")
+async def count(library: Library) -> Response:
+    """How many blocks there are, without the hidden ones."""
+    return json_answer(await library.app.store.read(lambda tx: tx.blocks.count(BlockFilter(hidden=False))))
+
+
+@router.get("/v1/blocks/{block_id}")
+async def retrieve(block_id: BlockPath, library: Library) -> Response:
+    """One block."""
+    return json_answer(block_shape(await library.blocks.get(block_id)))
+
+
+@router.patch("/v1/blocks/{block_id}")
+async def update(block_id: BlockPath, body: BlockChanges, library: Library) -> Response:
+    """Change what is given, for all agents that have the block."""
+    ports = library.app.ports
+    return json_answer(block_shape(await ports.store.write(change_block, block_id, body, at=ports.clock.now())))
+
+
+@router.delete("/v1/blocks/{block_id}")
+async def delete(block_id: BlockPath, library: Library) -> Response:
+    """Remove the block with its history from every agent."""
+    await library.blocks.delete(block_id)
+    return json_answer(None)
+
+
+@router.get("/v1/blocks/{block_id}/agents")
+async def list_agents(
+    block_id: BlockPath,
+    library: Library,
+    page: Annotated[Page, pages("agent", limit=50, order="desc")],
+    order_by: _OrderBy = None,
+) -> Response:
+    """The agents that have the block, newest first by default."""
+    await library.blocks.get(block_id)
+    return json_answer(await agent_replies(library, AgentFilter(block_id=block_id), page))

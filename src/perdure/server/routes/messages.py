@@ -1,0 +1,323 @@
+"""Messages: saying something to an agent, whole or as a stream; its history; stopping what runs.
+
+What is said goes through plain routes (`hot_routes`), because these are what most requests are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.exceptions import RequestValidationError
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
+from perdure.core.events import MessageAdded, RunEnded, StoredEvent
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
+from perdure.core.messages import Message
+from perdure.core.runs import Run
+from perdure.core.tx import Tx
+from perdure.core.tx.runs import RunFilter
+from perdure.engine.accept import Accepted
+from perdure.engine.accept import Request as RunRequest
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.deps import Library
+from perdure.server.encoding import json_answer
+from perdure.server.errors import failure_answer, kept_answer
+from perdure.server.ids import AgentPath, MessagePath, check_id
+from perdure.server.sse import Streams, stream
+from perdure.server.wire.chunks import StreamMode
+from perdure.server.wire.input import CancelRequest, SendRequest, drafts_of, key_of, read_body, read_send
+from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_messages
+from perdure.server.wire.paging import Limit, Order
+from perdure.server.wire.runs import letta_response, wire_run
+
+__all__ = ["answer_message", "hot_routes", "list_messages", "router"]
+
+router = APIRouter()
+
+FAILED_BY_THE_MODEL = frozenset({"error", "llm_api_error", "invalid_llm_response", "insufficient_credits"})
+"""Stop reasons that are answered with an error; the others are answered with what was said until then."""
+
+SCANNED_MAX = 10_000
+
+MessageCursor = Annotated[str | None, AfterValidator(lambda value: value and check_id("message")(value)), Query()]
+ConversationQuery = Annotated[
+    str | None,
+    AfterValidator(lambda value: value if value in (None, "default") else check_id("conversation")(value)),
+    Query(),
+]
+
+
+async def _create(request: Request) -> Response:
+    return await answer_message(request, _agent_id(request))
+
+
+async def _create_stream(request: Request) -> Response:
+    return await answer_message(request, _agent_id(request), streaming=True)
+
+
+async def _create_async(request: Request) -> Response:
+    """The run, which is answered in the background."""
+    agent_id, perdure = _agent_id(request), _perdure(request)
+    body = read_send(await request.body())
+    if body.streaming:
+        raise InvalidInput(
+            "streaming: messages/async does not stream; follow its run with POST /v1/runs/{run_id}/stream"
+        )
+    accepted = await _accept(perdure, agent_id, 0, body, request.headers.get("idempotency-key"), background=True)
+    if not accepted.repeated:
+        _streams(request).remember(accepted.run.id, StreamMode(tokens=True, shown=body.shown))
+    # It may be under way already: the wire calls what was just accepted `created`.
+    return json_answer(wire_run(accepted.run, status=None if accepted.run.ended else "created"))
+
+
+hot_routes: Sequence[Route] = [
+    Route("/v1/agents/{agent_id}/messages", _create, methods=["POST"]),
+    Route("/v1/agents/{agent_id}/messages/stream", _create_stream, methods=["POST"]),
+    Route("/v1/agents/{agent_id}/messages/async", _create_async, methods=["POST"]),
+]
+"""They come before every other route."""
+
+
+async def answer_message(
+    request: Request, agent_id: AgentId, conversation_seq: int = 0, *, streaming: bool = False
+) -> Response:
+    """Say what the request's body says, and answer with the reply or, if asked for, a stream of it.
+
+    Raises: RequestValidationError and whatever accepting raises; nothing was kept then.
+    """
+    perdure, streams = _perdure(request), _streams(request)
+    body = read_send(await request.body(), streaming=streaming)
+    accepted = await _accept(
+        perdure, agent_id, conversation_seq, body, request.headers.get("idempotency-key"), background=body.background
+    )
+    run = accepted.run
+    if not body.streaming:
+        return await _whole(perdure, streams, accepted, body.shown)
+    mode = StreamMode(body.stream_tokens, body.include_pings, previews=not accepted.repeated, shown=body.shown)
+    if run.background:
+        streams.remember(run.id, mode)
+    told = perdure.app.runner.follow(run, known=accepted.events)
+    return await stream(run, told, mode, streams=streams, clock=perdure.app.ports.clock)
+
+
+async def _accept(
+    perdure: AsyncPerdure,
+    agent_id: AgentId,
+    conversation_seq: int,
+    body: SendRequest,
+    key: str | None,
+    *,
+    background: bool,
+) -> Accepted:
+    ports = perdure.app.ports
+    drafts = drafts_of(body, ports.ids)
+    limit = ports.settings.message_limit_chars
+    texts = ["\n".join(part.text for part in draft.parts if part.type == "text") for draft in drafts]
+    # A text over the limit is refused before anything is done with it, so it is not counted either.
+    tokens = [0 if len(text) > limit else ports.counter.count(text) + MESSAGE_OVERHEAD_TOKENS for text in texts]
+    return await perdure.app.runner.accept(
+        RunRequest(
+            run_id=RunId(ports.ids.new("run")),
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            drafts=drafts,
+            tokens=tuple(tokens),
+            idempotency_key=key_of(key, drafts),
+            if_busy=body.if_busy,
+            background=background,
+            max_steps=perdure.app.settings.max_steps if body.max_steps is None else body.max_steps,
+        )
+    )
+
+
+async def _whole(perdure: AsyncPerdure, streams: Streams, accepted: Accepted, shown: Shown) -> Response:
+    """The reply when the run has ended. A client that leaves meanwhile does not stop the run."""
+    run, messages = accepted.run, list[Message]()
+    end: RunEnded | None = None
+    try:
+        with streams.waiting():
+            async for told in perdure.app.runner.follow(run, known=accepted.events):
+                match told:
+                    case StoredEvent(event=MessageAdded(message=Message() as message)):
+                        messages.append(message)
+                    case StoredEvent(event=RunEnded() as end):
+                        pass
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if not streams.stopping or task is None:
+            raise
+        task.uncancel()
+        return kept_answer(None, run.id)
+    except NotFound:
+        raise
+    except PerdureError as error:
+        return kept_answer(error, run.id)
+    assert end is not None
+    if end.failure is not None and end.stop_reason in FAILED_BY_THE_MODEL:
+        return failure_answer(end.failure, run_id=run.id)
+    return json_answer(letta_response(messages, end, shown))
+
+
+@router.get("/v1/agents/{agent_id}/messages")
+async def list_agent_messages(
+    library: Library,
+    agent_id: AgentPath,
+    before: MessageCursor = None,
+    after: MessageCursor = None,
+    limit: Limit = None,
+    order: Annotated[Order | None, Query()] = None,
+    order_by: Annotated[Literal["created_at"], Query()] = "created_at",
+    conversation_id: ConversationQuery = None,
+    use_assistant_message: bool = True,
+    assistant_message_tool_name: str = SEND_MESSAGE,
+    assistant_message_tool_kwarg: str = "message",
+    include_return_message_types: Annotated[list[MessageType] | None, Query()] = None,
+) -> Response:
+    """The agent's history over all its conversations, or of one."""
+    types = None if include_return_message_types is None else frozenset(include_return_message_types)
+    shown = Shown(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
+    messages = await library.app.store.read(
+        list_messages,
+        agent_id,
+        conversation_id=conversation_id,
+        before=before,
+        after=after,
+        limit=limit or 100,
+        order=order,
+        shown=shown,
+    )
+    return json_answer(messages)
+
+
+def list_messages(
+    tx: Tx,
+    agent_id: AgentId,
+    *,
+    conversation_id: str | None,
+    before: str | None,
+    after: str | None,
+    limit: int,
+    order: Order | None,
+    shown: Shown,
+) -> list[dict[str, Any]]:
+    """A page of wire messages, made of up to `limit` stored ones that show something; none is split.
+
+    `after` are the newer ones and `before` the older ones, whatever the order, and those nearest to the cursor. But
+    with `order=desc` spelled out and `after` alone, who asks walks through the list as it is shown, to older ones.
+    Raises: NotFound: no such agent, message or conversation of it.
+    """
+    tx.agents.model(agent_id)
+    if order == "desc" and after is not None and before is None:
+        after, before = None, after
+    seq = _conversation_seq(tx, agent_id, conversation_id)
+    after_seq, before_seq = _seq_of(tx, agent_id, after), _seq_of(tx, agent_id, before)
+    newest_shown_first = order != "asc"
+    backwards = before is not None if (after is None) != (before is None) else newest_shown_first
+    found: list[list[dict[str, Any]]] = []
+    scanned = 0
+    while len(found) < limit and scanned < SCANNED_MAX:
+        size = limit - len(found) if shown.types is None else max(limit - len(found), 100)
+        page = tx.messages.list(
+            agent_id,
+            conversation_seq=seq,
+            after_seq=after_seq,
+            before_seq=before_seq,
+            limit=size,
+            newest_first=backwards,
+        )
+        found += [shapes for message in page if (shapes := wire_messages(message, shown))]
+        scanned += len(page)
+        if len(page) < size:
+            break
+        if backwards:
+            before_seq = page[-1].seq
+        else:
+            after_seq = page[-1].seq
+    del found[limit:]
+    if backwards:
+        found.reverse()
+    flat = [shape for shapes in found for shape in shapes]
+    return flat[::-1] if newest_shown_first else flat
+
+
+@router.get("/v1/messages/{message_id}")
+async def retrieve_message(library: Library, message_id: MessagePath) -> Response:
+    """The wire messages that one stored message is shown as."""
+    message = await library.app.store.read(lambda tx: tx.messages.get(message_id))
+    return json_answer(wire_messages(message, Shown()))
+
+
+@router.post("/v1/agents/{agent_id}/messages/cancel")
+async def cancel_messages(library: Library, agent_id: AgentPath, request: Request) -> Response:
+    """Ask runs of the agent to stop: those named, or all that have not ended. Run id -> `cancelled`, or the status it
+    had ended with before. 409 if none was named and none runs."""
+    body = read_body(CancelRequest, await request.body())
+    runs = await library.app.store.read(_runs_to_cancel, agent_id, body.run_ids)
+    if not runs and body.run_ids is None:
+        raise Conflict(f"there is nothing to cancel: agent {agent_id} has no active run")
+    told: dict[str, str] = {}
+    for run in runs:
+        run = await library.app.runner.cancel(run.id)
+        told[run.id] = run.status if run.ended else "cancelled"
+    return json_answer(told)
+
+
+def _runs_to_cancel(tx: Tx, agent_id: AgentId, run_ids: list[str] | None) -> list[Run]:
+    tx.agents.model(agent_id)
+    if run_ids is None:
+        return list(tx.runs.page(RunFilter(agent_ids=(agent_id,), statuses=("queued", "running")), limit=1_000))
+    runs = [tx.runs.get(RunId(run_id)) for run_id in run_ids]
+    for run in runs:
+        if run.key.agent_id != agent_id:
+            raise NotFound("run", run.id)
+    return runs
+
+
+def _conversation_seq(tx: Tx, agent_id: AgentId, conversation_id: str | None) -> int | None:
+    if conversation_id is None:
+        return None
+    if conversation_id == "default":
+        return 0
+    conversation = tx.conversations.get(ConversationId(conversation_id))
+    if conversation.agent_id != agent_id:
+        raise NotFound("conversation", conversation_id)
+    return conversation.seq
+
+
+def _seq_of(tx: Tx, agent_id: AgentId, message_id: str | None) -> int | None:
+    if message_id is None:
+        return None
+    message = tx.messages.get(MessageId(message_id))
+    if message.agent_id != agent_id:
+        raise NotFound("message", message_id)
+    return message.seq
+
+
+def _agent_id(request: Request) -> AgentId:
+    """The agent's id in a plain route's path. Raises: RequestValidationError."""
+    value: str = request.path_params["agent_id"]
+    try:
+        return AgentId(check_id("agent")(value))
+    except PydanticCustomError as error:
+        raise RequestValidationError(
+            [{"type": error.type, "loc": ("path", "agent_id"), "msg": error.message(), "input": value}]
+        ) from error
+
+
+def _perdure(request: Request) -> AsyncPerdure:
+    perdure: AsyncPerdure = request.app.state.perdure
+    return perdure
+
+
+def _streams(request: Request) -> Streams:
+    streams: Streams = request.app.state.streams
+    return streams

@@ -1,0 +1,41 @@
+"""What models can be used here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from perdure.server.deps import Library
+from perdure.server.encoding import json_answer
+from perdure.server.wire.models import facts_of, handles_of, model_shape
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["models"])
+
+
+@router.get("/v1/models/")
+async def list_models(
+    library: Library,
+    provider_name: Annotated[str | None, Query()] = None,
+    provider_type: Annotated[str | None, Query()] = None,
+    provider_category: Annotated[list[str] | None, Query()] = None,
+) -> Response:
+    """The models that can be used here and now, the server's default first."""
+    app = library.app
+    models = [model_shape(handle, facts_of(app, handle)) for handle in handles_of(app)]
+    shown = [
+        model
+        for model in models
+        if (provider_name is None or model["provider_name"] == provider_name)
+        and (provider_type is None or model["provider_type"] == provider_type)
+        and (not provider_category or model["provider_category"] in provider_category)
+    ]
+    return json_answer(shown)
+
+
+@router.get("/v1/models/embedding")
+async def list_embedding_models(library: Library) -> Response:
+    """What can embed here: nothing yet. Archival memory is searched by its words, which needs no embedding."""
+    return json_answer([])

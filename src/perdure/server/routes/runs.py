@@ -1,0 +1,161 @@
+"""Runs: what became of messages, step by step; following one again; stopping it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Query
+from pydantic import AfterValidator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.runs import Run, Step, StopReason, Usage
+from perdure.core.tx import Tx
+from perdure.core.tx.runs import RunFilter
+from perdure.server.deps import Library
+from perdure.server.encoding import json_answer
+from perdure.server.ids import RunPath, check_id
+from perdure.server.routes.messages import ConversationQuery
+from perdure.server.sse import Streams, stream
+from perdure.server.wire.chunks import StreamMode
+from perdure.server.wire.input import ResumeRequest, read_body
+from perdure.server.wire.messages import Shown, wire_messages
+from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.runs import RUN_STATUSES, WireRunStatus, wire_run, wire_step, wire_usage
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+AgentQuery = Annotated[AgentId, AfterValidator(check_id("agent"))]
+
+
+@router.get("/v1/runs/")
+async def list_runs(
+    library: Library,
+    page: Annotated[Page, pages("run", limit=100, order="desc")],
+    agent_id: Annotated[AgentQuery | None, Query()] = None,
+    agent_ids: Annotated[list[AgentQuery] | None, Query(deprecated=True)] = None,
+    conversation_id: ConversationQuery = None,
+    statuses: Annotated[list[WireRunStatus] | None, Query()] = None,
+    active: bool = False,
+    background: bool | None = None,
+    stop_reason: StopReason | None = None,
+    order_by: Annotated[Literal["created_at"], Query()] = "created_at",
+) -> Response:
+    """Runs of all agents, or of those asked for. All conditions hold; `active` runs have not ended."""
+    agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
+    if conversation_id == "default" and not agents:
+        raise InvalidInput("query.conversation_id: 'default' needs an agent_id")
+    wanted = [RUN_STATUSES[status] for status in statuses or RUN_STATUSES]
+    if active:
+        wanted = [status for status in wanted if status in ("queued", "running")]
+    is_default = conversation_id == "default"
+    where = RunFilter(
+        agent_ids=tuple(agents),
+        conversation_id=None if conversation_id is None or is_default else ConversationId(conversation_id),
+        conversation_seq=0 if is_default else None,
+        statuses=tuple(wanted) if statuses or active else (),
+        stop_reason=stop_reason,
+        background=background,
+    )
+    runs = await library.app.store.read(_page_of_runs, where, page) if wanted else []
+    return json_answer([wire_run(run) for run in runs])
+
+
+def _page_of_runs(tx: Tx, where: RunFilter, page: Page) -> Sequence[Run]:
+    def cursor(run_id: str | None) -> Run | None:
+        if run_id is None:
+            return None
+        run = tx.runs.get(RunId(run_id))
+        if where.agent_ids and run.key.agent_id not in where.agent_ids:
+            raise NotFound("run", run_id)
+        return run
+
+    return tx.runs.page(
+        where,
+        limit=page.limit,
+        newest_first=not page.ascending,
+        after=cursor(page.after),
+        before=cursor(page.before),
+    )
+
+
+@router.get("/v1/runs/{run_id}")
+async def retrieve_run(library: Library, run_id: RunPath) -> Response:
+    """The run as it stands."""
+    return json_answer(wire_run(await library.app.store.read(lambda tx: tx.runs.get(run_id))))
+
+
+@router.get("/v1/runs/{run_id}/messages")
+async def list_run_messages(
+    library: Library,
+    run_id: RunPath,
+    page: Annotated[Page, pages("message", limit=100, order="asc")],
+    order_by: Annotated[Literal["created_at"], Query()] = "created_at",
+) -> Response:
+    """What was said in the run, the caller's own messages included."""
+
+    def of_run(tx: Tx) -> list[list[dict[str, Any]]]:
+        messages = [message for message in tx.messages.of_run(tx.runs.get(run_id)) if message.kind == "message"]
+        shown = [shapes for message in messages if (shapes := wire_messages(message, Shown()))]
+        return page.of(shown, kind="message", id_of=lambda shapes: str(shapes[0]["id"]))
+
+    found = await library.app.store.read(of_run)
+    return json_answer([shape for shapes in found for shape in (shapes if page.ascending else shapes[::-1])])
+
+
+@router.get("/v1/runs/{run_id}/steps")
+async def list_run_steps(
+    library: Library,
+    run_id: RunPath,
+    page: Annotated[Page, pages("step", limit=100, order="desc")],
+    order_by: Annotated[Literal["created_at"], Query()] = "created_at",
+) -> Response:
+    """The run's model calls."""
+    run, steps = await library.app.store.read(_with_steps, run_id)
+    return json_answer([wire_step(step, run) for step in page.of(steps, kind="step", id_of=lambda step: step.id)])
+
+
+@router.get("/v1/runs/{run_id}/usage")
+async def retrieve_run_usage(library: Library, run_id: RunPath) -> Response:
+    """What the run has cost so far."""
+    run, steps = await library.app.store.read(_with_steps, run_id)
+    return json_answer(wire_usage(run.usage if run.ended else sum((step.usage for step in steps), Usage())))
+
+
+@router.post("/v1/runs/{run_id}/cancel")
+async def cancel_run(library: Library, run_id: RunPath) -> Response:
+    """Ask the run to stop; the run as it then stands. One that has ended is left as it is."""
+    return json_answer(wire_run(await library.app.runner.cancel(run_id)))
+
+
+@router.post("/v1/runs/{run_id}/stream")
+async def resume_run(library: Library, run_id: RunPath, request: Request) -> Response:
+    """The chunks of a background run after number `starting_after`, then those that come."""
+    body = read_body(ResumeRequest, await request.body())
+    run = await library.app.store.read(lambda tx: tx.runs.get(run_id))
+    _check_resumable(run, timedelta(seconds=library.app.ports.settings.keep_deltas_s), library.app.ports.clock.now())
+    streams: Streams = request.app.state.streams
+    known = streams.mode_of(run_id)
+    mode = StreamMode(known.tokens, known.pings and body.include_pings, shown=known.shown)
+    told = library.app.runner.follow(run)
+    return await stream(
+        run, told, mode, streams=streams, clock=library.app.ports.clock, starting_after=body.starting_after
+    )
+
+
+def _check_resumable(run: Run, kept: timedelta, now: datetime) -> None:
+    if not run.background:
+        raise HTTPException(400, f"Run {run.id} was not created in background mode, so it can't be streamed again.")
+    if run.created_at < now - kept:
+        raise HTTPException(410, f"Run {run.id} was created more than {kept} ago, its stream is no longer kept.")
+
+
+def _with_steps(tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Step]]:
+    run = tx.runs.get(run_id)
+    return run, tx.steps.of_run(run.key)

@@ -1,0 +1,325 @@
+"""Agents as the wire shows and takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from perdure.context.prompts import base_prompt
+from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
+from perdure.core.blocks import Block
+from perdure.core.ids import BlockId, MessageId, ToolId
+from perdure.core.runs import Run
+from perdure.core.tools import Tool
+from perdure.memory.tool_specs import DEFAULT_TOOLS
+from perdure.server.ids import check_id
+from perdure.server.unsupported import NotSupported
+from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
+from perdure.server.wire.models import (
+    Facts,
+    LlmConfig,
+    ModelSettings,
+    ResponseFormat,
+    extras_of,
+    llm_config_shape,
+    model_settings_shape,
+    resolved,
+)
+from perdure.server.wire.tools import tool_shape
+from perdure.server.wire.values import JsonObject
+
+__all__ = [
+    "BASE_TOOLS",
+    "AgentChangesIn",
+    "AgentIn",
+    "AgentParts",
+    "InitialMessage",
+    "agent_shape",
+    "agent_type_of",
+    "merged_settings",
+]
+
+AgentType = Literal[
+    "memgpt_agent",
+    "memgpt_v2_agent",
+    "letta_v1_agent",
+    "react_agent",
+    "workflow_agent",
+    "split_thread_agent",
+    "sleeptime_agent",
+    "voice_convo_agent",
+    "voice_sleeptime_agent",
+]
+
+_MEMGPT = (
+    "send_message",
+    "conversation_search",
+    "core_memory_append",
+    "core_memory_replace",
+    "memory",
+    "memory_apply_patch",
+)
+
+BASE_TOOLS: Mapping[str, Sequence[str]] = {
+    "letta_v1_agent": DEFAULT_TOOLS["letta_v1_agent"],
+    "memgpt_agent": _MEMGPT,
+    "memgpt_v2_agent": ("send_message", "conversation_search", "memory_insert", "memory_replace"),
+    "split_thread_agent": _MEMGPT,
+    "sleeptime_agent": ("memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits"),
+    "react_agent": (),
+    "workflow_agent": (),
+    "voice_convo_agent": ("send_message", "search_memory"),
+    "voice_sleeptime_agent": ("store_memories", "rethink_user_memory", "finish_rethinking_memory"),
+}
+"""Agent type -> the tools it has unless `include_base_tools` is false. Those that are not here are left out."""
+
+_Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w '\-]+$")]
+_BlockId = Annotated[BlockId, AfterValidator(check_id("block"))]
+_ToolId = Annotated[ToolId, AfterValidator(check_id("tool"))]
+_Count = Annotated[int | None, Field(ge=0, le=2**53)]
+
+# What an agent is given and only gives back: nothing here works by it.
+_KEPT = (
+    "embedding",
+    "embedding_config",
+    "compaction_settings",
+    "message_buffer_autoclear",
+    "max_files_open",
+    "per_file_view_window_char_limit",
+    "project_id",
+    "template_id",
+    "base_template_id",
+)
+
+_REFUSED: Mapping[str, str] = {
+    "secrets": "secrets",
+    "tool_exec_environment_variables": "secrets",
+    "tool_rules": "tool rules",
+    "enable_sleeptime": "sleeptime agents",
+    "identity_ids": "identities",
+    "folder_ids": "folders",
+    "source_ids": "folders",
+    "from_template": "templates",
+    "memory_variables": "templates",
+    "include_default_source": "folders",
+    "include_multi_agent_tools": "multi-agent tools",
+    "message_ids": "choosing the messages in context",
+}
+"""Field -> what it would need. Without it such an agent would not do what it was made for, so it is not made."""
+
+
+class InitialMessage(WireRequest):
+    """A message that an agent begins with."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str | list[dict[str, Any]]
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What it says. Raises: NotSupported: it has a part that is no text."""
+        if isinstance(self.content, str):
+            return self.content
+        for part in self.content:
+            if part.get("type", "text") != "text" or not isinstance(part.get("text"), str):
+                raise NotSupported("initial_message_sequence: only text can be in a message that an agent begins with")
+        return "\n".join(part["text"] for part in self.content)
+
+
+class AgentChangesIn(WireRequest):
+    """What may be changed of an agent. What is missing or null stays as it is."""
+
+    name: _Name | None = None
+    description: str | None = None
+    system: str | None = None
+    metadata: JsonObject | None = None
+    tags: list[str] | None = None
+    timezone: str | None = None
+    hidden: bool | None = None
+    model: Annotated[str, Field(pattern="^[^/]+/.+$")] | None = None
+    model_settings: ModelSettings | None = None
+    llm_config: LlmConfig | None = None
+    context_window_limit: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    max_tokens: _Count = None
+    max_reasoning_tokens: _Count = None
+    parallel_tool_calls: bool | None = None
+    response_format: ResponseFormat | None = None
+    embedding: str | None = None
+    embedding_config: JsonObject | None = None
+    compaction_settings: JsonObject | None = None
+    message_buffer_autoclear: bool | None = None
+    max_files_open: _Count = None
+    per_file_view_window_char_limit: _Count = None
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    block_ids: list[_BlockId] | None = None
+    tool_ids: list[_ToolId] | None = None
+    # Of these only the empty forms can be served.
+    secrets: dict[str, Any] | None = None
+    tool_exec_environment_variables: dict[str, Any] | None = None
+    tool_rules: list[dict[str, Any]] | None = None
+    enable_sleeptime: bool | None = None
+    identity_ids: list[str] | None = None
+    folder_ids: list[str] | None = None
+    source_ids: list[str] | None = None
+    message_ids: list[str] | None = None
+
+    def check_supported(self) -> None:
+        """Nothing, when this server can do what is asked. Raises: NotSupported, naming the fields."""
+        asked = [name for name, value in self if name in _REFUSED and value]
+        if asked:
+            needed = ", ".join(dict.fromkeys(_REFUSED[name] for name in asked))
+            raise NotSupported(f"{', '.join(asked)}: this server has no {needed} yet; leave it out or empty")
+
+    def handle(self, known: Collection[str]) -> str | None:
+        """The model that is asked for, as it is called here. Raises: ModelNotFound."""
+        asked = self.model or (self.llm_config and self.llm_config.named)
+        return resolved(asked, known) if asked else None
+
+    def prompt(self) -> str | None:
+        """The base prompt, None for Perdure's own: a client that sends back what it was shown changes nothing."""
+        return None if self.system is None or self.system == base_prompt() else self.system
+
+
+class AgentIn(AgentChangesIn):
+    """What an agent is made of."""
+
+    agent_type: AgentType = DEFAULT_AGENT_TYPE  # type: ignore[assignment]  # it is one of them
+    memory_blocks: list[NewWireBlock] | None = None
+    tools: list[str] | None = None
+    include_base_tools: bool | None = None
+    initial_message_sequence: list[InitialMessage] | None = None
+    from_template: str | None = None
+    memory_variables: dict[str, Any] | None = None
+    include_default_source: bool | None = None
+    include_multi_agent_tools: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What an agent's state is put together from. `run` is its newest, if it has one."""
+
+    agent: Agent
+    blocks: Sequence[Block]
+    tools: Sequence[Tool]
+    message_ids: Sequence[MessageId]
+    run: Run | None
+
+
+def agent_type_of(agent: Agent) -> str:
+    """The type that a client gave. All types work as `letta_v1_agent` does until they have loops of their own."""
+    asked: str = agent.settings.get("wire", {}).get("agent_type", agent.agent_type)
+    return asked
+
+
+def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_changes: bool = False) -> dict[str, Any]:
+    """An agent's settings with what a client asks for: model options by their names in `core.models.ModelOptions`,
+    the window as `context_window_tokens`, and under `wire` what is only given back.
+
+    Of an option that is named twice the newer way wins: `model_settings`, then the field, then `llm_config`.
+    """
+    settings = dict(before)
+    kept = dict(before.get("wire", {}))
+    config = body.llm_config
+    given: dict[str, Any] = config.options() if config else {}
+    for name, value in (
+        ("max_output_tokens", body.max_tokens),
+        ("max_reasoning_tokens", body.max_reasoning_tokens),
+        ("parallel_tool_calls", body.parallel_tool_calls),
+    ):
+        if value is not None:
+            given[name] = None if value == 0 and name.startswith("max_") else value
+    if body.response_format is not None:
+        given["response_format"] = body.response_format.option()
+    if body.model_settings is not None:
+        options = body.model_settings.options()
+        shown = not isinstance(body, AgentIn) and "reasoning_effort" not in before
+        if shown and options.get("reasoning_effort") == "minimal":
+            # This is what we show where nothing is set. Sent back, it is no wish: many models refuse it.
+            del options["reasoning_effort"]
+        given |= options
+        kept["model_settings"] = extras_of(body.model_settings)
+    elif model_changes:
+        kept.pop("model_settings", None)  # it was said in the words of another provider
+    settings |= given
+    window = body.context_window_limit or (config and config.context_window)
+    if window:
+        settings["context_window_tokens"] = window
+    kept |= {name: value for name, value in body if name in _KEPT and value is not None}
+    if body.hidden is not None:
+        kept["hidden"] = body.hidden
+    if isinstance(body, AgentIn) and body.agent_type not in DEFAULT_TOOLS:
+        kept["agent_type"] = body.agent_type
+    settings = {name: value for name, value in settings.items() if value is not None}
+    return settings | ({"wire": kept} if kept else {})
+
+
+def agent_shape(parts: AgentParts, facts: Facts) -> dict[str, Any]:
+    """The agent with all fields of the wire, relations always included: clients take them in every place."""
+    agent, run = parts.agent, parts.run
+    kept = agent.settings.get("wire", {})
+    agent_type = agent_type_of(agent)
+    blocks = [block_shape(block) for block in parts.blocks]
+    ended = run if run is not None and run.ended else None
+    return {
+        "created_by_id": agent.created_by,
+        "last_updated_by_id": agent.updated_by,
+        "created_at": stamp(agent.created_at),
+        "updated_at": stamp(agent.updated_at),
+        "id": agent.id,
+        "name": agent.name,
+        "tool_rules": [],
+        "message_ids": list(parts.message_ids),
+        "system": base_prompt() if agent.system is None else agent.system,
+        "agent_type": agent_type,
+        "llm_config": llm_config_shape(agent.model, facts, agent.settings),
+        "embedding_config": kept.get("embedding_config"),
+        "model": agent.model,
+        "embedding": kept.get("embedding"),
+        "model_settings": model_settings_shape(agent.model, facts, agent.settings),
+        "compaction_settings": kept.get("compaction_settings"),
+        "response_format": agent.settings.get("response_format"),
+        "description": agent.description,
+        "metadata": dict(agent.metadata),
+        "memory": memory_shape(agent_type, blocks),
+        "blocks": blocks,
+        "tools": [tool_shape(tool) for tool in parts.tools],
+        "sources": [],
+        "tags": list(agent.tags),
+        "tool_exec_environment_variables": [],
+        "secrets": [],
+        "project_id": kept.get("project_id"),
+        "template_id": kept.get("template_id"),
+        "base_template_id": kept.get("base_template_id"),
+        "deployment_id": None,
+        "entity_id": None,
+        "identity_ids": [],
+        "identities": [],
+        "pending_approval": None,
+        "message_buffer_autoclear": kept.get("message_buffer_autoclear", False),
+        "enable_sleeptime": None,
+        "multi_agent_group": None,
+        "managed_group": None,
+        "last_run_completion": stamp(ended.ended_at) if ended else None,
+        "last_run_duration_ms": _duration_ms(ended),
+        "last_stop_reason": ended.stop_reason if ended else None,
+        "timezone": agent.timezone,
+        "max_files_open": kept.get("max_files_open"),
+        "per_file_view_window_char_limit": kept.get("per_file_view_window_char_limit"),
+        "hidden": True if agent.hidden else kept.get("hidden"),
+    }
+
+
+def _duration_ms(run: Run | None) -> int | None:
+    if run is None or run.ended_at is None:
+        return None
+    began: datetime = run.started_at or run.created_at
+    return max(0, round((run.ended_at - began).total_seconds() * 1000))

@@ -1,0 +1,206 @@
+"""Messages as clients send them: the body of `POST .../messages` and what is made of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, ValidationError, model_validator
+
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import MessageId
+from perdure.core.messages import Draft, Text
+from perdure.core.ports import Ids
+from perdure.core.runs import IfBusy
+from perdure.library.checks import check_key
+from perdure.server.errors import invalid_body
+from perdure.server.ids import check_id
+from perdure.server.unsupported import NotSupported
+from perdure.server.wire.base import WireRequest
+from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown
+
+__all__ = ["CancelRequest", "ResumeRequest", "SendRequest", "drafts_of", "key_of", "read_body", "read_send"]
+
+OTHER_PARTS = frozenset(
+    {
+        "image",
+        "tool_call",
+        "tool_return",
+        "reasoning",
+        "redacted_reasoning",
+        "omitted_reasoning",
+        "summarized_reasoning",
+    }
+)
+
+
+class SendRequest(WireRequest):
+    """What is said and how it is answered: exactly one of `input` and `messages`.
+
+    `if_busy` is ours: whether to wait behind a run of this conversation, or to be refused with 409, which is the
+    default. Fields that ask for what this server can't do yet are refused with 501 (`read_send`).
+    """
+
+    input: str | list[dict[str, Any]] | None = None
+    messages: list[dict[str, Any]] | None = None
+    max_steps: int | None = None
+    streaming: bool = False
+    stream_tokens: bool = False
+    include_pings: bool = True
+    background: bool = False
+    use_assistant_message: bool = True
+    assistant_message_tool_name: str = SEND_MESSAGE
+    assistant_message_tool_kwarg: str = "message"
+    include_return_message_types: list[MessageType] | None = None
+    if_busy: IfBusy = "reject"
+    client_tools: list[Any] | None = None
+    client_skills: list[Any] | None = None
+    override_model: str | None = None
+    override_system: str | None = None
+    return_logprobs: bool = False
+    return_token_ids: bool = False
+    callback_url: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        """A field that is null is one that was not sent."""
+        return {name: field for name, field in value.items() if field is not None} if type(value) is dict else value
+
+    @property
+    def shown(self) -> Shown:
+        types = self.include_return_message_types
+        return Shown(
+            None if types is None else frozenset(types),
+            self.use_assistant_message,
+            self.assistant_message_tool_name,
+            self.assistant_message_tool_kwarg,
+        )
+
+
+class MessageIn(WireRequest):
+    """One message of `messages`."""
+
+    role: Literal["user", "system", "assistant"]
+    content: str | list[dict[str, Any]]
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+
+
+class CancelRequest(WireRequest):
+    """Which runs are to stop; without a list all that have not ended."""
+
+    run_ids: list[Annotated[str, AfterValidator(check_id("run"))]] | None = None
+
+
+class ResumeRequest(WireRequest):
+    """From where a stream of a run goes on: after the chunk numbered `starting_after`; 0 is from its beginning."""
+
+    starting_after: int = 0
+    include_pings: bool = True
+
+
+R = TypeVar("R", bound=WireRequest)
+
+
+def read_body(kind: type[R], body: bytes) -> R:
+    """The body of a route that can do without one. Raises: RequestValidationError."""
+    try:
+        return kind.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise invalid_body(error) from error
+
+
+def read_send(body: bytes, *, streaming: bool = False) -> SendRequest:
+    """The body of a message request, parsed once. `streaming`: the route always streams.
+
+    Raises: RequestValidationError, InvalidInput; NotSupported: it asks for what can't be done yet.
+    """
+    try:
+        request = SendRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid_body(error) from error
+    if (request.input is None) == (request.messages is None):
+        raise InvalidInput("body: give exactly one of `input` and `messages`")
+    if streaming:
+        request = request.model_copy(update={"streaming": True})
+    elif not request.streaming and (request.stream_tokens or request.background):
+        raise InvalidInput(
+            "Streaming options set without streaming enabled: stream_tokens and background need streaming=true"
+        )
+    for name in ("client_tools", "client_skills", "override_model", "override_system", "callback_url"):
+        if getattr(request, name):
+            raise NotSupported(f"{name} is not supported by this server yet")
+    if request.return_logprobs or request.return_token_ids:
+        raise NotSupported("return_logprobs and return_token_ids are not supported by this server yet")
+    return request
+
+
+def drafts_of(request: SendRequest, ids: Ids) -> tuple[Draft, ...]:
+    """The messages to store. Raises: RequestValidationError, InvalidInput, NotSupported."""
+    if request.input is not None:
+        return (Draft(id=_new(ids), role="user", parts=_parts(request.input, "input")),)
+    drafts = []
+    for index, item in enumerate(request.messages or ()):
+        _check_type(item, f"messages.{index}")
+        try:
+            message = MessageIn.model_validate(item)
+        except ValidationError as error:
+            raise invalid_body(error, "messages", index) from error
+        drafts.append(
+            Draft(
+                id=_new(ids),
+                role=message.role,
+                parts=_parts(message.content, f"messages.{index}.content"),
+                name=message.name,
+                otid=message.otid,
+                sender_id=message.sender_id,
+            )
+        )
+    return tuple(drafts)
+
+
+def key_of(header: str | None, drafts: Sequence[Draft]) -> str | None:
+    """Under what key the request is known: that of the header; else one made of the messages' `otid`s, which a client
+    keeps when it tries again. None if a message has none. Raises: InvalidInput."""
+    if header is not None:
+        check_key(header)
+        return header
+    otids = [draft.otid for draft in drafts if draft.otid]
+    if not otids or len(otids) < len(drafts):
+        return None
+    return "otid:" + hashlib.sha256("\0".join(otids).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _check_type(item: Mapping[str, Any], where: str) -> None:
+    kind = item.get("type")
+    if kind == "approval" or (kind is None and ("approvals" in item or "approve" in item)):
+        raise NotSupported(f"{where}: approvals are not supported by this server yet")
+    if kind == "tool_return" or (kind is None and "tool_returns" in item):
+        raise NotSupported(f"{where}: results of client-side tools are not supported by this server yet")
+    if kind not in (None, "message"):
+        raise InvalidInput(f"body.{where}.type: must be 'message', 'approval' or 'tool_return', not {kind!r:.80}")
+
+
+def _parts(content: str | list[dict[str, Any]], where: str) -> tuple[Text, ...]:
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(_part(part, f"{where}.{index}") for index, part in enumerate(content))
+
+
+def _part(part: Mapping[str, Any], where: str) -> Text:
+    kind = part.get("type", "text")
+    if isinstance(kind, str) and kind in OTHER_PARTS:
+        raise NotSupported(f"{where}: content of type {kind!r} is not supported by this server yet, only text")
+    if kind != "text":
+        raise InvalidInput(f"body.{where}.type: must be 'text', not {kind!r:.80}")
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise InvalidInput(f"body.{where}.text: must be a text, not {text!r:.80}")
+    return Text(text)
+
+
+def _new(ids: Ids) -> MessageId:
+    return MessageId(ids.new("message"))

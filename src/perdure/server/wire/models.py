@@ -1,0 +1,350 @@
+"""Models as the wire shows them, and the options that clients give them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from perdure import app as composition
+from perdure.app import App
+from perdure.core.errors import ModelNotFound
+from perdure.core.models import ReasoningEffort
+from perdure.server.wire.base import WireRequest
+from perdure.server.wire.values import finite
+
+__all__ = [
+    "Facts",
+    "LlmConfig",
+    "ModelSettings",
+    "ResponseFormat",
+    "extras_of",
+    "facts_of",
+    "handles_of",
+    "llm_config_shape",
+    "model_settings_shape",
+    "model_shape",
+    "provider_type_of",
+    "resolved",
+]
+
+_PROVIDER_TYPES = frozenset(
+    [
+        "anthropic",
+        "azure",
+        "baseten",
+        "bedrock",
+        "cerebras",
+        "chatgpt_oauth",
+        "deepseek",
+        "fireworks",
+        "google_ai",
+        "google_vertex",
+        "groq",
+        "hugging-face",
+        "letta",
+        "lmstudio_openai",
+        "minimax",
+        "moonshot",
+        "moonshot_coding",
+        "mistral",
+        "ollama",
+        "openai",
+        "together",
+        "vllm",
+        "sglang",
+        "openrouter",
+        "xai",
+        "zai",
+        "zai_coding",
+    ]
+)
+_ENDPOINT_TYPES = frozenset(
+    [
+        "openai",
+        "anthropic",
+        "google_ai",
+        "google_vertex",
+        "azure",
+        "groq",
+        "ollama",
+        "vllm",
+        "hugging-face",
+        "baseten",
+        "minimax",
+        "moonshot",
+        "moonshot_coding",
+        "mistral",
+        "together",
+        "bedrock",
+        "deepseek",
+        "xai",
+        "zai",
+        "zai_coding",
+        "openrouter",
+        "chatgpt_oauth",
+    ]
+)
+_SETTINGS_TYPES = frozenset(
+    [
+        "openai",
+        "sglang",
+        "anthropic",
+        "google_ai",
+        "google_vertex",
+        "azure",
+        "xai",
+        "moonshot",
+        "zai",
+        "moonshot_coding",
+        "groq",
+        "deepseek",
+        "together",
+        "bedrock",
+        "baseten",
+        "openrouter",
+        "chatgpt_oauth",
+    ]
+)
+"""What clients' types know. Everything else speaks the protocol of `openai`, and is shown as that."""
+
+_Tokens = Annotated[int | None, Field(ge=0, le=2**53)]
+_Temperature = Annotated[float | None, Field(ge=0, le=2, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the wire tells of a model: its window and its longest answer, in tokens."""
+
+    window_tokens: int
+    max_output_tokens: int
+
+
+def facts_of(app: App, handle: str) -> Facts:
+    """What the catalog says of a model; of a program's own, what the settings say."""
+    window = app.models.window_tokens(handle) or app.settings.context_window_tokens
+    return Facts(window_tokens=window, max_output_tokens=min(composition.facts_of(handle).max_output_tokens, window))
+
+
+def handles_of(app: App) -> list[str]:
+    """The models that can be used here, the server's default first: clients without a choice take the first."""
+    known, default = app.models.handles(), app.choice.handle
+    # The built-in model comes last: it needs nothing, and is the least able.
+    others = sorted(known, key=lambda handle: (handle.startswith("perdure/"), handle))
+    first = [default] if default in known else []
+    return first + [handle for handle in others if handle != default]
+
+
+def resolved(handle: str, known: Collection[str]) -> str:
+    """The handle of a model that can be used here.
+
+    `openai-proxy/x` is Letta's name of `openai/x` behind an address of one's own; agents from there still say it.
+    Raises: ModelNotFound, naming those that there are.
+    """
+    if handle in known:
+        return handle
+    provider, _, name = handle.partition("/")
+    if provider == "openai-proxy" and (usual := f"openai/{name}") in known:
+        return usual
+    raise ModelNotFound(handle, known=tuple(known))
+
+
+class _Reasoning(WireRequest):
+    reasoning_effort: ReasoningEffort | None = None
+
+
+class _Thinking(WireRequest):
+    type: Literal["enabled", "disabled"] | None = None
+    budget_tokens: _Tokens = None
+
+
+class _ThinkingConfig(WireRequest):
+    include_thoughts: bool | None = None
+    thinking_budget: _Tokens = None
+
+
+class ResponseFormat(WireRequest):
+    """The form of the answer; besides `type` it is passed on as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: dict[str, Any] | None = None
+
+    _finite = model_validator(mode="before")(finite)
+
+    def option(self) -> dict[str, Any] | None:
+        """As `ModelOptions` takes it; plain text is what comes without one."""
+        return None if self.type == "text" else self.model_dump(exclude_unset=True) | {"type": self.type}
+
+
+class ModelSettings(WireRequest):
+    """How a model should answer, in the words of its provider type; fields of other providers' are kept as they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+    _finite = model_validator(mode="before")(finite)
+
+    provider_type: str | None = None
+    max_output_tokens: _Tokens = None
+    parallel_tool_calls: bool | None = None
+    temperature: _Temperature = None
+    top_p: Annotated[float | None, Field(gt=0, le=1, allow_inf_nan=False)] = None
+    reasoning: _Reasoning | None = None
+    thinking: _Thinking | None = None
+    thinking_config: _ThinkingConfig | None = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    response_format: ResponseFormat | None = None
+
+    def options(self) -> dict[str, Any]:
+        """What was given, under the names of `ModelOptions`; None takes an option back."""
+        given = self.model_fields_set
+        options: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("max_output_tokens", "parallel_tool_calls", "temperature", "top_p")
+            if name in given
+        }
+        if self.reasoning is not None and "reasoning_effort" in self.reasoning.model_fields_set:
+            options["reasoning_effort"] = self.reasoning.reasoning_effort
+        if "effort" in given:
+            options["reasoning_effort"] = "xhigh" if self.effort == "max" else self.effort
+        if self.thinking is not None:
+            budget = None if self.thinking.type == "disabled" else self.thinking.budget_tokens
+            options["max_reasoning_tokens"] = budget or None
+        if self.thinking_config is not None:
+            options["max_reasoning_tokens"] = self.thinking_config.thinking_budget or None
+        if "response_format" in given:
+            options["response_format"] = self.response_format and self.response_format.option()
+        if options.get("max_output_tokens") == 0:
+            options["max_output_tokens"] = None
+        return options
+
+
+class LlmConfig(WireRequest):
+    """The older way to name a model and its options in one."""
+
+    model: str
+    handle: str | None = None
+    model_endpoint_type: str | None = None
+    provider_name: str | None = None
+    context_window: _Tokens = None
+    temperature: _Temperature = None
+    max_tokens: _Tokens = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    max_reasoning_tokens: _Tokens = None
+    response_format: ResponseFormat | None = None
+
+    @property
+    def named(self) -> str:
+        """The model's handle."""
+        return self.handle or f"{self.provider_name or self.model_endpoint_type or 'openai'}/{self.model}"
+
+    def options(self) -> dict[str, Any]:
+        """What was given, under the names of `ModelOptions`."""
+        options = {
+            "temperature": self.temperature,
+            "max_output_tokens": self.max_tokens or None,
+            "parallel_tool_calls": self.parallel_tool_calls,
+            "reasoning_effort": self.reasoning_effort,
+            "max_reasoning_tokens": self.max_reasoning_tokens or None,
+            "response_format": self.response_format and self.response_format.option(),
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+def provider_type_of(handle: str) -> str:
+    """The provider type that clients know, of a model's handle."""
+    name = handle.partition("/")[0]
+    return name if name in _PROVIDER_TYPES else "openai"
+
+
+def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A model with the options of an agent's settings. What is not set has the value that clients expect to see."""
+    provider, _, name = handle.partition("/")
+    kept = settings.get("wire", {}).get("model_settings", {})
+    return {
+        "model": name or handle,
+        "display_name": name or handle,
+        "model_endpoint_type": provider if provider in _ENDPOINT_TYPES else "openai",
+        "model_endpoint": None,
+        "provider_name": provider,
+        "provider_category": "base",
+        "model_wrapper": None,
+        "context_window": settings.get("context_window_tokens") or facts.window_tokens,
+        "put_inner_thoughts_in_kwargs": False,
+        "handle": handle,
+        "temperature": _or(settings.get("temperature"), 1.0),
+        "max_tokens": _or(settings.get("max_output_tokens"), facts.max_output_tokens),
+        "enable_reasoner": bool(settings.get("max_reasoning_tokens") or settings.get("reasoning_effort")),
+        "reasoning_effort": settings.get("reasoning_effort"),
+        "max_reasoning_tokens": settings.get("max_reasoning_tokens") or 0,
+        "effort": kept.get("effort"),
+        "frequency_penalty": None,
+        "compatibility_type": None,
+        "verbosity": kept.get("verbosity"),
+        "tier": None,
+        "parallel_tool_calls": _or(settings.get("parallel_tool_calls"), True),
+        "response_format": settings.get("response_format"),
+        "strict": kept.get("strict", False),
+        "return_logprobs": False,
+        "top_logprobs": None,
+        "return_token_ids": False,
+        "tool_call_parser": None,
+    }
+
+
+def model_shape(handle: str, facts: Facts) -> dict[str, Any]:
+    """A model of the list."""
+    config = llm_config_shape(handle, facts, {})
+    del config["handle"], config["provider_name"]
+    name = config["model"]
+    return {
+        "handle": handle,
+        "name": name,
+        "display_name": config.pop("display_name"),
+        "provider_type": provider_type_of(handle),
+        "provider_name": handle.partition("/")[0],
+        "model_type": "llm",
+        **config,
+        "max_context_window": facts.window_tokens,
+    }
+
+
+def model_settings_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How an agent's model is asked, in the words of its provider type. What is not set has the value that clients
+    expect to see; what was given and has no meaning here is given back."""
+    kept = settings.get("wire", {}).get("model_settings", {})
+    provider = kept.get("provider_type") or handle.partition("/")[0]
+    provider = provider if provider in _SETTINGS_TYPES else "openai"
+    effort, budget = settings.get("reasoning_effort"), settings.get("max_reasoning_tokens")
+    shape: dict[str, Any] = {
+        "max_output_tokens": _or(settings.get("max_output_tokens"), facts.max_output_tokens),
+        "parallel_tool_calls": _or(settings.get("parallel_tool_calls"), True),
+        "provider_type": provider,
+        "temperature": _or(settings.get("temperature"), 1.0),
+    }
+    match provider:
+        case "openai" | "sglang" | "chatgpt_oauth":
+            shape["reasoning"] = {"reasoning_effort": effort or "minimal"}
+        case "anthropic" | "moonshot_coding" | "bedrock":
+            shape["thinking"] = {"type": "enabled" if budget else "disabled", "budget_tokens": budget or 1024}
+        case "google_ai" | "google_vertex":
+            shape["thinking_config"] = {"include_thoughts": bool(budget), "thinking_budget": budget or 1024}
+    shape["response_format"] = settings.get("response_format")
+    if provider == "openai":
+        shape["strict"] = kept.get("strict", False)
+    return shape | {name: value for name, value in kept.items() if name not in shape}
+
+
+def extras_of(settings: ModelSettings) -> dict[str, Any]:
+    """What is kept of them besides the options: the provider type, and what only its provider knows."""
+    known = ("max_output_tokens", "parallel_tool_calls", "temperature", "reasoning", "thinking", "thinking_config")
+    dumped = settings.model_dump(exclude_unset=True)
+    return {name: value for name, value in dumped.items() if name not in (*known, "response_format")}
+
+
+def _or(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value

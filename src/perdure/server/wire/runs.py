@@ -1,0 +1,161 @@
+"""Runs, steps, usage and stop reasons as the wire shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from perdure.core.events import RunEnded
+from perdure.core.messages import Message
+from perdure.core.runs import Run, RunStatus, Step, Usage
+from perdure.server.wire.base import ORG_ID, stamp
+from perdure.server.wire.messages import Shown, wire_messages
+
+__all__ = [
+    "RUN_STATUSES",
+    "WireRunStatus",
+    "letta_response",
+    "stop_reason",
+    "usage_statistics",
+    "wire_run",
+    "wire_step",
+    "wire_usage",
+]
+
+WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
+
+RUN_STATUSES: dict[str, RunStatus] = {
+    "created": "queued",
+    "running": "running",
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+"""The wire's status of a run -> ours."""
+
+_WIRE_STATUSES = {ours: wire for wire, ours in RUN_STATUSES.items()}
+
+
+def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]:
+    """A run. Runs of an agent's first conversation have no `conversation_id`; `request_config` is not kept."""
+    metadata: dict[str, Any] = {"run_type": "send_message"}
+    if run.failure is not None:
+        metadata["error"] = {"type": run.failure.kind, "message": run.failure.message}
+    duration = None
+    if run.ended_at is not None:
+        duration = round((run.ended_at - (run.started_at or run.created_at)).total_seconds() * 1e9)
+    return {
+        "id": run.id,
+        "status": status or _WIRE_STATUSES[run.status],
+        "created_at": stamp(run.created_at),
+        "completed_at": stamp(run.ended_at),
+        "agent_id": run.key.agent_id,
+        "conversation_id": run.conversation_id if run.conversation_seq else None,
+        "base_template_id": None,
+        "background": run.background,
+        "metadata": metadata,
+        "request_config": None,
+        "stop_reason": run.stop_reason,
+        "callback_url": None,
+        "callback_sent_at": None,
+        "callback_status_code": None,
+        "callback_error": None,
+        "ttft_ns": None,
+        "total_duration_ns": duration,
+    }
+
+
+def wire_step(step: Step, run: Run) -> dict[str, Any]:
+    """A model call. One that a dead process left (`abandoned`) is `failed` on the wire."""
+    provider, _, model = step.model.partition("/")
+    usage = step.usage
+    return {
+        "id": step.id,
+        "origin": None,
+        "organization_id": ORG_ID,
+        "provider_id": None,
+        "run_id": run.id,
+        "agent_id": step.agent_id,
+        "provider_name": provider,
+        "provider_category": "base",
+        "model": model or provider,
+        "model_handle": step.model,
+        "model_endpoint": None,
+        "context_window_limit": None,
+        "completion_tokens": usage.output_tokens,
+        "prompt_tokens": usage.input_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "cached_input_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        **_details(usage),
+        "stop_reason": step.stop_reason,
+        "tags": [],
+        "tid": None,
+        "trace_id": None,
+        "request_id": None,
+        "messages": [],
+        "feedback": None,
+        "project_id": None,
+        "error_type": step.failure.kind if step.failure else None,
+        "error_data": {"message": step.failure.message} if step.failure else None,
+        "status": "failed" if step.status == "abandoned" else step.status,
+    }
+
+
+def wire_usage(usage: Usage) -> dict[str, Any]:
+    """What `GET /v1/runs/{id}/usage` answers."""
+    return {
+        "completion_tokens": usage.output_tokens,
+        "prompt_tokens": usage.input_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        **_details(usage),
+    }
+
+
+def usage_statistics(usage: Usage, step_count: int) -> dict[str, Any]:
+    """What a request cost. `context_tokens`, how full the window is, is known here of a single step only."""
+    total = usage.input_tokens + usage.output_tokens
+    return {
+        "message_type": "usage_statistics",
+        "completion_tokens": usage.output_tokens,
+        "prompt_tokens": usage.input_tokens,
+        "total_tokens": total,
+        "step_count": step_count,
+        "run_ids": None,
+        "cached_input_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "context_tokens": total if step_count == 1 else None,
+    }
+
+
+def stop_reason(reason: str) -> dict[str, Any]:
+    return {"message_type": "stop_reason", "stop_reason": reason}
+
+
+def letta_response(messages: Sequence[Message], end: RunEnded, shown: Shown) -> dict[str, Any]:
+    """The answer to a message that was not streamed; what the caller said is left out, and what the engine added."""
+    return {
+        "messages": [
+            shape
+            for message in messages
+            if message.step_id is not None and message.kind == "message"
+            for shape in wire_messages(message, shown)
+        ],
+        "stop_reason": stop_reason(end.stop_reason),
+        "usage": usage_statistics(end.usage, end.step_count),
+        "logprobs": None,
+        "turns": None,
+    }
+
+
+def _details(usage: Usage) -> dict[str, Any]:
+    return {
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens,
+            "cache_read_tokens": usage.cached_input_tokens,
+            "cache_creation_tokens": usage.cache_write_tokens,
+        },
+    }

@@ -1,0 +1,388 @@
+"""A real HTTP server that speaks the OpenAI chat API and says what its script says, well or badly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from perdure.core.messages import Reasoning, Text, ToolCall
+from perdure.core.models import ModelReply
+from perdure.testing.scripted_model import says
+
+__all__ = [
+    "ChunkList",
+    "CutOff",
+    "Hanging",
+    "HttpLine",
+    "HttpModel",
+    "Later",
+    "Malformed",
+    "RawBody",
+    "Refusal",
+    "Status",
+    "Unanswered",
+]
+
+JSON_PIECES = 8
+"""In how many pieces an answer is sent that is not streamed."""
+
+_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An answer of this status. A body that is no text is sent as JSON."""
+
+    status: int
+    body: Any = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The model declines, in the API's own field."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkList:
+    """These chunks, streamed as they stand; without `[DONE]` unless it is one of them. Texts are sent as they are."""
+
+    chunks: Sequence[Mapping[str, Any] | str]
+
+
+@dataclass(frozen=True, slots=True)
+class RawBody:
+    """These bytes, as they are."""
+
+    data: bytes
+    content_type: str = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The connection is closed without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """No answer, until the client goes; or, of `line`, the first `after` chunks and nothing more."""
+
+    line: ModelReply | None = None
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """The first `after` chunks (streamed) or eighths (not streamed) of an answer; then the connection is closed.
+
+    A `clean` end is one that HTTP has nothing against; the stream merely stops, without `[DONE]`.
+    """
+
+    line: ModelReply
+    after: int
+    clean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """An answer whose chunk number `at` (the body, if not streamed) is this text."""
+
+    line: ModelReply
+    at: int = 0
+    text: str = '{"choices": [{"delta": {"content": "un'
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A line after a while."""
+
+    delay_s: float
+    line: HttpLine
+
+
+HttpLine: TypeAlias = (
+    ModelReply | Status | Refusal | ChunkList | RawBody | Unanswered | Hanging | CutOff | Malformed | Later
+)
+"""One answer. `says`, `calls` and `thinks` of `perdure.testing` make those that go well."""
+
+Script: TypeAlias = HttpLine | Callable[[Mapping[str, Any]], HttpLine]
+"""A line, or what computes one from the request's body."""
+
+
+class HttpModel:
+    """`async with HttpModel(*script) as server`: a server at `server.url`, one line a request; then `otherwise`.
+
+    A request decides whether its answer is streamed. `asked` holds the bodies of the chat requests, `headers` their
+    headers, in order; `connections` counts how many were opened. `GET /v1/models` lists `models` and uses up no line.
+    Port 0 is any free one.
+    """
+
+    def __init__(
+        self,
+        *script: Script,
+        otherwise: Script | None = None,
+        models: Sequence[str] = ("test",),
+        usage: bool = True,
+        port: int = 0,
+    ) -> None:
+        self._script = list(script)
+        self._otherwise = otherwise if otherwise is not None else says("OK.")
+        self._models, self._usage, self._port = models, usage, port
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self.asked: list[dict[str, Any]] = []
+        self.headers: list[Mapping[str, str]] = []
+        self.connections = 0
+        self.url = ""
+
+    def then(self, *script: Script) -> None:
+        """More lines, after those that are left."""
+        self._script += script
+
+    async def __aenter__(self) -> HttpModel:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in list(self._serving):
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        self.connections += 1
+        try:
+            while (request := await _read_request(reader)) is not None:
+                if not await self._answer(_Wire(writer), *request):
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client went
+        except asyncio.CancelledError:
+            pass  # the server is closed; the task must not end as cancelled, or asyncio reports it
+        finally:
+            self._serving.discard(task)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _answer(self, wire: _Wire, line: str, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether the connection stays open."""
+        method, path, *_ = line.split()
+        if method == "GET" and path.endswith("/models"):
+            data = [{"id": model, "object": "model", "owned_by": "perdure"} for model in self._models]
+            return await wire.whole(200, json.dumps({"object": "list", "data": data}))
+        if method != "POST" or not path.split("?")[0].endswith("/chat/completions"):
+            return await wire.whole(404, json.dumps({"error": {"message": f"no route {method} {path}"}}))
+        asked = json.loads(body)
+        self.asked.append(asked)
+        self.headers.append(headers)
+        script = self._script.pop(0) if self._script else self._otherwise
+        return await self._say(wire, script(asked) if callable(script) else script, asked)
+
+    async def _say(self, wire: _Wire, line: HttpLine, asked: Mapping[str, Any]) -> bool:
+        match line:
+            case Later(delay_s, inner):
+                await asyncio.sleep(delay_s)
+                return await self._say(wire, inner, asked)
+            case Unanswered():
+                return False
+            case Hanging(None):
+                await asyncio.Event().wait()
+            case Status(status, body, headers):
+                return await wire.whole(status, body if isinstance(body, str) else json.dumps(body), headers)
+            case RawBody(data, content_type):
+                await wire.head(200, {"content-type": content_type, "content-length": str(len(data))})
+                await wire.send(data)
+                return True
+            case ChunkList(chunks):
+                return await wire.stream([_event(chunk) for chunk in chunks])
+        assert isinstance(line, ModelReply | Refusal | Hanging | CutOff | Malformed)
+        if asked.get("stream"):
+            return await self._stream(wire, line, asked)
+        return await self._whole(wire, line, asked)
+
+    async def _stream(
+        self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, asked: Mapping[str, Any]
+    ) -> bool:
+        said = line if isinstance(line, ModelReply | Refusal) else line.line
+        assert said is not None
+        wants_usage = self._usage and (asked.get("stream_options") or {}).get("include_usage")
+        events = [_event(chunk) for chunk in chunks_of(said, len(self.asked), usage=bool(wants_usage))]
+        match line:
+            case CutOff(after=after, clean=clean):
+                return await wire.stream(events[:after], end="clean" if clean else "cut")
+            case Hanging(after=after):
+                return await wire.stream(events[:after], end="hang")
+            case Malformed(at=at, text=text):
+                events[at] = f"data: {text}\n\n".encode()
+        return await wire.stream([*events, _event("[DONE]")])
+
+    async def _whole(
+        self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, asked: Mapping[str, Any]
+    ) -> bool:
+        said = line if isinstance(line, ModelReply | Refusal) else line.line
+        assert said is not None
+        text = json.dumps(answer_of(said, len(self.asked), usage=self._usage), ensure_ascii=False)
+        match line:
+            case Malformed(text=text):
+                return await wire.whole(200, text)
+            case CutOff(after=after) | Hanging(after=after):
+                data = text.encode()
+                await wire.head(200, {"content-type": "application/json", "content-length": str(len(data))})
+                await wire.send(data[: len(data) * min(after, JSON_PIECES - 1) // JSON_PIECES])
+                if isinstance(line, Hanging):
+                    await asyncio.Event().wait()
+                return False
+        return await wire.whole(200, text)
+
+
+class _Wire:
+    """HTTP/1.1, as far as it is needed."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def head(self, status: int, headers: Mapping[str, str]) -> None:
+        lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", *(f"{k}: {v}" for k, v in headers.items())]
+        await self.send("\r\n".join((*lines, "", "")).encode("latin-1"))
+
+    async def whole(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> bool:
+        data = text.encode("utf-8", "surrogatepass")
+        content = {"content-type": "application/json", "content-length": str(len(data))}
+        await self.head(status, content | dict(headers or {}))
+        await self.send(data)
+        return True
+
+    async def stream(self, events: Sequence[bytes], *, end: str = "clean") -> bool:
+        await self.head(200, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
+        for event in events:
+            await self.send(b"%x\r\n%b\r\n" % (len(event), event))
+        if end == "hang":
+            await asyncio.Event().wait()
+        if end == "clean":
+            await self.send(b"0\r\n\r\n")
+        return end == "clean"
+
+
+def chunks_of(said: ModelReply | Refusal, number: int, *, usage: bool) -> list[dict[str, Any]]:
+    """The chunks of an answer that is streamed: text by words, arguments by halves, then the finish, then the usage."""
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    if isinstance(said, Refusal):
+        deltas += [{"refusal": piece} for piece in _words(said.text)]
+        return [_chunk(number, delta) for delta in deltas] + [_chunk(number, {}, finish="stop")]
+    position = 0
+    for part in said.parts:
+        match part:
+            case Text(text=text):
+                deltas += [{"content": piece} for piece in _words(text)]
+            case Reasoning(text=text):
+                deltas += [{"reasoning_content": piece} for piece in _words(text)]
+            case ToolCall():
+                half = len(part.arguments) // 2
+                whole = _call(part, number, position) | {"index": position}
+                deltas.append({"tool_calls": [whole | {"function": {"name": part.name, "arguments": ""}}]})
+                deltas += [
+                    {"tool_calls": [{"index": position, "function": {"arguments": piece}}]}
+                    for piece in (part.arguments[:half], part.arguments[half:])
+                    if piece
+                ]
+                position += 1
+    chunks = [_chunk(number, delta) for delta in deltas] + [_chunk(number, {}, finish=_finish(said))]
+    if usage:
+        chunks.append(_chunk(number, None) | {"usage": _usage(said)})
+    return chunks
+
+
+def answer_of(said: ModelReply | Refusal, number: int, *, usage: bool) -> dict[str, Any]:
+    """An answer that is not streamed."""
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    if isinstance(said, Refusal):
+        message["refusal"] = said.text
+        return _shape(number, "chat.completion", [{"index": 0, "message": message, "finish_reason": "stop"}])
+    calls = [part for part in said.parts if isinstance(part, ToolCall)]
+    text = "".join(part.text for part in said.parts if isinstance(part, Text))
+    thought = "".join(part.text for part in said.parts if isinstance(part, Reasoning))
+    message["content"] = text or None
+    if thought:
+        message["reasoning_content"] = thought
+    if calls:
+        message["tool_calls"] = [_call(call, number, position) for position, call in enumerate(calls)]
+    shape = _shape(number, "chat.completion", [{"index": 0, "message": message, "finish_reason": _finish(said)}])
+    return shape | ({"usage": _usage(said)} if usage else {})
+
+
+def _chunk(number: int, delta: Mapping[str, Any] | None, *, finish: str | None = None) -> dict[str, Any]:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    return _shape(number, "chat.completion.chunk", choices)
+
+
+def _shape(number: int, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{number}", "object": kind, "created": 0, "model": "test", "choices": choices}
+
+
+def _call(call: ToolCall, number: int, position: int) -> dict[str, Any]:
+    return {
+        "id": call.call_id or f"call_{number}_{position}",
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+
+
+def _finish(said: ModelReply) -> str:
+    if said.stop_reason == "max_tokens_exceeded":
+        return "length"
+    return "tool_calls" if any(isinstance(part, ToolCall) for part in said.parts) else "stop"
+
+
+def _usage(said: ModelReply) -> dict[str, Any]:
+    usage = said.usage
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def _words(text: str) -> list[str]:
+    return [piece for piece in re.findall(r"\S*\s*", text) if piece]
+
+
+def _event(chunk: Mapping[str, Any] | str) -> bytes:
+    text = chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, separators=(",", ":"))
+    return f"data: {text}\n\n".encode("utf-8", "surrogatepass")
+
+
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, Mapping[str, str], bytes] | None:
+    """(request line, headers, body); None when the client has no more."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    line, *rest = head.decode("latin-1").split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in rest) if name}
+    return line, headers, await reader.readexactly(int(headers.get("content-length", "0")))

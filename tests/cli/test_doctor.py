@@ -1,0 +1,169 @@
+"""`perdure doctor`: what it finds in a good house and in broken ones, and that it touches nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.cli.doctor import examine
+from perdure.cli.store_checks import store_checks
+from perdure.settings import Settings
+from tests.cli.running import called, perdure
+from tests.providers.fake_provider import fake_provider, tool_call
+
+SECRET = "sk-very-secret-0123456789"
+
+
+def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, Mapping[str, Any]]:
+    """Name -> check, of `--json`."""
+    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def test_a_new_machine_is_well(tmp_path: Path) -> None:
+    """No store, no key: nothing is broken, nothing is made, and what helps is said."""
+    done = called(tmp_path / "home", "doctor")
+
+    assert done.returncode == 0
+    assert done.stdout.endswith("All is well.\n")
+    assert "no store yet" in done.stdout
+    assert "→ set one of OPENAI_API_KEY" in done.stdout
+    assert "perdure/extractive (built in" in done.stdout
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_store_is_looked_at_and_left_alone(tmp_path: Path) -> None:
+    """Path, schema, agents, whole and writable."""
+    called(tmp_path, "-p", "I live in Turin.")
+    before = (tmp_path / "perdure.db").read_bytes()
+    done = called(tmp_path, "doctor", "--json")
+    checks = checks_of(done)
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["ok"] is True
+    assert f"{tmp_path / 'perdure.db'}, schema " in checks["data"]["text"]
+    assert "1 agent, whole" in checks["data"]["text"]
+    assert checks["writing"]["status"] == "ok"
+    assert "Python 3." in checks["versions"]["text"]
+    assert "lexical-only" in checks["embeddings"]["text"]
+    assert (tmp_path / "perdure.db").read_bytes() == before
+
+
+async def doctor(home: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """In a thread, so that the providers of this loop can answer."""
+    return await asyncio.to_thread(lambda: perdure(home, "doctor", "--json", **more))
+
+
+async def test_providers_and_the_model_are_told_without_keys(tmp_path: Path) -> None:
+    """Each with where it was found; one that refuses the key is broken, and so is the exit code."""
+    models = {"data": [{"id": "mistral-small-latest"}, {"id": "mistral-embed"}]}
+    async with fake_provider({"/v1/models": (401, {})}) as refuses, fake_provider({"/v1/models": models}) as answers:
+        good = await doctor(tmp_path, MISTRAL_API_KEY=SECRET, MISTRAL_BASE_URL=answers.url)
+        bad = await doctor(tmp_path, OPENAI_API_KEY=SECRET, OPENAI_BASE_URL=refuses.url)
+
+    provider = checks_of(good)["provider"]["text"]
+    assert good.returncode == 0
+    assert provider == (
+        f"mistral (from MISTRAL_BASE_URL, MISTRAL_API_KEY) at {answers.url}/v1, key given, not shown:"
+        " 2 models, such as mistral-small-latest, mistral-embed"
+    )
+    assert checks_of(good)["model"]["text"].startswith("mistral/mistral-small-latest (from MISTRAL_BASE_URL")
+    assert "$0.15 in and $0.6 out" in checks_of(good)["model"]["text"]
+    assert bad.returncode == 1
+    assert checks_of(bad)["provider"]["status"] == "broken"
+    assert "refused the key" in checks_of(bad)["provider"]["text"]
+    assert checks_of(bad)["model"]["text"].startswith("perdure/extractive")
+    assert SECRET not in good.stdout + good.stderr + bad.stdout + bad.stderr
+
+
+async def test_a_local_model_is_tried(tmp_path: Path) -> None:
+    """One that was set is tried too; a small window is told, with what helps."""
+    answers: dict[str, Any] = {
+        "/v1/models": {"data": [{"id": "qwen3:8b"}]},
+        "/v1/chat/completions": tool_call(),
+        "/api/ps": {"models": [{"name": "qwen3:8b", "context_length": 4_096}]},
+    }
+    async with fake_provider(answers) as provider:
+        good = checks_of(await doctor(tmp_path, OLLAMA_HOST=provider.url))
+        provider.answers["/v1/chat/completions"] = {"choices": []}
+        done = await doctor(tmp_path, OLLAMA_HOST=provider.url, PERDURE_MODEL="ollama/qwen3:8b")
+
+    assert good["model"]["text"].startswith("ollama/qwen3:8b (found by OLLAMA_HOST, and it calls tools): window 40,960")
+    assert good["tools"]["status"] == "ok"
+    assert "window of 4,096 tokens" in good["window"]["text"]
+    assert "OLLAMA_CONTEXT_LENGTH" in good["window"]["fix"]
+    assert done.returncode == 1
+    assert checks_of(done)["tools"]["status"] == "broken"
+
+
+@pytest.mark.parametrize(
+    ("variables", "name", "told"),
+    [
+        ({"PERDURE_MODEL": "nobody/x"}, "model", "nobody/x (from PERDURE_MODEL) is not available here"),
+        ({"PERDURE_MODEL": "ollama/qwen3"}, "model", "ollama is not running on port 11434"),
+        ({"PERDURE_LEASE_S": "soon"}, "settings", "PERDURE_LEASE_S is 'soon'"),
+        ({"PERDURE_CATALOG": "/no/such.toml"}, "catalog", "PERDURE_CATALOG is '/no/such.toml'"),
+        ({"OPENAI_BASE_URL": "http://"}, "provider", "it is no address"),
+    ],
+)
+def test_what_is_set_wrongly_is_broken_and_has_a_fix(
+    tmp_path: Path, variables: dict[str, str], name: str, told: str
+) -> None:
+    """One line for each, and the exit code says so."""
+    done = called(tmp_path, "doctor", "--json", **variables)
+
+    check = checks_of(done)[name]
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["ok"] is False
+    assert check["status"] == "broken"
+    assert told in check["text"]
+    assert check["fix"]
+
+
+def broken(tmp_path: Path) -> str:
+    """What the first check of the data says."""
+    check = next(store_checks(Settings(home=str(tmp_path))))
+    assert check.status == "broken"
+    assert check.fix
+    return check.text
+
+
+def test_a_store_that_can_not_be_used_is_broken(tmp_path: Path) -> None:
+    """Another program's, a newer one's, no database at all, a folder that is a file."""
+    file = tmp_path / "perdure.db"
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE t (x)")
+    assert "is the database of another program" in broken(tmp_path)
+    file.unlink()
+
+    called(tmp_path, "-p", "hi")
+    with closing(sqlite3.connect(file)) as newer:
+        newer.execute("INSERT INTO schema_migrations VALUES (999, 'later', '')")
+        newer.commit()
+    assert "a newer Perdure wrote it" in broken(tmp_path)
+    file.write_bytes(b"no database, certainly none " * 200)
+    for rest in tmp_path.glob("perdure.db-*"):
+        rest.unlink()
+    assert "can't be read" in broken(tmp_path)
+    assert "is no folder" in broken(file)
+
+
+async def test_who_answers_on_the_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of ours, or another program."""
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+
+    async def on(answers: dict[str, Any]) -> str:
+        async with fake_provider(answers) as server:
+            port = int(server.url.rpartition(":")[2])
+            checks = [check async for check in examine(progress=lambda what: None, port=port)]
+        return next(check.text for check in checks if check.name == "port")
+
+    assert "a server answers on" in await on({"/v1/health/": {"version": "0.1.0", "status": "ok"}})
+    assert "is taken by another program" in await on({})

@@ -1,0 +1,167 @@
+"""The model of a chat: which one is chosen and why, what is known of it, what fills its window."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.cli.facts_view import cells
+from perdure.cli.session import Session
+from perdure.cli.source import GivenLines
+from perdure.cli.terminal import Terminal
+from perdure.cli.text_view import TextView
+from perdure.settings import Settings
+from perdure.testing import InlineStore
+from tests.cli.running import called, open_chat, perdure
+from tests.library.opened import MODEL
+from tests.providers.fake_provider import fake_provider
+
+SECRET = "sk-very-secret-0123456789"
+
+
+async def test_the_model_is_shown_and_changed() -> None:
+    """/model tells the handle, why, and what is known; with a handle the agent gets it from the next message on."""
+    async with open_chat(person=False, terminal=False) as chat:
+        code = await chat.take("/model", "/model perdure/extractive", "I live in Turin.", "/model")
+
+        shown = chat.out.getvalue()
+        assert code == 0
+        assert shown.startswith(
+            f"{MODEL}  (this agent's own)\n  window 32,768 tokens, answer up to 4,096  (in no catalog"
+        )
+        assert "  price unknown\n" in shown
+        assert shown.count("perdure/extractive  (built in, needs no key") == 2
+        assert "  no price by the token\n" in shown
+        assert "Noted: Lives in: Turin." in shown
+        assert (await chat.perdure.agent(chat.agent.id)).info.model == "perdure/extractive"
+
+
+async def test_a_model_that_is_not_there_changes_nothing() -> None:
+    """The error names what there is."""
+    async with open_chat(person=False, terminal=False) as chat:
+        code = await chat.take("/model nobody/x")
+
+        assert code == 1
+        assert "'nobody/x' is not available here" in chat.err.getvalue()
+        assert (await chat.perdure.agent(chat.agent.id)).info.model == MODEL
+
+
+def test_a_first_model_without_its_key_is_an_error(tmp_path: Path) -> None:
+    """It says which variable to set, and no store is made."""
+    done = called(tmp_path, "-p", "hi", PERDURE_MODEL="openai/gpt-4.1")
+
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: model 'openai/gpt-4.1' is not available here: there are perdure/extractive. Set OPENAI_API_KEY\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent whose provider is known but not set up: the error says which variable to set; nothing is sent."""
+    store = InlineStore()
+    monkeypatch.setenv("MISTRAL_API_KEY", SECRET)
+    opened = await AsyncPerdure.open(settings=Settings(), store=store)
+    agent = await opened.create_agent("Ada's helper")
+    assert agent.info.model == "mistral/mistral-small-latest"
+    await opened.app.runner.close()
+    monkeypatch.delenv("MISTRAL_API_KEY")
+    async with await AsyncPerdure.open(settings=Settings(), store=store) as again:
+        out, err, source = io.StringIO(), io.StringIO(), GivenLines(["hello", "/model"])
+        view = TextView(Terminal(out, err, interactive=False, coloured=False))
+        await Session(again, await again.agent(agent.id), source, view).run()
+
+        assert "Nothing was sent. Set MISTRAL_API_KEY, or give the agent another model" in err.getvalue()
+        assert "it is not available here: Set MISTRAL_API_KEY" in out.getvalue()
+
+
+async def test_the_window_is_shown_as_a_bar() -> None:
+    """Each part with its own sign, tokens and percent; they are those of the library and sum to the window."""
+    async with open_chat(person=False, terminal=False) as chat:
+        await chat.take("/context", "hello", "/context")
+
+        before, after = chat.out.getvalue().split("OK.\n")
+        overview = await chat.agent.context()
+        assert "(nothing was sent like this yet" in before
+        assert "(nothing was sent" not in after
+        head, bar, *rows = after.splitlines()
+        assert head == f"{MODEL}: {overview.used_tokens:,} of 128,000 tokens ({overview.used_tokens / 1280:.1f} %)"
+        assert len(bar) == 60
+        assert [row.split()[0] for row in rows] == ["█", "▓", "▒", "■", "●", "░", "·"]
+        assert set(bar) == {row[0] for row in rows}
+        assert sum(int(row.split()[-3].replace(",", "")) for row in rows) == 128_000
+
+
+@pytest.mark.parametrize(
+    ("amounts", "size", "shared"),
+    [
+        ([1, 1], 10, [5, 5]),
+        ([1, 0, 999], 10, [1, 0, 9]),
+        ([1, 1, 1, 1], 2, [1, 1, 1, 1]),
+        ([2, 1], 10, [7, 3]),
+        ([0, 0], 10, [0, 0]),
+    ],
+)
+def test_what_is_there_gets_a_cell(amounts: list[int], size: int, shared: list[int]) -> None:
+    """However small; the sum is the size of the bar, unless there are more parts than cells."""
+    assert cells(amounts, size) == shared
+
+
+def test_model_and_context_are_objects_for_programs(tmp_path: Path) -> None:
+    """With --json: numbers in tokens and dollars."""
+    done = perdure(tmp_path, "--json", stdin="/model\n/context\n/model nope\n")
+
+    model, context, error = map(json.loads, done.stdout.splitlines())
+    assert done.returncode == 1
+    assert model["model"]["handle"] == "perdure/extractive"
+    assert (model["model"]["window_tokens"], model["model"]["input_price"]) == (128_000, 0.0)
+    parts = sum(part["tokens"] for part in context["context"]["parts"])
+    assert context["context"]["used_tokens"] == parts
+    assert parts + context["context"]["free_tokens"] + context["context"]["reserve_tokens"] == 128_000
+    assert error["error"]["type"] == "model_not_found"
+
+
+async def test_a_first_run_says_which_model_and_why(tmp_path: Path) -> None:
+    """One line; what was tried in vain is told before it, and no key is."""
+    import asyncio
+
+    answers = {"/v1/models": {"data": [{"id": "mistral-small-latest"}]}}
+    async with fake_provider({"/v1/models": (401, {})}) as refuses, fake_provider(answers) as provider:
+        done = await asyncio.to_thread(
+            perdure,
+            tmp_path,
+            stdin="/model\n",
+            OPENAI_API_KEY=SECRET,
+            OPENAI_BASE_URL=refuses.url,
+            MISTRAL_API_KEY=SECRET,
+            MISTRAL_BASE_URL=provider.url,
+        )
+
+    assert done.returncode == 0
+    refused, made, model, *_ = done.stderr.splitlines()
+    assert "refused the key in OPENAI_BASE_URL, OPENAI_API_KEY (401)" in refused
+    assert made.startswith("Made agent 'Perdure'")
+    assert model.startswith("Model mistral/mistral-small-latest (from MISTRAL_BASE_URL, MISTRAL_API_KEY). ")
+    assert done.stdout.startswith("mistral/mistral-small-latest  (")
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_a_wrong_catalog_is_an_error(tmp_path: Path) -> None:
+    """It names the file; the chat itself goes on."""
+    (tmp_path / "c.toml").write_text("x = 1")
+    done = perdure(tmp_path, stdin="/model\nI live in Turin.\n", PERDURE_CATALOG=str(tmp_path / "c.toml"))
+
+    assert done.returncode == 1
+    assert f"error: {tmp_path / 'c.toml'}: the file has a field 'x'" in done.stderr
+    assert "Noted" in done.stdout
+
+
+def test_a_model_that_was_set_is_said_to_be(tmp_path: Path) -> None:
+    """The variable is named."""
+    done = called(tmp_path, "-p", "hi", PERDURE_MODEL="perdure/extractive")
+
+    assert "Model perdure/extractive (from PERDURE_MODEL)." in done.stderr

@@ -1,0 +1,54 @@
+"""`perdure serve` as a program: it says where it listens, answers, and stops in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import called, environment
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals) -> None:
+    """One line tells the address, the model and why, and what is next; a signal closes the store and is no failure."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "perdure", "serve", "--port", "0"],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            assert child.stdout is not None
+            line = child.stdout.readline()
+            found = re.match(r"Perdure is serving on (http://127\.0\.0\.1:\d+) · model (\S+) \((.+)\) · next: ", line)
+            assert found, line
+            with urllib.request.urlopen(f"{found[1]}/v1/health/", timeout=10) as answer:
+                health = json.load(answer)
+            os.kill(child.pid, stop)
+            out, err = child.communicate(timeout=20)
+        finally:
+            child.kill()
+
+    assert health["status"] == "ok"
+    assert found[2] == "perdure/extractive"
+    assert child.returncode == 0
+    assert out == ""
+    assert err.splitlines() == [f"Opening {tmp_path / 'perdure.db'} …", "Stopped; everything is kept."]
+
+
+def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
+    """Refused before a store is made."""
+    done = called(tmp_path, "serve", "--host", "0.0.0.0")
+
+    assert done.returncode == 1
+    assert "PERDURE_API_KEY" in done.stderr
+    assert list(tmp_path.iterdir()) == []

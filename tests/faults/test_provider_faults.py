@@ -1,0 +1,363 @@
+"""Whatever a provider does, the run ends with a reason, the log stays legal, and the next message is answered."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from perdure import AsyncPerdure, RunFailed, tool
+from perdure.context.assemble import check_legal
+from perdure.core.errors import ModelError
+from perdure.core.messages import Message, Text, ToolCall
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.library.agent import AsyncAgent
+from perdure.library.reply import Reply
+from perdure.providers.openai_chat import Connections, OpenAIChat
+from perdure.providers.retrying import Retrying, RetryPolicy
+from perdure.testing import (
+    CutOff,
+    Hanging,
+    HttpModel,
+    InlineStore,
+    Malformed,
+    Refusal,
+    Status,
+    Unanswered,
+    says,
+    thinks,
+)
+from perdure.testing.http_model import HttpLine
+
+pytestmark = pytest.mark.faults
+
+MODEL = "openai/test"
+TRIES = 2
+TIMEOUT_S = 20.0
+SHORT_TIMEOUT_S = 0.05
+POLICY = RetryPolicy(retries=TRIES - 1, first_delay_s=0.001, max_delay_s=0.002, deadline_s=30)
+
+OVERFLOW = {"error": {"code": "context_length_exceeded", "message": "This model's maximum context length is 9 tokens."}}
+ANSWER = thinks("hm", ModelReply(parts=(Text("one two"), ToolCall("c9", "look", '{"at": 9}'))))
+"""Streamed: role, thought, two words, call, two halves of its arguments, finish, usage."""
+FIRST_DELTA, FINISH, CHUNKS = 1, 7, 9
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What the server does, and the wire's error type the run then ends with. `retried` when nothing was streamed."""
+
+    name: str
+    line: HttpLine
+    kind: str
+    stop_reason: str = "llm_api_error"
+    retried: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+RETRIED = (
+    Fault("429 with Retry-After", Status(429, headers={"Retry-After": "0.01"}), "llm_rate_limit"),
+    Fault("429 without", Status(429, {"error": {"message": "slow down"}}), "llm_rate_limit"),
+    Fault("500", Status(500, {"error": "boom"}), "llm_error"),
+    Fault("503", Status(503, "<html>unavailable</html>"), "llm_error"),
+    Fault("529", Status(529), "llm_error"),
+    Fault("connection closed", Unanswered(), "llm_error"),
+    Fault("time-out", Hanging(), "llm_timeout"),
+    Fault("empty reply", ModelReply(parts=(Text(" "),)), "llm_empty_response", "invalid_llm_response"),
+)
+FINAL = (
+    Fault("429 with a long Retry-After", Status(429, headers={"Retry-After": "3600"}), "llm_rate_limit", retried=False),
+    Fault("401", Status(401), "llm_authentication", retried=False),
+    Fault("402", Status(402), "llm_insufficient_credits", "insufficient_credits", retried=False),
+    Fault("404", Status(404, {"error": "model not found"}), "llm_bad_request", retried=False),
+    Fault("overflow", Status(400, OVERFLOW), "context_window_exceeded", retried=False),
+    Fault("refusal", Refusal("I can't"), "llm_refusal", "invalid_llm_response", retried=False),
+    Fault(
+        "malformed",
+        Malformed(says("one two"), text='{"choices": [}'),
+        "llm_error",
+        "invalid_llm_response",
+        retried=False,
+    ),
+)
+
+BROKEN_CALLS: Mapping[str, tuple[ToolCall, ...]] = {
+    "malformed arguments": (ToolCall("c9", "look", '{"at": }'),),
+    "truncated arguments": (ToolCall("c9", "look", '{"at": 9'),),
+    "empty arguments": (ToolCall("c9", "look", ""),),
+    "arguments of a wrong type": (ToolCall("c9", "look", '{"at": "here"}'),),
+    "arguments that are no object": (ToolCall("c9", "look", "[9]"),),
+    "arguments with half a character": (ToolCall("c9", "look", '{"at": "\\ud800"}'),),
+    "an unknown tool": (ToolCall("c9", "no such/tool", "{}"),),
+    "one broken call among good ones": (ToolCall("c9", "look", '{"at": 9}'), ToolCall("c10", "look", "{")),
+    "duplicate ids": (ToolCall("same", "look", '{"at": 9}'), ToolCall("same", "look", '{"at": 10}')),
+    "no ids": (ToolCall("", "look", '{"at": 9}'), ToolCall("", "look", '{"at": 10}')),
+    "a very long id": (ToolCall("c" * 100, "look", '{"at": 9}'),),
+}
+
+both = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+after_calls = pytest.mark.parametrize("before", [0, 1, 3])
+
+
+def before_lines(count: int) -> list[HttpLine]:
+    """An answer with this many tool calls, at once."""
+    parts = tuple(ToolCall(f"b{number}", "look", f'{{"at": {number}}}') for number in range(count))
+    return [ModelReply(parts=parts)] if parts else []
+
+
+@dataclass
+class Scene:
+    """An agent whose model is behind a server that can be broken."""
+
+    agent: AsyncAgent
+    server: HttpModel
+    looked: list[int]
+    outcome: dict[str, Any]
+
+    async def send(self, text: str) -> Reply | RunFailed:
+        try:
+            return await self.agent.send(text)
+        except RunFailed as failed:
+            return failed
+
+    async def check(self, *, looked: int) -> None:
+        """The log is legal, each call has one result, no call ran that was not whole, and the agent still answers."""
+        messages = await self.agent.messages()
+        check_legal(messages)
+        assert results_of(messages) == Counter(call.call_id for message in messages for call in message.calls)
+        assert len(self.looked) == looked
+        self.outcome["broken"] = False
+        asked = len(self.server.asked)
+        assert (await self.agent.send("again")).text == "OK."
+        assert_legal_body(self.server.asked[asked])
+        check_legal(await self.agent.messages())
+
+
+def results_of(messages: Sequence[Message]) -> Counter[str]:
+    return Counter(result.call_id for message in messages for result in message.results)
+
+
+def assert_legal_body(body: Mapping[str, Any]) -> None:
+    """What a strict server asks for: results right behind their calls, arguments that are JSON objects."""
+    waiting: set[str] = set()
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            waiting.remove(message["tool_call_id"])
+            continue
+        assert not waiting
+        for call in message.get("tool_calls", ()):
+            assert call["id"] not in waiting
+            waiting.add(call["id"])
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+    assert not waiting
+
+
+@dataclass(frozen=True)
+class HastyWhere:
+    """A short time limit where the server is known to hang: elsewhere it would fail tests on a loaded machine."""
+
+    hangs: Callable[[], bool]
+    hasty: OpenAIChat
+    patient: OpenAIChat
+
+    def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        return (self.hasty if self.hangs() else self.patient).respond(request)
+
+
+@asynccontextmanager
+async def scene(
+    *lines: HttpLine,
+    then: HttpLine | None = None,
+    stream: bool,
+    url: Callable[[HttpModel], str] = lambda server: server.url,
+) -> AsyncIterator[Scene]:
+    """A server that says these lines and `then`, as long as it is broken; else "OK."."""
+    looked: list[int] = []
+    outcome: dict[str, Any] = {"broken": then is not None}
+
+    @tool
+    def look(at: int) -> str:
+        """Look.
+
+        Args:
+            at: where.
+        """
+        looked.append(at)
+        return f"seen {at}"
+
+    def line(asked: Mapping[str, Any]) -> HttpLine:
+        assert_legal_body(asked)
+        return then if outcome["broken"] and then is not None else says("OK.")
+
+    async with HttpModel(*lines, otherwise=line) as server, Connections() as connections:
+
+        def hangs() -> bool:
+            said = len(server.asked)
+            return isinstance(lines[said] if said < len(lines) else outcome["broken"] and then, Hanging)
+
+        patient, hasty = (
+            OpenAIChat(model="test", base_url=url(server), stream=stream, timeout_s=limit, connections=connections)
+            for limit in (TIMEOUT_S, SHORT_TIMEOUT_S)
+        )
+        model = Retrying(HastyWhere(hangs, hasty, patient), policy=POLICY, random=lambda: 0.5)
+        async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
+            agent = await perdure.create_agent("a", model=MODEL, tools=["look"])
+            yield Scene(agent, server, looked, outcome)
+
+
+@after_calls
+@both
+@pytest.mark.parametrize("fault", [*RETRIED, *FINAL], ids=str)
+async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, stream: bool, before: int) -> None:
+    """After a bounded number of tries; the message is kept."""
+    # A reply of white space is text that was handed out already.
+    tries = TRIES if fault.retried and not (stream and fault.name == "empty reply") else 1
+    async with scene(*before_lines(before), then=fault.line, stream=stream) as it:
+        failed = await it.send("go")
+
+        assert isinstance(failed, RunFailed)
+        assert isinstance(failed.reply, Reply)
+        assert failed.reply.failure is not None
+        assert (failed.stop_reason, failed.reply.failure.kind) == (fault.stop_reason, fault.kind)
+        assert len(it.server.asked) == bool(before) + tries
+        assert (await it.agent.messages())[0].text == "go"
+        await it.check(looked=before)
+
+
+@after_calls
+@both
+@pytest.mark.parametrize("fault", RETRIED[:-1], ids=str)
+async def test_a_fault_that_passes_is_not_noticed(fault: Fault, stream: bool, before: int) -> None:
+    """The next try succeeds, and the run goes on as if nothing had been."""
+    async with scene(*before_lines(before), fault.line, stream=stream) as it:
+        reply = await it.send("go")
+
+        assert isinstance(reply, Reply)
+        assert (reply.text, reply.stop_reason) == ("OK.", "end_turn")
+        assert len(it.server.asked) == bool(before) + 2
+        await it.check(looked=before)
+
+
+@after_calls
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "broken"])
+@pytest.mark.parametrize("after", range(CHUNKS))
+async def test_a_stream_may_be_cut_at_every_chunk(after: int, clean: bool, before: int) -> None:
+    """Before the first words it is tried again; then the run fails, unless the answer was whole but for its usage. The
+    call in it runs only if the answer was whole."""
+    cut = CutOff(ANSWER, after=after, clean=clean)
+    async with scene(*before_lines(before), *[cut] * (TRIES if after <= FIRST_DELTA else 1), stream=True) as it:
+        outcome = await it.send("go")
+
+        if after > FINISH:
+            assert isinstance(outcome, Reply)
+            assert outcome.stop_reason == "end_turn"
+            await it.check(looked=before + 1)
+        else:
+            assert isinstance(outcome, RunFailed)
+            assert isinstance(outcome.reply, Reply)
+            assert outcome.reply.failure is not None
+            assert outcome.reply.failure.kind == "stream_incomplete"
+            await it.check(looked=before)
+
+
+@after_calls
+@pytest.mark.parametrize("after", range(8))
+async def test_an_answer_in_one_piece_may_be_cut_anywhere(after: int, before: int) -> None:
+    """Nothing of it was handed out, so it is tried again."""
+    async with scene(*before_lines(before), CutOff(ANSWER, after=after), stream=False) as it:
+        reply = await it.send("go")
+
+        assert isinstance(reply, Reply)
+        assert reply.text == "OK."
+        await it.check(looked=before)
+
+
+@after_calls
+@pytest.mark.parametrize("at", range(CHUNKS))
+async def test_every_chunk_may_be_malformed(at: int, before: int) -> None:
+    """An answer with a hole is no answer; nothing of it is run."""
+    async with scene(*before_lines(before), Malformed(ANSWER, at=at, text='{"choices": [}'), stream=True) as it:
+        failed = await it.send("go")
+
+        assert isinstance(failed, RunFailed)
+        assert failed.stop_reason == "invalid_llm_response"
+        await it.check(looked=before)
+
+
+@after_calls
+@both
+@pytest.mark.parametrize("name", BROKEN_CALLS)
+async def test_a_call_that_can_not_be_run_is_answered_to_the_model(name: str, stream: bool, before: int) -> None:
+    """It is not run, has one result that says so, and the run goes on to an answer; the good ones do run."""
+    broken = BROKEN_CALLS[name]
+    good = sum(call.name == "look" and call.arguments in ('{"at": 9}', '{"at": 10}') for call in broken)
+    async with scene(*before_lines(before), ModelReply(parts=broken), stream=stream) as it:
+        reply = await it.send("go")
+
+        assert isinstance(reply, Reply)
+        assert (reply.text, reply.stop_reason) == ("OK.", "end_turn")
+        results = [result for message in reply.messages for result in message.results][before:]
+        assert len(results) == len(broken)
+        assert sum(result.status == "success" for result in results) == good
+        await it.check(looked=before + good)
+
+
+@after_calls
+@both
+async def test_an_answer_that_grew_too_long_never_runs_its_last_call(stream: bool, before: int) -> None:
+    """Without its arguments it would do something else."""
+    long = replace(
+        ANSWER, parts=(*ANSWER.parts[:2], ToolCall("c9", "look", '{"at": ')), stop_reason="max_tokens_exceeded"
+    )
+    async with scene(*before_lines(before), long, stream=stream) as it:
+        outcome = await it.send("go")
+
+        assert outcome.stop_reason == "max_tokens_exceeded"
+        await it.check(looked=before)
+
+
+@both
+async def test_the_same_id_in_every_answer_is_no_confusion(stream: bool) -> None:
+    """Some servers number their calls anew each time; all have their own result."""
+    same = ModelReply(parts=(ToolCall("call_0", "look", '{"at": 1}'),))
+    async with scene(same, same, same, stream=stream) as it:
+        reply = await it.send("go")
+
+        assert isinstance(reply, Reply)
+        assert reply.text == "OK."
+        await it.check(looked=3)
+
+
+@both
+async def test_a_server_that_is_not_there_fails_the_run(stream: bool) -> None:
+    """A refused connection; the message names the address."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    async with scene(stream=stream, url=lambda server: f"http://127.0.0.1:{port}") as it:
+        for _ in range(2):
+            failed = await it.send("go")
+            assert isinstance(failed, RunFailed)
+            assert failed.stop_reason == "llm_api_error"
+            assert f"127.0.0.1:{port}" in str(failed)
+            assert f"tried {TRIES} times" in str(failed)
+        check_legal(await it.agent.messages())
+
+
+async def test_the_adapter_raises_nothing_untyped() -> None:
+    """An option that JSON can't hold included."""
+    chat = OpenAIChat(model="test", base_url="http://127.0.0.1:9")
+    request = ModelRequest(model=MODEL, system="", messages=())
+    odd = replace(request, options=replace(request.options, extra={"seed": float("inf")}))
+
+    with pytest.raises(ModelError, match="seed"):
+        async for _ in chat.respond(odd):
+            pass

@@ -1,0 +1,87 @@
+"""Connections: made when they are needed, kept, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+
+import pytest
+
+from perdure.core.messages import Text
+from perdure.core.models import ModelReply
+from perdure.providers.pydantic_ai import DirectModel
+from perdure.testing.http_payloads import Payload, PayloadServer
+from tests.providers.pydantic_ai.support import KEY, MODELS, asking, sse
+
+ANTHROPIC, GOOGLE, OPENAI = MODELS
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"),
+    [(ANTHROPIC, "anthropic_text"), (GOOGLE, "gemini_text"), (OPENAI, "openai_responses_text")],
+)
+def test_a_model_outlives_an_event_loop_and_its_own_closing(provider: str, name: str) -> None:
+    direct = DirectModel(provider=provider, model=MODELS[provider], api_key=KEY, base_url="http://unset")
+
+    async def ask() -> None:
+        async with PayloadServer(sse(name)) as server:
+            direct._base_url = server.url  # the double's port differs from loop to loop
+            for _ in range(2):
+                pieces = [piece async for piece in direct.respond(asking(provider))]
+                assert isinstance(pieces[-1], ModelReply)
+            await direct.aclose()
+            await direct.aclose()
+            pieces = [piece async for piece in direct.respond(asking(provider))]
+            assert isinstance(pieces[-1], ModelReply) and len(server.received) == 3
+
+    asyncio.run(ask())
+    asyncio.run(ask())
+    asyncio.run(direct.aclose())
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"),
+    [
+        (ANTHROPIC, "anthropic_thinking_tools"),
+        (GOOGLE, "gemini_thoughts_tools"),
+        (OPENAI, "openai_responses_reasoning_tools"),
+    ],
+)
+async def test_who_stops_listening_leaves_nothing_open(provider: str, name: str) -> None:
+    async with PayloadServer(sse(name, upto=0.5, cut=True)) as server:
+        direct = DirectModel(provider=provider, model=MODELS[provider], api_key=KEY, base_url=server.url)
+        async with aclosing(direct.respond(asking(provider))) as pieces:  # type: ignore[type-var]
+            await anext(pieces)
+        await direct.aclose()
+
+
+async def test_several_at_once_share_one_connection() -> None:
+    async with PayloadServer(sse("anthropic_text")) as server:
+        direct = DirectModel(provider=ANTHROPIC, model=MODELS[ANTHROPIC], api_key=KEY, base_url=server.url)
+
+        async def ask() -> object:
+            return [piece async for piece in direct.respond(asking(ANTHROPIC))][-1]
+
+        replies = await asyncio.gather(*(ask() for _ in range(5)))
+        assert all(isinstance(reply, ModelReply) and reply.exchange for reply in replies)
+        await direct.aclose()
+        assert len(server.received) == 5
+
+
+async def test_any_other_provider_that_pydantic_ai_knows() -> None:
+    def chunk(**choice: object) -> str:
+        shape = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "llama"}
+        return f"data: {json.dumps(shape | {'choices': [{'index': 0, 'finish_reason': None} | choice]})}\n\n"
+
+    body = (
+        chunk(delta={"role": "assistant", "content": "Hi"}) + chunk(delta={}, finish_reason="stop") + "data: [DONE]\n\n"
+    )
+    async with PayloadServer(Payload.sse(body.encode())) as server:
+        direct = DirectModel(provider="openai-chat", model="llama", api_key=KEY, base_url=server.url)
+        *_, reply = [piece async for piece in direct.respond(asking(ANTHROPIC, tool_choice=("send_message",)))]
+        await direct.aclose()
+    assert isinstance(reply, ModelReply) and reply.parts == (Text("Hi"),)
+    (sent,) = server.received
+    assert sent.path == "/chat/completions" and sent.json["messages"][-1]["role"] == "user"
+    assert sent.json["tool_choice"] == {"type": "function", "function": {"name": "send_message"}}

@@ -1,0 +1,409 @@
+"""What goes wrong with a chat server is a typed error that says what happened, where, and what helps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.errors import (
+    InvalidInput,
+    ModelAuthenticationFailed,
+    ModelError,
+    ModelOverflow,
+    ModelOverloaded,
+    ModelQuotaExceeded,
+    ModelRateLimited,
+    ModelRefused,
+    ModelReplyInvalid,
+    ModelRequestRefused,
+    ModelStreamCut,
+    ModelTimeout,
+    ModelUnreachable,
+)
+from perdure.core.models import Exchange, ModelReply, ModelRequest
+from perdure.core.runs import Usage
+from perdure.providers.masking import masked_fields, masked_headers, masked_text
+from perdure.providers.openai_chat import Connections, OpenAIChat
+from perdure.providers.openai_chat.faults import Asked, error_of_status, retry_after_s
+from perdure.testing import (
+    ChunkList,
+    CutOff,
+    Hanging,
+    HttpModel,
+    RawBody,
+    Status,
+    Unanswered,
+    calls,
+    says,
+    thinks,
+)
+from perdure.testing.strategies import any_text, effort
+
+KEY = "sk-canary-0123456789"
+NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+ASKED = Asked("test", "http://localhost/v1/chat/completions", (KEY,))
+REQUEST = ModelRequest(model="openai/test", system="You are.", messages=(), tail="now")
+
+
+def openai(code: str | None, text: str, kind: str = "invalid_request_error") -> dict[str, Any]:
+    return {"error": {"message": text, "type": kind, "param": None, "code": code}}
+
+
+async def ask(model: OpenAIChat) -> ModelReply:
+    """The reply, the connections closed again."""
+    try:
+        pieces = [piece async for piece in model.respond(REQUEST)]
+    finally:
+        await model.aclose()
+    assert isinstance(pieces[-1], ModelReply)
+    return pieces[-1]
+
+
+async def failure(model: OpenAIChat) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await ask(model)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (400, openai("context_length_exceeded", "This model's maximum context length is 8192 tokens."), ModelOverflow),
+        (400, {"object": "error", "message": "maximum context length is 4096", "code": 400}, ModelOverflow),
+        (400, {"error": {"code": 400, "type": "exceed_context_size_error", "message": "too big"}}, ModelOverflow),
+        (400, {"error": "the request exceeds the available context size, try increasing it"}, ModelOverflow),
+        (400, {"error": {"message": "prompt is too long: 210000 tokens > 200000 maximum"}}, ModelOverflow),
+        (
+            400,
+            [{"error": {"message": "The input token count (9) exceeds the maximum number of tokens"}}],
+            ModelOverflow,
+        ),
+        (500, {"error": "trying to keep the first 9 tokens when context the overflows"}, ModelOverflow),
+        (413, "", ModelOverflow),
+        (400, openai("content_filter", "filtered"), ModelRefused),
+        (400, openai(None, "unknown parameter"), ModelRequestRefused),
+        (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, ModelRequestRefused),
+        (401, openai("invalid_api_key", f"Incorrect API key provided: {KEY}."), ModelAuthenticationFailed),
+        (403, "", ModelAuthenticationFailed),
+        (402, {"error": {"message": "This request requires more credits", "code": 402}}, ModelQuotaExceeded),
+        (
+            429,
+            openai("insufficient_quota", "You exceeded your current quota", "insufficient_quota"),
+            ModelQuotaExceeded,
+        ),
+        (403, {"error": {"message": "insufficient balance"}}, ModelQuotaExceeded),
+        (429, openai("rate_limit_exceeded", "Rate limit reached, tokens per min"), ModelRateLimited),
+        (429, {"error": {"status": "RESOURCE_EXHAUSTED", "message": "exceeded your current quota"}}, ModelRateLimited),
+        (404, {"error": {"message": "model 'test' not found"}}, ModelRequestRefused),
+        (404, "<html><title>Not Found</title></html>", ModelRequestRefused),
+        (405, "", ModelRequestRefused),
+        (307, "", ModelRequestRefused),
+        (408, "", ModelTimeout),
+        (504, "upstream timed out", ModelTimeout),
+        (500, {"error": {"message": "boom"}}, ModelOverloaded),
+        (502, "<html><style>x</style><h1>Bad Gateway</h1></html>", ModelOverloaded),
+        (503, {"error": "loading model"}, ModelOverloaded),
+        (529, "", ModelOverloaded),
+        (400, "null", ModelRequestRefused),
+        (400, "{", ModelRequestRefused),
+        (400, {"error": {"message": {"deep": [1]}}}, ModelRequestRefused),
+    ],
+)
+def test_a_status_and_its_body_are_a_typed_error(status: int, body: Any, expected: type[ModelError]) -> None:
+    """The bodies are those of OpenAI, Azure, Ollama, vLLM, llama.cpp, OpenRouter, Gemini and of proxies."""
+    text = body if isinstance(body, str) else json.dumps(body)
+
+    error = error_of_status(status, {}, text, ASKED, now=NOW)
+
+    assert type(error) is expected
+    assert error.status == status
+    assert f"model 'test' at http://localhost/v1/chat/completions answered {status}" in str(error)
+    assert KEY not in str(error)
+    assert "<" not in str(error)
+
+
+def test_what_openrouter_hides_is_shown() -> None:
+    """What the provider behind it said is in the metadata."""
+    body = {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "prompt is too long"}}}
+
+    error = error_of_status(400, {}, json.dumps(body), ASKED, now=NOW)
+
+    assert isinstance(error, ModelOverflow)
+    assert "prompt is too long" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "Fri, 20 Nov 2026 10:00:30 GMT"}, 30.0),
+        ({"retry-after": "Fri, 20 Nov 2026 09:00:00 GMT"}, 0.0),
+        ({"retry-after": "Fri, 20 Nov 2026 10:00:30 -0000"}, 30.0),
+        ({"retry-after": "Fri, 99 Nov 2026 10:00:30 GMT"}, None),
+    ],
+)
+def test_how_long_to_wait_is_read_in_every_form(headers: dict[str, str], expected: float | None) -> None:
+    """Seconds, milliseconds, a date."""
+    assert retry_after_s(headers, now=NOW) == expected
+
+
+async def test_the_wait_that_a_server_asks_for_is_in_the_error() -> None:
+    """Also when it is overloaded."""
+    async with HttpModel(
+        Status(429, headers={"Retry-After": "7"}), Status(503, headers={"Retry-After": "2"})
+    ) as server:
+        model = OpenAIChat(model="test", base_url=server.url)
+        assert (await failure(model)).retry_after_s == 7
+        assert (await failure(model)).retry_after_s == 2
+
+
+def closed_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+async def test_a_server_that_is_not_there_is_unreachable() -> None:
+    """The message has the address."""
+    url = f"http://127.0.0.1:{closed_port()}"
+
+    error = await failure(OpenAIChat(model="test", base_url=url))
+
+    assert isinstance(error, ModelUnreachable)
+    assert url in str(error)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (Unanswered(), ModelUnreachable),
+        (Hanging(), ModelTimeout),
+        (Hanging(says("one two"), after=2), ModelTimeout),
+        (CutOff(says("one two"), after=2), ModelStreamCut),
+        (CutOff(says("one two"), after=0), ModelStreamCut),
+        (RawBody(b"<html>Log in</html>", "text/html"), ModelReplyInvalid),
+        (Status(302, headers={"Location": "http://elsewhere/"}), ModelRequestRefused),
+    ],
+)
+async def test_a_connection_that_fails_is_a_typed_error(line: Any, expected: type[ModelError], stream: bool) -> None:
+    """Before the answer, in it, or when it is something else."""
+    async with HttpModel(line) as server:
+        timeout_s = 0.05 if isinstance(line, Hanging) else 20
+
+        error = await failure(OpenAIChat(model="test", base_url=server.url, stream=stream, timeout_s=timeout_s))
+
+    assert type(error) is expected
+    assert server.url in str(error)
+    assert isinstance(error.exchange, Exchange)
+
+
+async def test_an_answer_that_is_whole_counts_though_the_connection_breaks() -> None:
+    """Only its token counts are lost."""
+    async with HttpModel(CutOff(says("hi"), after=3)) as server:
+        reply = await ask(OpenAIChat(model="test", base_url=server.url))
+
+    assert [part.text for part in reply.parts if hasattr(part, "text")] == ["hi"]
+    assert reply.usage == Usage()
+
+
+async def test_the_whole_answer_has_one_time_limit() -> None:
+    """A server that keeps the connection alive with comments, for ever, does not hold a run."""
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        try:
+            while True:
+                writer.write(b": still here\n\n")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        error = await failure(OpenAIChat(model="test", base_url=url, timeout_s=0.1))
+        await asyncio.sleep(0.05)  # for `drip` to see that nobody reads any more
+
+    assert isinstance(error, ModelTimeout)
+
+
+async def test_replies_and_errors_tell_what_went_over_the_wire() -> None:
+    """Address, options, counts and sizes, the answer put together; never the messages, never the key."""
+    usage = Usage(input_tokens=3, output_tokens=2)
+    echo = Status(401, openai("invalid_api_key", f"wrong key {KEY}"))
+    async with HttpModel(thinks("hm", says("hello you", usage=usage)), echo) as server:
+        model = OpenAIChat(
+            model="test", base_url=server.url, api_key=f" {KEY}\n", headers={"X-Api-Key": KEY, "X-Title": "us"}
+        )
+        reply = await ask(model)
+        error = await failure(model)
+
+    assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+    assert reply.exchange is not None
+    shown = reply.exchange.request
+    assert shown["headers"]["authorization"] == "Bearer ***"
+    assert shown["headers"]["x-api-key"] == "***"
+    assert shown["headers"]["x-title"] == "us"
+    assert shown["body"] == {
+        "model": "test",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": 2,
+        "tools": 0,
+    }
+    assert shown["size_bytes"] > 0
+    got = reply.exchange.response
+    assert (got["status"], got["finish_reason"]) == (200, "stop")
+    assert got["message"] == {"content": "hello you", "reasoning": "hm"}
+    assert isinstance(error.exchange, Exchange)
+    assert error.exchange.response["status"] == 401
+    assert KEY not in json.dumps([shown, got, error.exchange.request, error.exchange.response, str(error)])
+
+
+@pytest.mark.parametrize("secret", ["sk-\u00e9", "a\nb"])
+def test_a_key_that_can_not_be_sent_is_refused_without_showing_it(secret: str) -> None:
+    """At once: the error of the HTTP library would show it."""
+    with pytest.raises(InvalidInput) as caught:
+        OpenAIChat(model="test", base_url="http://localhost", api_key=secret)
+
+    assert secret not in str(caught.value)
+
+
+async def test_models_of_one_endpoint_share_their_connections() -> None:
+    """One connection serves one request after the other; who shares it closes it."""
+    async with HttpModel() as server, Connections() as connections:
+        for name in ("one", "two"):
+            model = OpenAIChat(model=name, base_url=server.url, connections=connections)
+            for _ in range(2):
+                await ask(model)
+
+    assert server.connections == 1
+    assert [asked["model"] for asked in server.asked] == ["one", "one", "two", "two"]
+
+
+async def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server on this machine is reached though a proxy is set and nobody thought of NO_PROXY."""
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with HttpModel() as server:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port()}")
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port()}")
+        await ask(OpenAIChat(model="here", base_url=server.url))
+        monkeypatch.setenv("HTTP_PROXY", server.url)
+        monkeypatch.setenv("http_proxy", server.url)
+        await ask(OpenAIChat(model="far", base_url="http://model.invalid"))
+        monkeypatch.setenv("NO_PROXY", "model.invalid")
+        assert isinstance(await failure(OpenAIChat(model="far", base_url="http://model.invalid")), ModelUnreachable)
+
+    assert [asked["model"] for asked in server.asked] == ["here", "far"]
+    assert server.headers[1]["host"] == "model.invalid"
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | any_text(10),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["error", "message", "code", "type", "detail", "msg", "status", "metadata", "raw"]), inner
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(status=st.integers(300, 999), body=JSON_VALUES)
+@effort(100, 3000)
+def test_any_error_body_is_a_typed_error(status: int, body: Any) -> None:
+    """Whatever a server thinks up."""
+    error = error_of_status(status, {}, json.dumps(body), ASKED, now=NOW)
+
+    assert isinstance(error, ModelError)
+    assert str(error).startswith(ASKED.who)
+
+
+async def test_a_client_that_was_given_stays_open() -> None:
+    """It is its maker's."""
+    async with HttpModel() as server, httpx.AsyncClient() as client:
+        await ask(OpenAIChat(model="test", base_url=server.url, client=client))
+
+        assert not client.is_closed
+
+
+def test_a_model_outlives_an_event_loop() -> None:
+    """The client belongs to the loop in which it is used."""
+
+    async def once() -> None:
+        async with HttpModel() as server:
+            model.url = f"{server.url}/v1/chat/completions"
+            await ask(model)
+
+    model = OpenAIChat(model="test", base_url="http://127.0.0.1:1")
+    asyncio.run(once())
+    asyncio.run(once())
+
+
+async def test_a_reader_that_goes_away_closes_the_connection() -> None:
+    """Nothing is left open."""
+    async with HttpModel(Hanging(says("one two three"), after=3), calls("look")) as server:
+        model = OpenAIChat(model="test", base_url=server.url)
+        pieces = model.respond(REQUEST)
+        async for _ in pieces:
+            break
+        await pieces.aclose()  # type: ignore[attr-defined]
+        await ask(model)
+
+    assert server.connections == 2
+
+
+async def test_an_error_after_some_text_is_still_typed() -> None:
+    """The reader has the text; the run gets the reason."""
+    text = {"choices": [{"index": 0, "delta": {"content": "one"}}]}
+    async with HttpModel(ChunkList([text, {"error": {"message": "Overloaded", "type": "overloaded_error"}}])) as server:
+        error = await failure(OpenAIChat(model="test", base_url=server.url))
+
+    assert isinstance(error, ModelOverloaded)
+    assert isinstance(error.exchange, Exchange)
+    assert error.exchange.response["message"] == {"content": "one"}
+
+
+def test_secrets_are_masked_wherever_they_stand() -> None:
+    """By name in headers and fields, by shape in texts, and those that are known anywhere."""
+    assert masked_headers({"Authorization": "Basic abc", "API-Key": "x", "Accept": "json"}) == {
+        "authorization": "Basic ***",
+        "api-key": "***",
+        "accept": "json",
+    }
+    assert masked_fields({"max_tokens": 5, "prompt_cache_key": "x", "user": {"api_key": "abc", "name": "Ada"}}) == {
+        "max_tokens": 5,
+        "prompt_cache_key": "x",
+        "user": {"api_key": "***", "name": "Ada"},
+    }
+    shown = masked_text("GET https://me:pw@host/v1?api-key=abc&x=1 Bearer abcdefgh12 sk-abcdefgh mine", ["mine"])
+    assert shown == "GET https://***@host/v1?api-key=***&x=1 Bearer *** *** ***"
+    assert masked_text("a b", ["", "a"]) == "a b"
+
+
+def test_a_date_in_the_past_is_no_wait() -> None:
+    """Clocks differ."""
+    assert retry_after_s({"retry-after": "Fri, 20 Nov 2026 09:59:59 GMT"}, now=NOW + timedelta(days=1)) == 0.0

@@ -1,0 +1,324 @@
+"""What is sent to a chat server: legal, repeatable, cheap for a long history."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.errors import InvalidInput, ModelRequestRefused
+from perdure.core.ids import AgentId, MessageId
+from perdure.core.messages import Message, MessageKind, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from perdure.core.models import ModelOptions, ModelRequest
+from perdure.providers.openai_chat import chat_url, normalised
+from perdure.providers.openai_chat.endpoint import Dialect, dialect_of
+from perdure.providers.openai_chat.fragments import Fragments
+from perdure.providers.openai_chat.request import body_of
+from perdure.testing.clock import START
+from perdure.testing.strategies import any_text, effort
+
+OPEN = Dialect()
+OWN = Dialect(engine_role="system", output_limit="max_completion_tokens", allowed_tools=True)
+TOOL = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
+TAIL = '{"type": "context_status"}'
+
+
+def message(seq: int, role: Role, *parts: Part, kind: MessageKind = "message") -> Message:
+    return Message(
+        id=MessageId(f"message-{seq}"),
+        agent_id=AgentId("agent-1"),
+        seq=seq,
+        conversation_seq=1,
+        role=role,
+        parts=parts,
+        kind=kind,
+        created_at=START,
+        occurred_at=START,
+    )
+
+
+def request(*messages: Message, tools: Sequence[Any] = (), tail: str = "", **options: Any) -> ModelRequest:
+    return ModelRequest(
+        model="openai/test",
+        system="You are.",
+        messages=messages,
+        tools=tuple(tools),
+        tail=tail,
+        options=ModelOptions(**options),
+    )
+
+
+def encoded(
+    asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True, cache: Fragments | None = None
+) -> bytes:
+    return body_of(asked, model="test", dialect=dialect, stream=stream, fragments=cache or Fragments()).data
+
+
+def sent(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> dict[str, Any]:
+    body = json.loads(encoded(asked, dialect, stream=stream))
+    assert isinstance(body, dict)
+    return body
+
+
+def test_a_conversation_is_sent_in_the_order_of_the_log() -> None:
+    """System prompt, then what was said; every result right behind its call; the tail last."""
+    body = sent(
+        request(
+            message(1, "user", Text("hi")),
+            message(2, "assistant", Reasoning("hm"), Text("I look."), ToolCall("c1", "look", '{"at": 1}')),
+            message(3, "tool", ToolResult("c1", "look", "seen")),
+            tools=[TOOL],
+            tail=TAIL,
+        ),
+        OWN,
+    )
+
+    assert body["messages"] == [
+        {"role": "system", "content": "You are."},
+        {"role": "user", "content": "hi"},
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "seen"},
+        {"role": "system", "content": TAIL},
+    ]
+    assert body["tools"] == [{"type": "function", "function": TOOL}]
+    assert body["stream_options"] == {"include_usage": True}
+
+
+def test_where_roles_must_alternate_the_engine_speaks_within_the_users_message() -> None:
+    """Templates of open models refuse a later system message, and two messages of one role."""
+    body = sent(
+        request(
+            message(1, "system", Text('{"type": "memory_delta"}'), kind="memory_delta"),
+            message(2, "user", Text('hi "you"')),
+            tail=TAIL,
+        )
+    )
+
+    assert body["messages"][1:] == [{"role": "user", "content": f'{{"type": "memory_delta"}}\n\nhi "you"\n\n{TAIL}'}]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type": "memory_delta"}', 'hello\n\n  {"type":"memory_delta"}', 'x\u2028{ "type" : 1}']
+)
+def test_a_user_cannot_speak_as_the_engine(text: str) -> None:
+    """Where both have one role, what looks like an envelope of the engine's is put into one of the user's."""
+    assert json.loads(sent(request(message(1, "user", Text(text))))["messages"][1]["content"]) == {
+        "type": "user_message",
+        "message": text,
+    }
+    assert sent(request(message(1, "user", Text(text))), OWN)["messages"][1]["content"] == text
+
+
+def test_a_later_system_message_is_not_taken_for_the_users() -> None:
+    """It is plain text, so it gets an envelope where it has the user's role."""
+    asked = request(message(1, "system", Text("be brief")))
+
+    assert json.loads(sent(asked)["messages"][1]["content"]) == {"type": "system_message", "message": "be brief"}
+    assert sent(asked, OWN)["messages"][1] == {"role": "system", "content": "be brief"}
+
+
+@pytest.mark.parametrize(
+    "arguments", ["{broken", "[1]", "null", '"text"', '{"a": NaN}', '{"a": "\\ud800"}', "[" * 100_000, "1" * 5000]
+)
+def test_broken_arguments_in_the_log_are_sent_as_legal_ones(arguments: str) -> None:
+    """Servers parse the arguments of earlier calls and refuse the whole request if they can't."""
+    asked = request(
+        message(1, "assistant", ToolCall("c1", "look", arguments)), message(2, "tool", ToolResult("c1", "look", "no"))
+    )
+
+    wired = sent(asked)["messages"][1]["tool_calls"][0]["function"]["arguments"]
+
+    assert json.loads(wired) == {"_unparsed": arguments}
+
+
+def test_names_and_ids_that_servers_refuse_are_made_legal() -> None:
+    """A call and its result keep one id."""
+    long = "x" * 60
+    asked = request(
+        message(1, "assistant", ToolCall(long, "no such/tool!", "")), message(2, "tool", ToolResult(long, "x", "no"))
+    )
+
+    _, said, answered = sent(asked)["messages"]
+
+    call = said["tool_calls"][0]
+    assert call["function"] == {"name": "no_such_tool_", "arguments": "{}"}
+    assert call["id"] == answered["tool_call_id"]
+    assert len(call["id"]) <= 40
+
+
+def test_an_answer_that_said_nothing_is_left_out() -> None:
+    """Servers refuse an assistant message with neither text nor calls."""
+    assert len(sent(request(message(1, "assistant", Reasoning("hm"))))["messages"]) == 1
+
+
+def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
+    """Under the field's name there."""
+    asked = request(message(1, "assistant", Reasoning("hm"), Text("yes")))
+
+    assert sent(asked)["messages"][1] == {"role": "assistant", "content": "yes"}
+    assert sent(asked, Dialect(reasoning_back="reasoning"))["messages"][1]["reasoning"] == "hm"
+
+
+@pytest.mark.parametrize(
+    ("choice", "open_server", "own"),
+    [
+        ("auto", None, None),
+        ("none", "none", "none"),
+        ("required", "required", "required"),
+        (
+            ("look",),
+            {"type": "function", "function": {"name": "look"}},
+            {"type": "function", "function": {"name": "look"}},
+        ),
+        (
+            ("look", "see"),
+            "required",
+            {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": name}} for name in ("look", "see")],
+                },
+            },
+        ),
+    ],
+)
+def test_a_tool_choice_never_changes_the_tools(choice: Any, open_server: Any, own: Any) -> None:
+    """They stand at the beginning of the prompt; another list would make the server read all of it anew."""
+    asked = request(tools=[TOOL, TOOL | {"name": "see"}, TOOL | {"name": "smell"}], tool_choice=choice)
+
+    for dialect, expected in ((OPEN, open_server), (OWN, own)):
+        body = sent(asked, dialect)
+        assert body.get("tool_choice") == expected
+        assert len(body["tools"]) == 3
+
+
+def test_options_are_sent_under_the_servers_names() -> None:
+    """What nobody asked for is left out; what stands in `extra` wins."""
+    options: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 7, "reasoning_effort": "low"}
+    body = sent(request(**options, parallel_tool_calls=False, extra={"temperature": 1, "seed": 3}), stream=False)
+
+    assert {name: value for name, value in body.items() if name not in ("messages", "model")} == {
+        "temperature": 1,
+        "top_p": 0.9,
+        "max_tokens": 7,
+        "reasoning_effort": "low",
+        "stream": False,
+        "seed": 3,
+    }
+    assert sent(request(max_output_tokens=7), OWN)["max_completion_tokens"] == 7
+    router = sent(request(reasoning_effort="low"), Dialect(reasoning="object"))
+    assert router["reasoning"] == {"effort": "low"}
+
+
+@pytest.mark.parametrize("extra", [{"seed": float("nan")}, {"seed": object()}])
+def test_options_that_are_no_json_are_refused(extra: dict[str, Any]) -> None:
+    """With the name of the option."""
+    with pytest.raises(ModelRequestRefused, match="seed"):
+        encoded(request(extra=extra))
+
+
+@given(texts=st.lists(any_text(), min_size=3, max_size=3))
+@effort(50, 1000)
+def test_any_text_can_be_sent(texts: list[str]) -> None:
+    """Lone surrogates and NULs included: the bytes are UTF-8 and JSON, and the same every time."""
+    said, arguments, result = texts
+    asked = request(
+        message(1, "user", Text(said)),
+        message(2, "assistant", ToolCall("c", "look", arguments)),
+        message(3, "tool", ToolResult("c", "look", result)),
+        tail=said,
+    )
+    cache = Fragments()
+
+    for dialect in (OPEN, OWN):
+        data = encoded(asked, dialect)
+        assert json.loads(data.decode())
+        assert encoded(replace(asked), dialect) == data
+    assert encoded(asked, cache=cache) == encoded(asked, cache=cache) == encoded(asked)
+
+
+def test_half_a_character_is_replaced_and_two_halves_are_joined() -> None:
+    """JSON text can hold a lone surrogate, UTF-8 can't."""
+    assert sent(request(message(1, "user", Text("a\ud83db \ud83d\ude00"))))["messages"][1]["content"] == "a�b 😀"
+
+
+def test_a_history_is_only_ever_appended_to() -> None:
+    """The messages before the tail keep their bytes from request to request."""
+    log = [message(1, "user", Text("one")), message(2, "assistant", Text("two")), message(3, "user", Text("three"))]
+    before, after = encoded(request(*log[:1], tail=TAIL)), encoded(request(*log, tail=TAIL))
+
+    assert after.startswith(before[: before.index(b"one") + 3])
+
+
+def test_the_cache_is_bounded_and_finds_only_the_very_message() -> None:
+    """A revised message of the same id takes the place of the older one."""
+    cache = Fragments(limit_bytes=2_000)
+    first = message(1, "user", Text("one"))
+    assert b"one" in encoded(request(first), cache=cache)
+    assert b"two" in encoded(request(replace(first, parts=(Text("two"),))), cache=cache)
+    for seq in range(100):
+        encoded(request(message(seq, "user", Text("x" * 100))), cache=cache)
+
+    assert cache.size_bytes <= 2_000
+
+
+def test_a_long_history_costs_little() -> None:
+    """500 messages that were sent before: the bar of 3 ms is generous, 0.3 to 0.7 ms were measured."""
+    asked = request(*(message(seq, "user" if seq % 2 else "assistant", Text("word " * 50)) for seq in range(500)))
+    cache = Fragments()
+    encoded(asked, cache=cache)
+
+    def cpu_s() -> float:
+        started = time.thread_time()
+        encoded(asked, cache=cache)
+        return time.thread_time() - started
+
+    assert min(cpu_s() for _ in range(10)) < 0.003
+
+
+@pytest.mark.parametrize(
+    ("base_url", "expected"),
+    [
+        ("http://localhost:11434", "http://localhost:11434/v1"),
+        ("http://localhost:11434/", "http://localhost:11434/v1"),
+        ("localhost:11434", "http://localhost:11434/v1"),
+        ("https://api.openai.com/v1", "https://api.openai.com/v1"),
+        ("https://openrouter.ai/api/v1/", "https://openrouter.ai/api/v1"),
+        ("http://[::1]:8000/v1/chat/completions", "http://[::1]:8000/v1"),
+        ("https://x.openai.azure.com/openai/v1?api-version=1", "https://x.openai.azure.com/openai/v1?api-version=1"),
+    ],
+)
+def test_an_address_works_with_and_without_its_path(base_url: str, expected: str) -> None:
+    """`/v1` is added only where there is no path."""
+    assert normalised(base_url) == expected
+    assert chat_url(base_url).partition("?")[0] == expected.partition("?")[0] + "/chat/completions"
+
+
+@pytest.mark.parametrize("base_url", ["", "ftp://host", "http://", "http://host:port", "http://a b", "http://[::1"])
+def test_what_is_no_address_is_refused(base_url: str) -> None:
+    """At once, not at the first request."""
+    with pytest.raises(InvalidInput, match="address"):
+        normalised(base_url)
+
+
+def test_the_dialect_depends_on_provider_and_address() -> None:
+    """Any server can stand at the address of a provider that was named `openai`."""
+    own = dialect_of("openai", "https://api.openai.com/v1", "gpt-4o")
+    other = dialect_of("openai", "http://localhost:8000", "qwen3")
+    router = dialect_of("openrouter", "https://openrouter.ai/api/v1", "openai/gpt-5")
+
+    assert (own.engine_role, own.output_limit, own.allowed_tools) == ("system", "max_completion_tokens", True)
+    assert (other.engine_role, other.output_limit) == ("user", "max_tokens")
+    assert (router.allowed_tools, router.reasoning) == (False, "object")
+    assert dialect_of("openai", "http://proxy", "o3-mini").output_limit == "max_completion_tokens"

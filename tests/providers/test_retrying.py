@@ -1,0 +1,163 @@
+"""Trying again: bounded, patient, and never after something was handed out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.errors import (
+    ModelAuthenticationFailed,
+    ModelError,
+    ModelOverloaded,
+    ModelRateLimited,
+    ModelStreamCut,
+    ModelTimeout,
+)
+from perdure.core.messages import Text
+from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.providers.retrying import Retrying, RetryPolicy, delay_s
+
+REQUEST = ModelRequest(model="openai/test", system="", messages=())
+REPLY = ModelReply(parts=(Text("hi"),), exchange=Exchange(request={}, response={}))
+QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.002)
+
+Step = ModelDelta | ModelReply | ModelError | float
+
+
+class Planned:
+    """A model that does, at each request, the steps of the next list; a number is a wait."""
+
+    def __init__(self, *answers: Sequence[Step]) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+        self.open = 0
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        self.asked += 1
+        self.open += 1
+        try:
+            for step in self._answers.pop(0):
+                if isinstance(step, ModelError):
+                    raise step
+                if isinstance(step, float):
+                    await asyncio.sleep(step)
+                else:
+                    yield step
+        finally:
+            self.open -= 1
+
+
+async def ask(model: Planned, policy: RetryPolicy = QUICK) -> list[ModelDelta | ModelReply]:
+    return [piece async for piece in Retrying(model, policy=policy, random=lambda: 0.0).respond(REQUEST)]
+
+
+async def test_what_fails_for_a_moment_is_tried_again() -> None:
+    """The reply says how many attempts it took; no answer is left open."""
+    model = Planned([ModelOverloaded("busy")], [ModelTimeout("late")], [ModelDelta("text", "hi"), REPLY])
+
+    delta, reply = await ask(model)
+
+    assert delta == ModelDelta("text", "hi")
+    assert isinstance(reply, ModelReply)
+    assert reply.exchange is not None
+    assert reply.exchange.attempts == 3
+    assert (model.asked, model.open) == (3, 0)
+
+
+async def test_a_first_try_changes_nothing() -> None:
+    """The pieces are those of the model."""
+    assert await ask(Planned([REPLY])) == [REPLY]
+
+
+async def test_the_last_error_says_how_many_tries_were_made() -> None:
+    """In its message and in its exchange."""
+    failures = [ModelOverloaded("busy") for _ in range(4)]
+    failures[-1].exchange = Exchange(request={}, response={})
+    model = Planned(*([failure] for failure in failures))
+
+    with pytest.raises(ModelOverloaded, match=r"^busy \(tried 4 times in 0\.\d s\)$") as caught:
+        await ask(model)
+
+    assert caught.value is failures[-1]
+    assert isinstance(caught.value.exchange, Exchange)
+    assert caught.value.exchange.attempts == 4
+
+
+async def test_what_will_not_succeed_is_not_tried_again() -> None:
+    """A wrong key stays wrong; the message is as it was."""
+    model = Planned([ModelAuthenticationFailed("wrong key")])
+
+    with pytest.raises(ModelAuthenticationFailed, match=r"^wrong key$"):
+        await ask(model)
+
+    assert model.asked == 1
+
+
+async def test_an_answer_never_begins_twice() -> None:
+    """Once a piece was handed out, the error goes on."""
+    model = Planned([ModelDelta("text", "hi"), ModelStreamCut("cut")], [REPLY])
+    pieces: list[ModelDelta | ModelReply] = []
+
+    with pytest.raises(ModelStreamCut, match=r"^cut$"):
+        async for piece in Retrying(model, policy=QUICK).respond(REQUEST):
+            pieces += [piece]
+
+    assert pieces == [ModelDelta("text", "hi")]
+    assert (model.asked, model.open) == (1, 0)
+
+
+async def test_a_wait_that_is_asked_for_is_kept() -> None:
+    """Though the policy would come back sooner."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    await ask(Planned([ModelRateLimited("slow down", retry_after_s=0.05)], [REPLY]))
+
+    assert loop.time() - started >= 0.05
+
+
+async def test_a_wait_beyond_the_deadline_ends_it_at_once() -> None:
+    """Nobody waits an hour for an answer; the error says what was asked."""
+    model = Planned([ModelRateLimited("slow down", retry_after_s=3600)])
+
+    with pytest.raises(ModelRateLimited, match=r"slow down \(it asks to wait 3600 s\)"):
+        await asyncio.wait_for(ask(model), 5)
+
+    assert model.asked == 1
+
+
+async def test_the_deadline_ends_a_try_that_has_not_begun_to_answer() -> None:
+    """One that has may go on."""
+    policy = RetryPolicy(first_delay_s=0.001, deadline_s=0.05)
+
+    with pytest.raises(ModelTimeout, match=r"0\.05 s"):
+        await asyncio.wait_for(ask(Planned([30.0, REPLY]), policy), 5)
+
+    assert await ask(Planned([ModelDelta("text", "hi"), 0.1, REPLY]), policy) == [ModelDelta("text", "hi"), REPLY]
+
+
+async def test_a_cancelled_caller_is_not_tried_for() -> None:
+    """Neither in a try nor in the wait between two."""
+    for model in (Planned([30.0, REPLY]), Planned([ModelOverloaded("busy")], [REPLY])):
+        task = asyncio.ensure_future(ask(model, RetryPolicy(first_delay_s=30)))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (model.asked, model.open) == (1, 0)
+
+
+@given(tries=st.integers(1, 2000), chance=st.floats(0, 1, exclude_max=True), asked=st.none() | st.floats(0, 100))
+def test_a_wait_is_bounded_and_never_shorter_than_asked(tries: int, chance: float, asked: float | None) -> None:
+    """It grows, with a share of chance, up to its limit."""
+    policy = RetryPolicy()
+
+    delay = delay_s(policy, tries, retry_after_s=asked, chance=chance)
+
+    assert (asked or 0.0) <= delay <= max(policy.max_delay_s, asked or 0.0)
+    assert delay >= policy.first_delay_s * (1 - policy.jitter)
+    assert delay_s(policy, 2, retry_after_s=None, chance=0) == 2 * policy.first_delay_s

@@ -1,0 +1,82 @@
+"""Servers for tests: one in this process without a network, and a real one for the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+from letta_client import AsyncLetta
+
+from perdure import AsyncPerdure, Model
+from perdure.server.app import create_app
+from perdure.server.config import ServerConfig
+from perdure.server.serve import serve
+from perdure.settings import Settings
+from perdure.testing import ScriptedModel
+
+__all__ = ["BASE", "MODEL", "chunks_of", "in_process", "letta", "served"]
+
+MODEL = "test/scripted"
+BASE = "http://127.0.0.1:8283"
+
+Tools = Sequence[Callable[..., Any]]
+
+
+@contextlib.asynccontextmanager
+async def _opened(path: Path, model: Model, tools: Tools) -> AsyncIterator[AsyncPerdure]:
+    settings = replace(Settings(), model=MODEL)
+    perdure = await AsyncPerdure.open(path / "p.db", models={MODEL: model}, tools=tools, settings=settings)
+    async with perdure:
+        yield perdure
+
+
+@contextlib.asynccontextmanager
+async def in_process(
+    path: Path, *script: Any, model: Model | None = None, tools: Tools = (), config: ServerConfig | None = None
+) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
+    """A client of the application itself; it sees an answer when it is complete."""
+    async with _opened(path, model or ScriptedModel(*script), tools) as perdure:
+        transport = httpx.ASGITransport(create_app(perdure, config or ServerConfig()))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            yield client, perdure
+
+
+@contextlib.asynccontextmanager
+async def served(
+    path: Path, *script: Any, model: Model | None = None, tools: Tools = (), config: ServerConfig | None = None
+) -> AsyncIterator[tuple[str, AsyncPerdure]]:
+    """The address of a server that listens on a free port, in a task of this loop."""
+    async with _opened(path, model or ScriptedModel(*script), tools) as perdure:
+        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(serve(perdure, config or ServerConfig(port=0), on_ready=ready.set_result))
+        try:
+            async with asyncio.timeout(10):
+                waited: list[asyncio.Future[Any]] = [task, ready]
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            yield ready.result(), perdure
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+@contextlib.asynccontextmanager
+async def letta(address: str, **options: Any) -> AsyncIterator[AsyncLetta]:
+    """The official client; it does not try again by itself."""
+    async with AsyncLetta(base_url=address, max_retries=0, **options) as client:
+        yield client
+
+
+def chunks_of(text: str) -> list[tuple[str | None, Mapping[str, Any] | str]]:
+    """(event name, data) of an event stream, in order; the end marker as text."""
+    found: list[tuple[str | None, Mapping[str, Any] | str]] = []
+    for block in filter(None, text.split("\n\n")):
+        lines = dict(line.split(": ", 1) for line in block.split("\n"))
+        data = lines["data"]
+        found.append((lines.get("event"), data if data == "[DONE]" else json.loads(data)))
+    return found

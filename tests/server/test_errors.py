@@ -1,0 +1,179 @@
+"""What bad requests are answered: a status, which field, and nothing kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import RunFailed
+from perdure.core.errors import (
+    BlockLimitExceeded,
+    BlockNotFound,
+    ConversationBusy,
+    IllegalLog,
+    ModelNotFound,
+    ModelRateLimited,
+    NotFound,
+    PerdureError,
+    StoreBusy,
+    StoreFull,
+    VersionConflict,
+)
+from perdure.core.runs import Failure, Usage
+from perdure.library.reply import Reply
+from perdure.server.errors import answer_of
+from perdure.server.unsupported import NotSupported
+from tests.server.served import in_process
+
+UUID = "123e4567-e89b-42d3-a456-426614174000"
+AGENT = f"/v1/agents/agent-{UUID}/messages"
+PICTURE = {"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/x.png"}}
+
+BAD_BODIES: list[tuple[Any, int, str]] = [
+    (b"{", 422, "body: Invalid JSON"),
+    (b"", 422, "body: Invalid JSON"),
+    (b"\xff\xfe", 422, "body: Invalid JSON"),
+    ([1], 422, "body"),
+    ({}, 422, "exactly one of `input` and `messages`"),
+    ({"input": "a", "messages": []}, 422, "exactly one of"),
+    ({"input": ""}, 422, "empty"),
+    ({"input": 7}, 422, "body.input"),
+    ({"messages": []}, 422, "empty"),
+    ({"messages": [{"role": "user"}]}, 422, "body.messages.0.content: Field required"),
+    ({"messages": [{"role": "robot", "content": "a"}]}, 422, "body.messages.0.role"),
+    ({"messages": [{"role": "user", "content": [{"type": "song"}]}]}, 422, "body.messages.0.content.0.type"),
+    ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, 422, "messages.0.content.0.text"),
+    ({"messages": [{"type": "letter", "role": "user", "content": "a"}]}, 422, "body.messages.0.type"),
+    ({"input": "a", "max_steps": "x"}, 422, "body.max_steps"),
+    ({"input": "a", "max_steps": 0}, 422, "max_steps"),
+    ({"input": "a", "if_busy": "shout"}, 422, "body.if_busy"),
+    ({"input": "a", "include_return_message_types": ["song"]}, 422, "body.include_return_message_types.0"),
+    ({"input": "a", "stream_tokens": True}, 422, "Streaming options set without streaming enabled"),
+    ({"input": "a", "background": True}, 422, "Streaming options set without streaming enabled"),
+    ({"input": [PICTURE]}, 501, "image"),
+    ({"messages": [{"type": "approval", "approvals": []}]}, 501, "approvals"),
+    ({"messages": [{"approve": True}]}, 501, "approvals"),
+    ({"messages": [{"type": "tool_return", "tool_returns": []}]}, 501, "client-side tools"),
+    ({"input": "a", "client_tools": [{"name": "Bash"}]}, 501, "client_tools"),
+    ({"input": "a", "override_model": "x/y"}, 501, "override_model"),
+]
+
+
+async def test_bad_messages_are_refused(tmp_path: Path) -> None:
+    """Every line of bad input: its status, the field by name, and nothing in the history."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}/messages"
+        for body, status, part in BAD_BODIES:
+            given: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
+            answered = await client.post(path, **given)
+            assert (answered.status_code, part in answered.json()["detail"]) == (status, True), (body, answered.text)
+            if status == 422:
+                assert list(answered.json()) == ["trace_id", "detail", "examples"]
+            else:
+                assert answered.headers["x-should-retry"] == "false"
+        assert (await client.get(path)).json() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "part"),
+    [
+        ("POST", AGENT, f"Agent with ID agent-{UUID} not found"),
+        ("POST", f"{AGENT}/async", f"Agent with ID agent-{UUID} not found"),
+        ("POST", f"{AGENT}/cancel", f"Agent with ID agent-{UUID} not found"),
+        ("GET", AGENT, f"Agent with ID agent-{UUID} not found"),
+        ("GET", f"/v1/messages/message-{UUID}", f"Message with ID message-{UUID} not found"),
+        ("GET", f"/v1/runs/run-{UUID}", f"Run with ID run-{UUID} not found"),
+        ("GET", f"/v1/runs/run-{UUID}/steps", f"Run with ID run-{UUID} not found"),
+        ("POST", f"/v1/runs/run-{UUID}/stream", f"Run with ID run-{UUID} not found"),
+        ("POST", f"/v1/runs/run-{UUID}/cancel", f"Run with ID run-{UUID} not found"),
+        ("GET", f"/v1/runs/?after=run-{UUID}", f"Run with ID run-{UUID} not found"),
+    ],
+)
+async def test_what_is_not_there_is_not_found(tmp_path: Path, method: str, path: str, part: str) -> None:
+    """404, naming it."""
+    async with in_process(tmp_path) as (client, _):
+        given = {"json": {"input": "hi"}} if path in (AGENT, f"{AGENT}/async") else {}
+        answered = await client.request(method, path, **given)  # type: ignore[arg-type]
+        assert (answered.status_code, answered.json()) == (404, {"detail": part})
+
+
+async def test_what_is_no_id_is_refused(tmp_path: Path) -> None:
+    """In a path and in a query: 422 with the pattern and an example."""
+    uuid1 = "123e4567-e89b-12d3-a456-426614174000"
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        for method, path, pattern in (
+            ("POST", "/v1/agents/ada/messages", "agent-{uuid4}"),
+            ("POST", f"/v1/agents/agent-{uuid1}/messages/stream", "agent-{uuid4}"),
+            ("GET", "/v1/agents/ada/messages", "agent-{uuid4}"),
+            ("GET", f"/v1/agents/{agent.id}/messages?after=x", "message-{uuid4}"),
+            ("GET", f"/v1/agents/{agent.id}/messages?conversation_id=x", "conv-{uuid4}"),
+            ("GET", "/v1/messages/x", "message-{uuid4}"),
+            ("GET", "/v1/runs/x", "run-{uuid4}"),
+            ("GET", "/v1/runs/?agent_id=x", "agent-{uuid4}"),
+            ("GET", f"/v1/runs/run-{UUID}/messages?before=x", "message-{uuid4}"),
+        ):
+            answered = await client.request(method, path, json={"input": "hi"} if method == "POST" else None)
+            detail = answered.json()["detail"]
+            assert (answered.status_code, f"String should match pattern '{pattern}'" in detail) == (422, True), path
+            assert answered.json()["examples"] == [pattern.replace("{uuid4}", UUID)]
+
+
+async def test_bad_queries_name_their_field(tmp_path: Path) -> None:
+    """A limit, an order or a type that there is not."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        for query in ("limit=0", "limit=x", "order=up", "include_return_message_types=song"):
+            answered = await client.get(f"/v1/agents/{agent.id}/messages?{query}")
+            assert (answered.status_code, query.partition("=")[0] in answered.json()["detail"]) == (422, True), query
+        for query in ("statuses=odd", "stop_reason=odd", "conversation_id=default", "limit=99999999"):
+            answered = await client.get(f"/v1/runs/?{query}")
+            assert (answered.status_code, query.partition("=")[0] in answered.json()["detail"]) == (422, True), query
+
+
+def reply_that_failed(kind: str) -> Reply:
+    failure = Failure(kind=kind, message="no")
+    return Reply(
+        text="",
+        run_id=f"run-{UUID}",  # type: ignore[arg-type]
+        stop_reason="llm_api_error",
+        messages=(),
+        edits=(),
+        usage=Usage(),
+        step_count=1,
+        failure=failure,
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "part", "retry"),
+    [
+        (NotFound("block", f"block-{UUID}"), 404, f"Block with ID block-{UUID} not found", True),
+        (BlockNotFound("human", known=["persona"]), 404, "there are persona", True),
+        (ModelNotFound("x/y", known=["a/b"]), 404, "NOT_FOUND: Handle x/y not found, must be one of ['a/b']", True),
+        (BlockLimitExceeded("human", size=2, limit=1), 400, "its limit is 1", True),
+        (VersionConflict("block", expected=1, found=2), 409, "somebody else wrote first", False),
+        (ConversationBusy("run-1"), 409, "run-1", True),
+        (NotSupported("not yet"), 501, "not yet", False),
+        (ModelRateLimited("slow down"), 429, "slow down", False),
+        (
+            RunFailed("no", run_id="run-1", stop_reason="llm_api_error", reply=reply_that_failed("llm_timeout")),
+            504,
+            "llm_timeout",
+            False,
+        ),
+        (StoreBusy("try later"), 503, "try later", True),
+        (StoreFull("the disk is full"), 500, "An unknown error occurred", True),
+        (IllegalLog("a secret"), 500, "An unknown error occurred", True),
+    ],
+)
+def test_every_error_has_its_status(error: PerdureError, status: int, part: str, retry: bool) -> None:
+    """And says whether the same request may succeed later."""
+    answered = answer_of(error)
+
+    assert (answered.status_code, part in bytes(answered.body).decode()) == (status, True)
+    assert ("x-should-retry" not in answered.headers) == retry
+    assert b"secret" not in bytes(answered.body)

@@ -1,0 +1,157 @@
+"""What stands before every route: who may ask, how much, and what is never said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from perdure import InvalidInput
+from perdure.server.config import ServerConfig
+from perdure.server.guards import depth_of
+from tests.server.served import BASE, in_process
+
+KEY = "a long random text"
+HEALTH = "/v1/health/"
+
+
+async def test_only_known_hosts_are_answered(tmp_path: Path) -> None:
+    """Loopback names with any port and the configured ones; a page of another site gets nothing, on any path."""
+    config = ServerConfig(allowed_hosts=("agents.example.org", "other.example.org:9000"))
+    async with in_process(tmp_path, config=config) as (client, _):
+        for host in ("localhost", "127.0.0.1:1", "[::1]:8283", "LOCALHOST:80", "agents.example.org:444"):
+            assert (await client.get(HEALTH, headers={"host": host})).status_code == 200, host
+        assert (await client.get(HEALTH, headers={"host": "other.example.org:9000"})).status_code == 200
+        for host in (
+            "evil.example",
+            "localhost.evil.example",
+            "other.example.org",
+            "127.0.0.1@evil.example",
+            "",
+            "a b",
+        ):
+            for path in (HEALTH, "/openapi.json", "/nothing/here"):
+                refused = await client.get(path, headers={"host": host})
+                assert refused.status_code == 403, host
+                assert "detail" in refused.json()
+
+
+async def test_only_known_origins_are_answered(tmp_path: Path) -> None:
+    """A page that this server has not sent can't use it; programs send no origin."""
+    async with in_process(tmp_path) as (client, _):
+        for origin in ("http://localhost:3000", "https://127.0.0.1"):
+            assert (await client.get(HEALTH, headers={"origin": origin})).status_code == 200
+        for origin in ("http://evil.example", "null", "file://", "http://localhost.evil.example", ""):
+            refused = await client.post("/v1/agents/", json={}, headers={"origin": origin})
+            assert (refused.status_code, "Origin" in refused.json()["detail"]) == (403, True), origin
+        asked = await client.options("/v1/agents/", headers={"origin": "http://localhost"})
+        assert "access-control-allow-origin" not in asked.headers
+
+
+async def test_a_key_is_asked_for_when_there_is_one(tmp_path: Path) -> None:
+    """As a bearer or as Letta's password, but for the probes."""
+    async with in_process(tmp_path, config=ServerConfig(api_key=KEY)) as (client, _):
+        right = [{"authorization": f"Bearer {KEY}"}, {"x-bare-password": f"password {KEY}"}]
+        wrong = [{}, {"authorization": f"Bearer {KEY}x"}, {"authorization": KEY}, {"x-bare-password": KEY}]
+        for headers in right:
+            assert (await client.get("/v1/runs/", headers=headers)).status_code == 200
+        for headers in wrong:
+            refused = await client.get("/v1/runs/", headers=headers)
+            assert (refused.status_code, refused.json()) == (401, {"detail": "Unauthorized"})
+            assert (await client.get("/openapi.json", headers=headers)).status_code == 401
+        for path in (HEALTH, "/v1/health", "/v1/ready/"):
+            assert (await client.get(path)).status_code == 200
+
+
+async def test_bodies_are_bounded(tmp_path: Path) -> None:
+    """By their length, told or not, and by how deep they nest."""
+    async with in_process(tmp_path, config=ServerConfig(max_body_bytes=1_000, max_depth=20)) as (client, _):
+
+        async def chunked() -> AsyncIterator[bytes]:
+            for _ in range(20):
+                yield b"x" * 100
+
+        for content in (b"x" * 1_001, chunked()):
+            refused = await client.post("/v1/agents/", content=content)
+            assert (refused.status_code, "1,000 bytes" in refused.json()["detail"]) == (413, True)
+        deep = await client.post("/v1/agents/", content=b'{"a":' * 21 + b"1" + b"}" * 21)
+        assert (deep.status_code, "20 levels" in deep.json()["detail"]) == (422, True)
+        flat = await client.post("/v1/agents/", content=b'{"name":"' + b"[{" * 30 + b'","model":7}')
+        assert (flat.status_code, "model" in flat.json()["detail"]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        (b"[[1],[2]]", 2),
+        (b'{"a[[[":{"b\\"[[":[1]}}', 3),
+        (b'["[[[[', 1),
+        (b'["a\\', 1),
+        (b"]]][[", 0),
+        (b'"' + b'\\"' * 50_000, 0),
+    ],
+)
+def test_depth_is_that_of_brackets_outside_strings(text: bytes, depth: int) -> None:
+    """Also of a text that is no JSON, and in linear time."""
+    assert depth_of(text) == depth
+
+
+async def test_both_forms_of_a_path_are_the_same(tmp_path: Path) -> None:
+    """With a slash at its end and without, no redirect between them."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        for path in ("/v1/health", "/v1/health/", "/v1/runs", "/v1/runs/", f"/v1/agents/{agent.id}/messages/"):
+            assert (await client.get(path)).status_code == 200
+        said = await client.post(f"/v1/agents/{agent.id}/messages/", json={"input": "hi"})
+        assert said.status_code == 200
+        assert (await client.get("/v1/nothing")).json() == {"detail": "Not Found"}
+        assert (await client.put("/v1/health")).status_code == 405
+
+
+async def test_a_defect_is_an_answer_without_a_traceback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged, and the client is told nothing of the inside."""
+    async with in_process(tmp_path) as (client, perdure):
+
+        async def broken(request: object) -> None:
+            raise ZeroDivisionError("a secret of the inside")
+
+        perdure.app.runner.accept = broken  # type: ignore[assignment,method-assign]
+        agent = await perdure.create_agent()
+        answered = await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "hi"})
+
+    assert (answered.status_code, answered.json()) == (500, {"detail": "An unknown error occurred"})
+    assert "stopped at a defect" in caplog.text
+
+
+def test_a_server_for_others_needs_a_key() -> None:
+    """The message says what helps."""
+    with pytest.raises(InvalidInput, match="PERDURE_API_KEY"):
+        ServerConfig(host="0.0.0.0")
+    with pytest.raises(InvalidInput, match=r"\*"):
+        ServerConfig(allowed_hosts=("*",))
+    assert ServerConfig(host="0.0.0.0", api_key=KEY, allowed_hosts=("*",)).port == 8283
+    for host in ("localhost", "127.0.0.2", "::1", "[::1]"):
+        assert ServerConfig(host=host).api_key is None
+
+
+def test_the_environment_configures() -> None:
+    """Names are separated by commas; a port that is none is refused; what is given wins."""
+    given = {"PERDURE_PORT": "9000", "LETTA_SERVER_PASSWORD": KEY, "PERDURE_ALLOWED_HOSTS": "A.example, b.example:1 ,"}
+
+    config = ServerConfig.from_environment(given, port=9001)
+
+    assert config == ServerConfig(port=9001, api_key=KEY, allowed_hosts=("a.example", "b.example:1"))
+    assert ServerConfig.from_environment({}) == ServerConfig()
+    for port in ("x", "70000", "-1"):
+        with pytest.raises(InvalidInput, match=r"(?i)port is"):
+            ServerConfig.from_environment({"PERDURE_PORT": port})
+
+
+async def test_any_host_with_a_key(tmp_path: Path) -> None:
+    """`*` lets any name in, for servers behind a proxy."""
+    config = ServerConfig(api_key=KEY, allowed_hosts=("*",))
+    async with in_process(tmp_path, config=config) as (client, _):
+        asked = httpx.Request("GET", BASE + HEALTH, headers={"host": "whatever.example"})
+        assert (await client.send(asked)).status_code == 200

@@ -1,0 +1,235 @@
+"""Saying something over HTTP, and reading the history."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+from letta_client.types.agents import LettaResponse, Message
+from pydantic import TypeAdapter
+
+from perdure.core.messages import ToolCall
+from perdure.testing import ScriptedModel, calls, fails, says, thinks
+from tests.library.opened import SlowSpeaker
+from tests.server.served import in_process, letta, served
+
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+UNKNOWN = "agent-123e4567-e89b-42d3-a456-426614174000"
+
+
+async def history(client: httpx.AsyncClient, agent_id: str, **query: Any) -> list[dict[str, Any]]:
+    answered = await client.get(f"/v1/agents/{agent_id}/messages", params=query)
+    assert answered.status_code == 200, answered.text
+    MESSAGES.validate_python(answered.json())
+    return list(answered.json())
+
+
+async def test_a_reply_has_the_wire_s_shape(tmp_path: Path) -> None:
+    """Reasoning, call, return and text in order, without the user's own words; one id, several otids."""
+    script = thinks("well", calls("memory_insert", label="human", new_string="Ada")), says("Noted.")
+    async with in_process(tmp_path, *script) as (client, perdure):
+        agent = await perdure.create_agent()
+        answered = await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "I am Ada"})
+
+        assert answered.status_code == 200
+        LettaResponse.model_validate(answered.json())
+        reply = answered.json()
+        assert list(reply) == ["messages", "stop_reason", "usage", "logprobs", "turns"]
+        types = [message["message_type"] for message in reply["messages"]]
+        assert types == ["reasoning_message", "tool_call_message", "tool_return_message", "assistant_message"]
+        thought, call, returned, said = reply["messages"]
+        assert thought["id"] == call["id"] != returned["id"]
+        assert thought["otid"] != call["otid"]
+        assert call["tool_calls"] == [call["tool_call"]]
+        assert returned["tool_returns"][0]["tool_return"] == returned["tool_return"]
+        assert (returned["name"], returned["status"]) == ("memory_insert", "success")
+        assert said["content"] == "Noted."
+        assert said["date"].endswith("+00:00") and "." not in said["date"]
+        assert list(said)[:10] == [
+            *("id", "date", "name", "message_type", "otid"),
+            *("sender_id", "step_id", "is_err", "seq_id", "run_id"),
+        ]
+        assert reply["stop_reason"] == {"message_type": "stop_reason", "stop_reason": "end_turn"}
+        assert (reply["usage"]["step_count"], reply["usage"]["total_tokens"]) == (2, 27)
+
+
+async def test_messages_keep_what_they_came_with(tmp_path: Path) -> None:
+    """Role, parts, name, otid and sender; the types that are asked for are the only ones."""
+    async with in_process(tmp_path, thinks("hm", says("Yes?"))) as (client, perdure):
+        agent = await perdure.create_agent()
+        parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+        said = [
+            {"role": "system", "content": "Be brief."},
+            {"type": "message", "role": "user", "content": parts, "name": "ann", "otid": "o-1", "sender_id": "s-1"},
+        ]
+        answered = await client.post(
+            f"/v1/agents/{agent.id}/messages",
+            json={"messages": said, "include_return_message_types": ["assistant_message"], "max_steps": None},
+        )
+
+        assert [message["message_type"] for message in answered.json()["messages"]] == ["assistant_message"]
+        system, user, *_ = await history(client, agent.id, order="asc")
+        assert (system["message_type"], system["content"]) == ("system_message", "Be brief.")
+        assert (user["content"], user["name"], user["otid"], user["sender_id"]) == (parts, "ann", "o-1", "s-1")
+        only = await history(client, agent.id, include_return_message_types="reasoning_message", limit=1)
+        assert [message["reasoning"] for message in only] == ["hm"]
+        [one] = (await client.get(f"/v1/messages/{user['id']}")).json()
+        assert one == user
+
+
+async def test_send_message_is_shown_as_what_it_says(tmp_path: Path) -> None:
+    """Its return is hidden; without `use_assistant_message` both are what they are."""
+
+    def send_message(message: str) -> str:
+        """Say something.
+
+        Args:
+            message: what to say.
+        """
+        return "Sent message successfully."
+
+    async with in_process(tmp_path, calls("send_message", message="Hi!"), tools=[send_message]) as (client, perdure):
+        agent = await perdure.create_agent()
+        answered = await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "hi"})
+
+        assert [message["content"] for message in answered.json()["messages"]] == ["Hi!", "OK."]
+        plain = await history(client, agent.id, order="asc", use_assistant_message=False)
+        types = [message["message_type"] for message in plain]
+        assert types == ["user_message", "tool_call_message", "tool_return_message", "assistant_message"]
+
+
+async def test_parallel_calls_are_one_message(tmp_path: Path) -> None:
+    """With all calls in its list."""
+    more = ToolCall("", "memory_insert", '{"label": "human", "new_string": "b"}')
+    script = calls("memory_insert", more, label="human", new_string="a"), says("Done.")
+    async with in_process(tmp_path, *script) as (client, perdure):
+        agent = await perdure.create_agent()
+        answered = await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "both"})
+        first = answered.json()["messages"][0]
+        assert [call["tool_call_id"] for call in first["tool_calls"]] == ["call_1_0", "call_1_1"]
+
+
+async def test_pages_of_the_history(tmp_path: Path) -> None:
+    """`after` is newer and `before` older in any order; but `order=desc` with `after` walks to the older ones."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        for index in range(3):
+            await agent.send(str(index))
+        oldest_first = await history(client, agent.id, order="asc")
+        ids = [message["id"] for message in oldest_first]
+        assert [message["id"] for message in await history(client, agent.id)] == ids[::-1]
+
+        async def page(**query: Any) -> list[int]:
+            return [ids.index(message["id"]) for message in await history(client, agent.id, **query)]
+
+        assert await page(after=ids[3]) == [5, 4]
+        assert await page(after=ids[3], order="asc") == [4, 5]
+        assert await page(before=ids[3], limit=2) == [2, 1]
+        assert await page(before=ids[3], limit=2, order="desc") == [2, 1]
+        assert await page(before=ids[3], limit=2, order="asc") == [1, 2]
+        assert await page(after=ids[0], before=ids[3], order="asc") == [1, 2]
+        assert await page(after=ids[3], limit=2, order="desc") == [2, 1]
+        assert await page(after=ids[5]) == []
+        assert await page(conversation_id="default", limit=1) == [5]
+        other = await agent.new_conversation()
+        assert await page(conversation_id=other.id) == []
+
+
+async def test_the_client_walks_the_whole_history(tmp_path: Path) -> None:
+    """letta-client against a real server, page by page, both ways."""
+    async with served(tmp_path, thinks("a", says("b"))) as (address, perdure), letta(address) as client:
+        agent = await perdure.create_agent()
+        reply = await client.agents.messages.create(agent.id, input="one")
+        assert [message.message_type for message in reply.messages] == ["reasoning_message", "assistant_message"]
+        await client.agents.messages.create(agent.id, messages=[{"role": "user", "content": "two"}])
+        for order in ("asc", "desc"):
+            walked = [message async for message in client.agents.messages.list(agent.id, limit=1, order=order)]
+            assert len(walked) == 5
+            assert len({message.otid for message in walked}) == 5
+        assert (await client.health()).status == "ok"
+
+
+async def test_a_second_message_is_refused_or_waits(tmp_path: Path) -> None:
+    """409 with the run that is in the way; with `if_busy` it comes after it."""
+    model = SlowSpeaker("slow ", "reply")
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}/messages"
+        first = asyncio.create_task(client.post(path, json={"input": "first"}))
+        await model.speaking.wait()
+        refused = await client.post(path, json={"input": "second"})
+        waiting = asyncio.create_task(client.post(path, json={"input": "third", "if_busy": "wait"}))
+        await asyncio.sleep(0.05)
+        model.go.set()
+
+        assert (refused.status_code, "x-should-retry" in refused.headers) == (409, False)
+        assert refused.json()["run_id"] == (await first).json()["messages"][0]["run_id"]
+        assert (await waiting).status_code == 200
+        said = [message["content"] for message in await history(client, agent.id, order="asc")]
+        assert said == ["first", "slow reply", "third", "slow reply"]
+
+
+async def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
+    """From the header or the otids; the same key for something else is a conflict."""
+    model = ScriptedModel()
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}/messages"
+        by_header = [await client.post(path, json={"input": "hi"}, headers={"idempotency-key": "k"}) for _ in range(2)]
+        said = {"messages": [{"role": "user", "content": "ho", "otid": "o-1"}]}
+        by_otid = [await client.post(path, json=said) for _ in range(2)]
+        streamed = await client.post(path, json=said | {"streaming": True})
+
+        for first, again in (by_header, by_otid):
+            assert first.json() == again.json()
+        assert by_otid[0].json()["messages"][0]["id"] in streamed.text
+        assert len(model.asked) == 2
+        changed = await client.post(path, json={"input": "other"}, headers={"idempotency-key": "k"})
+        assert (changed.status_code, changed.headers["x-should-retry"]) == (409, "false")
+        long = await client.post(path, json={"input": "hi"}, headers={"idempotency-key": "k" * 300})
+        assert (long.status_code, "idempotency_key" in long.json()["detail"]) == (422, True)
+
+
+async def test_cancelling(tmp_path: Path) -> None:
+    """All runs or those named; an ended one says how it ended; nothing to cancel is a conflict."""
+    model = SlowSpeaker("never ", "said")
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}/messages"
+        first = asyncio.create_task(client.post(path, json={"input": "hi"}))
+        await model.speaking.wait()
+        cancelled = await client.post(f"{path}/cancel")
+        reply = (await first).json()
+
+        assert reply["stop_reason"]["stop_reason"] == "cancelled"
+        [run_id] = cancelled.json()
+        assert cancelled.json() == {run_id: "cancelled"}
+        idle = await client.post(f"{path}/cancel", json={})
+        assert (idle.status_code, idle.headers["x-should-retry"]) == (409, "false")
+        assert (await client.post(f"{path}/cancel", json={"run_ids": [run_id]})).json() == {run_id: "cancelled"}
+        model.go.set()
+        done = (await client.post(path, json={"input": "again"})).json()["messages"][0]["run_id"]
+        assert (await client.post(f"{path}/cancel", json={"run_ids": [done]})).json() == {done: "completed"}
+
+
+async def test_a_model_that_fails_is_an_error_of_its_own(tmp_path: Path) -> None:
+    """Not to be tried again: the message is kept."""
+    kinds = {
+        "llm_rate_limit": 429,
+        "llm_authentication": 401,
+        "llm_timeout": 504,
+        "llm_bad_request": 400,
+        "llm_insufficient_credits": 402,
+        "llm_error": 500,
+    }
+    async with in_process(tmp_path, *(fails("no", kind=kind) for kind in kinds)) as (client, perdure):
+        agent = await perdure.create_agent()
+        for kind, status in kinds.items():
+            answered = await client.post(f"/v1/agents/{agent.id}/messages", json={"input": kind})
+            assert (answered.status_code, answered.headers["x-should-retry"]) == (status, "false")
+            error = answered.json()["error"]
+            assert (error["type"], error["detail"]) == (kind, "no")
+            assert error["run_id"].startswith("run-")
+        assert len(await history(client, agent.id)) == len(kinds)

@@ -1,0 +1,104 @@
+"""The lists of models, as clients see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from letta_client.types import Model
+
+from perdure.core.errors import ModelNotFound
+from perdure.server.wire.models import LlmConfig, ModelSettings, resolved
+from tests.server.routed import GPT, MODEL, routed
+
+MODEL_FIELDS = [
+    *("handle", "name", "display_name", "provider_type", "provider_name", "model_type", "model"),
+    *("model_endpoint_type", "model_endpoint", "provider_category", "model_wrapper", "context_window"),
+    *("put_inner_thoughts_in_kwargs", "temperature", "max_tokens", "enable_reasoner", "reasoning_effort"),
+    *("max_reasoning_tokens", "effort", "frequency_penalty", "compatibility_type", "verbosity", "tier"),
+    *("parallel_tool_calls", "response_format", "strict", "return_logprobs", "top_logprobs", "return_token_ids"),
+    *("tool_call_parser", "max_context_window"),
+]
+"""Names in the order in which Letta's server sends them."""
+
+
+async def test_the_default_model_comes_first() -> None:
+    """Clients without a choice take the first; each can really be used."""
+    async with routed() as server:
+        models = await server.get("/v1/models/")
+        handles = [model["handle"] for model in models]
+
+        assert handles[0] == MODEL and sorted(handles) == sorted({MODEL, GPT, "perdure/extractive"})
+        for model in models:
+            Model.model_validate(model)
+            assert list(model) == MODEL_FIELDS
+            made = await server.post("/v1/agents/", {"model": model["handle"]})
+            assert made["llm_config"]["context_window"] == model["context_window"] == model["max_context_window"]
+        gpt = models[handles.index(GPT)]
+        assert (gpt["name"], gpt["provider_name"], gpt["provider_type"]) == ("gpt-4o-mini", "openai", "openai")
+        assert (gpt["context_window"], gpt["max_tokens"]) == (128_000, 16_384)
+        assert await server.get("/v1/models") == models
+        assert [model.handle for model in await server.letta.models.list()] == handles
+
+
+async def test_models_are_filtered() -> None:
+    """By provider name, type and category."""
+    async with routed() as server:
+
+        async def handles(**params: Any) -> list[str]:
+            return sorted(model["handle"] for model in await server.get("/v1/models/", **params))
+
+        assert await handles(provider_name="openai") == [GPT]
+        assert await handles(provider_name="nobody") == []
+        assert await handles(provider_type="anthropic") == []
+        assert GPT in await handles(provider_category=["base", "byok"])
+        assert await handles(provider_category="byok") == []
+
+
+async def test_no_embedding_models() -> None:
+    """Nothing embeds here, and the list says so."""
+    async with routed() as server:
+        assert await server.get("/v1/models/embedding") == []
+        assert await server.letta.models.embeddings.list() == []
+
+
+def test_handles_of_letta_are_understood() -> None:
+    """`openai-proxy/x` is `openai/x` where only that is known; nothing else is guessed."""
+    assert resolved("openai-proxy/x", ["openai/x"]) == "openai/x"
+    assert resolved("openai-proxy/x", ["openai/x", "openai-proxy/x"]) == "openai-proxy/x"
+    for handle in ("openai-proxy/y", "x", "proxy/x", ""):
+        with pytest.raises(ModelNotFound) as caught:
+            resolved(handle, ["openai/x"])
+        assert caught.value.known == ("openai/x",)
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ({}, {}),
+        ({"temperature": 0}, {"temperature": 0}),
+        ({"max_output_tokens": 0}, {"max_output_tokens": None}),
+        ({"response_format": None}, {"response_format": None}),
+        ({"response_format": {"type": "text"}}, {"response_format": None}),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+        ),
+        ({"reasoning": {"reasoning_effort": "low"}}, {"reasoning_effort": "low"}),
+        ({"reasoning": {}}, {}),
+        ({"thinking": {"type": "enabled", "budget_tokens": 9}}, {"max_reasoning_tokens": 9}),
+        ({"thinking_config": {"thinking_budget": 0}}, {"max_reasoning_tokens": None}),
+    ],
+)
+def test_settings_become_options(given: dict[str, Any], options: dict[str, Any]) -> None:
+    """Only what was given; None takes an option back."""
+    assert ModelSettings.model_validate(given).options() == options
+
+
+def test_an_old_config_names_its_model() -> None:
+    """By its handle, else by provider and model."""
+    config = {"model": "m", "model_endpoint_type": "openai", "context_window": 1}
+
+    assert LlmConfig.model_validate(config).named == "openai/m"
+    assert LlmConfig.model_validate(config | {"provider_name": "p"}).named == "p/m"
+    assert LlmConfig.model_validate(config | {"handle": "h/m"}).named == "h/m"

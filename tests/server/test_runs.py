@@ -1,0 +1,137 @@
+"""Runs over HTTP: listing, looking, following, stopping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from letta_client.types import Step
+from letta_client.types.agents import Run
+from letta_client.types.runs import UsageRetrieveResponse
+from pydantic import TypeAdapter
+
+from perdure.testing import calls, fails, says
+from tests.library.opened import SlowSpeaker
+from tests.server.served import chunks_of, in_process, letta, served
+
+RUNS: TypeAdapter[list[Run]] = TypeAdapter(list[Run])
+STEPS: TypeAdapter[list[Step]] = TypeAdapter(list[Step])
+
+
+async def test_a_run_is_told_in_the_wire_s_shape(tmp_path: Path) -> None:
+    """The run, its messages, its steps and what it cost."""
+    script = calls("memory_insert", label="human", new_string="Ada"), says("Noted.")
+    async with in_process(tmp_path, *script) as (client, perdure):
+        agent = await perdure.create_agent()
+        reply = await agent.send("hi")
+        path = f"/v1/runs/{reply.run_id}"
+
+        run = (await client.get(path)).json()
+        Run.model_validate(run)
+        assert (run["status"], run["stop_reason"], run["background"]) == ("completed", "end_turn", False)
+        assert (run["agent_id"], run["conversation_id"]) == (agent.id, None)
+        assert run["created_at"].endswith("Z") and run["total_duration_ns"] > 0
+        steps = (await client.get(f"{path}/steps")).json()
+        STEPS.validate_python(steps)
+        assert [step["status"] for step in steps] == ["success", "success"]
+        assert [step["completion_tokens"] for step in steps] == [2, 5]
+        assert (steps[0]["model_handle"], steps[0]["provider_name"]) == ("test/scripted", "test")
+        rest = (await client.get(f"{path}/steps", params={"after": steps[0]["id"]})).json()
+        assert rest == steps[1:]
+        usage = (await client.get(f"{path}/usage")).json()
+        UsageRetrieveResponse.model_validate(usage)
+        assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (20, 7, 27)
+        messages = (await client.get(f"{path}/messages")).json()
+        types = ["user_message", "tool_call_message", "tool_return_message", "assistant_message"]
+        assert [message["message_type"] for message in messages] == types
+        newest = (await client.get(f"{path}/messages", params={"order": "desc", "limit": 1})).json()
+        assert newest == messages[-1:]
+        assert (await client.get(f"{path}/messages", params={"after": messages[-1]["id"]})).json() == []
+
+
+async def test_a_failed_run_says_why(tmp_path: Path) -> None:
+    """In its metadata and at its step."""
+    async with in_process(tmp_path, fails("no", kind="llm_timeout")) as (client, perdure):
+        agent = await perdure.create_agent()
+        await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "hi"})
+        [run] = (await client.get("/v1/runs/")).json()
+        assert (run["status"], run["stop_reason"]) == ("failed", "llm_api_error")
+        assert run["metadata"]["error"] == {"type": "llm_timeout", "message": "no"}
+        [step] = (await client.get(f"/v1/runs/{run['id']}/steps")).json()
+        assert (step["status"], step["error_type"]) == ("failed", "llm_timeout")
+
+
+async def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
+    """By agent, status, background, conversation; pages follow the order that is shown."""
+    async with in_process(tmp_path) as (client, perdure):
+        ada, bob = await perdure.create_agent("ada"), await perdure.create_agent("bob")
+        other = (await ada.new_conversation()).id
+        runs = [(await agent.send("hi")).run_id for agent in (ada, bob, ada)]
+        runs.append((await ada.send("hi", conversation=other)).run_id)
+
+        async def found(**query: object) -> list[int]:
+            answered = await client.get("/v1/runs/", params=query)  # type: ignore[arg-type]
+            assert answered.status_code == 200, answered.text
+            RUNS.validate_python(answered.json())
+            return [runs.index(run["id"]) for run in answered.json()]
+
+        assert await found() == [3, 2, 1, 0]
+        assert await found(order="asc", limit=2) == await found(ascending=True, limit=2) == [0, 1]
+        assert await found(after=runs[2]) == [1, 0]
+        assert await found(after=runs[2], order="asc") == [3]
+        assert await found(before=runs[0], limit=2) == [2, 1]
+        assert await found(agent_id=bob.id) == [1]
+        assert await found(agent_ids=[ada.id, bob.id], statuses="completed") == [3, 2, 1, 0]
+        assert await found(agent_id=ada.id, after=runs[2]) == [0]
+        assert await found(agent_id=ada.id, conversation_id="default") == [2, 0]
+        assert await found(conversation_id=other) == [3]
+        assert await found(stop_reason="end_turn", background=False) == [3, 2, 1, 0]
+        assert await found(statuses=["failed", "cancelled"]) == await found(active=True) == []
+        assert await found(active=True, statuses="completed") == await found(background=True) == []
+        foreign = await client.get("/v1/runs/", params={"agent_id": bob.id, "after": runs[0]})
+        assert foreign.status_code == 404
+
+
+async def test_an_async_message_is_a_run(tmp_path: Path) -> None:
+    """It is `created` when it is accepted, goes on by itself, and can be followed; letta-client sees the same."""
+    model = SlowSpeaker("slow ", "reply")
+    async with served(tmp_path, model=model) as (address, perdure), letta(address) as client:
+        agent = await perdure.create_agent()
+        run = await client.agents.messages.create_async(agent.id, input="hi")
+        assert (run.status, run.background) == ("created", True)
+        await model.speaking.wait()
+        assert [one.id async for one in client.runs.list(agent_id=agent.id, active=True)] == [run.id]
+        model.go.set()
+        text = ""
+        async for chunk in await client.runs.messages.stream(run.id):
+            if chunk.message_type == "assistant_message":
+                text += str(chunk.content)
+        assert text == "slow reply"
+        assert (await client.runs.retrieve(run.id)).status == "completed"
+        assert [one.id async for one in client.runs.list(limit=1)] == [run.id]
+        assert (await client.runs.usage.retrieve(run.id)).total_tokens == 12
+
+
+async def test_a_run_is_cancelled(tmp_path: Path) -> None:
+    """The answer is the run; an ended one stays as it is."""
+    model = SlowSpeaker("never ", "said")
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        run = (await client.post(f"/v1/agents/{agent.id}/messages/async", json={"input": "hi"})).json()
+        await model.speaking.wait()
+        assert (await client.post(f"/v1/runs/{run['id']}/cancel")).json()["id"] == run["id"]
+        followed = chunks_of((await client.post(f"/v1/runs/{run['id']}/stream")).text)
+        assert followed[-2][1] == {"message_type": "stop_reason", "stop_reason": "cancelled"}
+        ended = (await client.post(f"/v1/runs/{run['id']}/cancel")).json()
+        assert ended == (await client.get(f"/v1/runs/{run['id']}")).json()
+        assert ended["status"] == "cancelled"
+
+
+async def test_only_background_runs_are_streamed_again(tmp_path: Path) -> None:
+    """400 for others; messages/async takes no streaming."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        run_id = (await agent.send("hi")).run_id
+        refused = await client.post(f"/v1/runs/{run_id}/stream", json={})
+        assert (refused.status_code, "background" in refused.json()["detail"]) == (400, True)
+        both = await client.post(f"/v1/agents/{agent.id}/messages/async", json={"input": "hi", "streaming": True})
+        assert both.status_code == 422

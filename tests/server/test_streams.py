@@ -1,0 +1,261 @@
+"""Streams: what is sent, in which order, with which numbers; and that a run does not depend on who looks on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from letta_client import APIStatusError
+from letta_client.types.agents import LettaStreamingResponse
+from pydantic import TypeAdapter
+
+from perdure import InvalidInput
+from perdure.core.events import RunEnded
+from perdure.core.messages import Reasoning, Text, ToolCall
+from perdure.core.models import ModelReply
+from perdure.server import sse
+from perdure.server.config import ServerConfig
+from perdure.server.serve import serve
+from perdure.testing import ScriptedModel, calls, fails, says, thinks
+from tests.library.opened import SlowSpeaker
+from tests.server.served import chunks_of, in_process, letta, served
+
+STREAMED: TypeAdapter[Any] = TypeAdapter(LettaStreamingResponse)
+TOKENS = {"input": "hi", "streaming": True, "stream_tokens": True}
+
+
+async def streamed(client: httpx.AsyncClient, agent_id: str, **body: Any) -> list[tuple[str | None, Any]]:
+    answered = await client.post(f"/v1/agents/{agent_id}/messages", json={"input": "hi", "streaming": True} | body)
+    assert answered.status_code == 200, answered.text
+    assert answered.headers["content-type"].startswith("text/event-stream")
+    chunks = chunks_of(answered.text)
+    assert chunks[-1] == (None, "[DONE]")
+    for _, chunk in chunks[:-1]:
+        STREAMED.validate_python(chunk)
+    return chunks[:-1]
+
+
+def types_of(chunks: list[tuple[str | None, Any]]) -> list[str]:
+    return [chunk["message_type"] for _, chunk in chunks]
+
+
+async def test_step_by_step(tmp_path: Path) -> None:
+    """A ping, whole messages, stop reason, usage, the end."""
+    script = thinks("well", calls("memory_insert", label="human", new_string="Ada")), says("Noted it.")
+    async with in_process(tmp_path, *script) as (client, perdure):
+        agent = await perdure.create_agent()
+        chunks = await streamed(client, agent.id)
+
+        assert types_of(chunks) == [
+            *("ping", "reasoning_message", "tool_call_message", "tool_return_message", "assistant_message"),
+            *("stop_reason", "usage_statistics"),
+        ]
+        assert isinstance(chunks[2][1]["tool_calls"], list)
+        assert chunks[4][1]["content"] == "Noted it."
+        assert {chunk.get("seq_id") for _, chunk in chunks} == {None}
+        assert chunks[0][1]["run_id"] == chunks[4][1]["run_id"]
+        without = await streamed(client, agent.id, include_pings=False)
+        assert types_of(without) == ["assistant_message", "stop_reason", "usage_statistics"]
+
+
+async def test_token_by_token(tmp_path: Path) -> None:
+    """Pieces with one id and one otid, which are those of the stored message; calls by name, then arguments."""
+    script = thinks("well", calls("memory_insert", label="human", new_string="Ada")), says("Noted it now.")
+    async with in_process(tmp_path, *script) as (client, perdure):
+        agent = await perdure.create_agent()
+        chunks = [chunk for _, chunk in await streamed(client, agent.id, stream_tokens=True)]
+
+        name, arguments = (chunk for chunk in chunks if chunk["message_type"] == "tool_call_message")
+        assert name["tool_call"] == name["tool_calls"] == {"name": "memory_insert", "tool_call_id": "call_1_1"}
+        assert arguments["tool_call"] == {
+            "arguments": '{"label": "human", "new_string": "Ada"}',
+            "tool_call_id": "call_1_1",
+        }
+        said = [chunk for chunk in chunks if chunk["message_type"] == "assistant_message"]
+        assert [chunk["content"] for chunk in said] == ["Noted ", "it ", "now."]
+        kept = (await client.get(f"/v1/agents/{agent.id}/messages", params={"order": "asc"})).json()
+        for kind in ("reasoning_message", "tool_call_message", "assistant_message"):
+            sent = {(chunk["id"], chunk["otid"]) for chunk in chunks if chunk["message_type"] == kind}
+            assert sent == {(message["id"], message["otid"]) for message in kept if message["message_type"] == kind}
+
+
+async def test_what_no_delta_brought_comes_in_the_end(tmp_path: Path) -> None:
+    """A model that does not stream is still heard in token mode, whole."""
+
+    class Silent(ScriptedModel):
+        async def respond(self, request: Any) -> Any:
+            parts = (Reasoning("hm"), Text("One."), ToolCall("c", "memory_insert", '{"label": "human"}'))
+            yield ModelReply(parts=parts) if not self.asked else says("Two.")
+            self.asked.append(request)
+
+    async with in_process(tmp_path, model=Silent()) as (client, perdure):
+        agent = await perdure.create_agent()
+        chunks = [chunk for _, chunk in await streamed(client, agent.id, stream_tokens=True, background=True)]
+        assert [chunk.get("reasoning") for chunk in chunks if "reasoning" in chunk] == ["hm"]
+        assert [chunk["content"] for chunk in chunks if "content" in chunk] == ["One.", "Two."]
+        [call] = [chunk["tool_calls"] for chunk in chunks if "tool_calls" in chunk]
+        assert (call["name"], call["arguments"]) == ("memory_insert", '{"label": "human"}')
+        numbers = [chunk["seq_id"] for chunk in chunks if chunk.get("seq_id")]
+        assert numbers == sorted(set(numbers))
+
+
+async def test_failures_stand_in_the_stream(tmp_path: Path) -> None:
+    """A stop reason, then an event named `error`, then the end; the official client raises."""
+    script = [fails("too many", kind="llm_rate_limit")] * 2
+    async with served(tmp_path, *script) as (address, perdure):
+        agent = await perdure.create_agent()
+        async with httpx.AsyncClient(base_url=address) as client:
+            chunks = await streamed(client, agent.id)
+            assert [name for name, _ in chunks] == [None, None, "error"]
+            assert chunks[1][1] == {"message_type": "stop_reason", "stop_reason": "llm_api_error"}
+            error = chunks[2][1]
+            assert (error["error_type"], error["message"]) == ("llm_rate_limit", "too many")
+        async with letta(address) as official:
+            with pytest.raises(APIStatusError, match="llm_rate_limit"):
+                async for _ in await official.agents.messages.create(agent.id, input="hi", streaming=True):
+                    pass
+
+
+async def test_the_official_client_streams(tmp_path: Path) -> None:
+    """Both routes, in pieces, as it parses them."""
+    async with served(tmp_path, says("a b c"), says("d e")) as (address, perdure), letta(address) as client:
+        agent = await perdure.create_agent()
+        text = ""
+        stream = await client.agents.messages.create(agent.id, input="hi", streaming=True, stream_tokens=True)
+        async for chunk in stream:
+            if chunk.message_type == "assistant_message":
+                assert isinstance(chunk.content, str)
+                text += chunk.content
+        assert text == "a b c"
+        with pytest.deprecated_call():
+            old = await client.agents.messages.stream(agent.id, input="hi")
+        assert [chunk.message_type async for chunk in old][-3:] == [
+            *("assistant_message", "stop_reason", "usage_statistics")
+        ]
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+async def test_a_background_run_is_resumed_without_gap_or_repeat(tmp_path: Path, tokens: bool) -> None:
+    """From any number on the rest comes, exactly; from 0 everything, and it is what was streamed first."""
+    script = thinks("well", calls("memory_insert", label="human", new_string="Ada")), thinks("so", says("Noted it."))
+    async with in_process(tmp_path, *script) as (client, perdure):
+        agent = await perdure.create_agent()
+        first = [chunk for _, chunk in await streamed(client, agent.id, background=True, stream_tokens=tokens)]
+        numbers = [chunk["seq_id"] for chunk in first if "seq_id" in chunk]
+        assert numbers == sorted(set(numbers))
+        assert (numbers[0], first[0]["message_type"]) == (1, "ping")
+        path = f"/v1/runs/{first[0]['run_id']}/stream"
+        for after in (0, *numbers):
+            again = chunks_of((await client.post(path, json={"starting_after": after})).text)
+            sent = [chunk for _, chunk in again if isinstance(chunk, Mapping)]
+            expected = [chunk for chunk in first if chunk.get("seq_id", after + 1) > after]
+            assert [_same(chunk) for chunk in sent] == [_same(chunk) for chunk in expected]
+        assert (await client.post(path)).status_code == 200
+        assert (await client.post(path, json={"starting_after": "x"})).status_code == 422
+
+
+def _same(chunk: Mapping[str, Any]) -> dict[str, Any]:
+    """The chunk without what a ping makes anew."""
+    return {name: value for name, value in chunk.items() if chunk["message_type"] != "ping" or name != "id"}
+
+
+async def test_who_leaves_does_not_stop_the_run(tmp_path: Path) -> None:
+    """A stream is broken off; the run ends, and is followed again where it was left."""
+    model = SlowSpeaker("slow ", "reply")
+    async with served(tmp_path, model=model) as (address, perdure), httpx.AsyncClient(base_url=address) as client:
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}/messages"
+        body = TOKENS | {"background": True}
+        async with client.stream("POST", path, json=body) as answered:
+            first = await anext(answered.aiter_lines())
+        [(_, ping)] = chunks_of(first)
+        assert isinstance(ping, Mapping)
+        with pytest.raises(httpx.ReadTimeout):  # nor does one that waits for the whole reply
+            await client.post(path, json={"input": "next", "if_busy": "wait"}, timeout=0.2)
+        model.go.set()
+        rest = await client.post(f"/v1/runs/{ping['run_id']}/stream", json={"starting_after": ping["seq_id"]})
+
+        said = [chunk["content"] for _, chunk in chunks_of(rest.text) if "content" in chunk]  # type: ignore[index]
+        assert "".join(said) == "slow reply"
+        [second] = [run.id for run in await perdure.app.store.read(lambda tx: tx.runs.list(agent.id, limit=1))]
+        async with asyncio.timeout(5):
+            assert isinstance([told async for told in agent.follow(second)][-1].event, RunEnded)  # type: ignore[union-attr]
+
+
+async def test_a_cancelled_stream_says_so(tmp_path: Path) -> None:
+    """Its last word is the stop reason."""
+    model = SlowSpeaker("never ", "said")
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        streaming = asyncio.create_task(streamed(client, agent.id))
+        await model.speaking.wait()
+        await client.post(f"/v1/agents/{agent.id}/messages/cancel")
+        chunks = await streaming
+        assert chunks[-1][1] == {"message_type": "stop_reason", "stop_reason": "cancelled"}
+
+
+async def test_silence_is_filled_with_pings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no proxy takes the connection for dead; not if they are not wanted."""
+    monkeypatch.setattr(sse, "PING_S", 0.02)
+    for pings in (True, False):
+        model = SlowSpeaker("slow ", "reply")
+        folder = tmp_path / str(pings)
+        folder.mkdir()
+        async with in_process(folder, model=model) as (client, perdure):
+            agent = await perdure.create_agent()
+            streaming = asyncio.create_task(streamed(client, agent.id, include_pings=pings))
+            await model.speaking.wait()
+            await asyncio.sleep(0.15)
+            model.go.set()
+            found = types_of(await streaming).count("ping")
+            assert found >= 3 if pings else found == 0
+
+
+async def test_who_joins_late_gets_the_message_whole(tmp_path: Path) -> None:
+    """A retry while the run is under way has missed the beginning: it is not sent the end as if it were all."""
+    model = SlowSpeaker("slow ", "reply")
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        path, headers = f"/v1/agents/{agent.id}/messages", {"idempotency-key": "k"}
+        first = asyncio.create_task(client.post(path, json=TOKENS, headers=headers))
+        await model.speaking.wait()
+        second = asyncio.create_task(client.post(path, json=TOKENS, headers=headers))
+        await asyncio.sleep(0.05)
+        model.go.set()
+        for answered, pieces in ((await first, ["slow ", "reply"]), (await second, ["slow reply"])):
+            said = [chunk["content"] for _, chunk in chunks_of(answered.text) if "content" in chunk]  # type: ignore[index]
+            assert said == pieces
+
+
+async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
+    """Open streams and waiting requests are told that the run goes on; stopping does not wait for them."""
+    model = SlowSpeaker("slow ", "reply")
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}/messages"
+        streaming = asyncio.create_task(client.post(path, json={"input": "hi", "streaming": True}))
+        await model.speaking.wait()
+        waiting = asyncio.create_task(client.post(path, json={"input": "ho", "if_busy": "wait"}))
+        await asyncio.sleep(0.05)
+        client._transport.app.state.streams.stop()  # type: ignore[attr-defined]
+
+        async with asyncio.timeout(5):
+            chunks, kept = chunks_of((await streaming).text), await waiting
+        assert chunks[-2][0] == "error"
+        assert chunks[-2][1]["error_type"] == "stream_incomplete"  # type: ignore[index]
+        assert (kept.status_code, kept.headers["x-should-retry"]) == (503, "false")
+        assert kept.json()["run_id"].startswith("run-")
+
+
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    """With what helps; so is an address that is not of this machine."""
+    async with served(tmp_path) as (address, perdure):
+        port = int(address.rpartition(":")[2])
+        with pytest.raises(InvalidInput, match=f"port {port} .* in use .* PERDURE_PORT"):
+            await serve(perdure, ServerConfig(port=port))
+        with pytest.raises(InvalidInput, match="no address of this machine"):
+            await serve(perdure, ServerConfig(host="nowhere.invalid", api_key="k"))

@@ -1,0 +1,184 @@
+"""What a user of the official client does, as a program: `python letta_program.py BASE_URL MODEL`.
+
+It runs with whichever `letta_client` is on the path and prints its version when all went well. What the agent is told
+orders what the model does: after `!`, each word is one answer with a call (see `tests.wire.obedient`).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import letta_client
+from letta_client import Letta
+
+BLOCKS = [{"label": "human", "value": "Name: Ann."}, {"label": "persona", "value": "I am helpful."}]
+TOOLS = ["archival_memory_insert", "archival_memory_search", "core_memory_append", "core_memory_replace"]
+
+
+def said(text: str) -> list[Any]:
+    return [{"role": "user", "content": text}]
+
+
+def kinds(messages: Any) -> list[str]:
+    return [message.message_type for message in messages]
+
+
+def create(client: Any, model: str) -> str:
+    """An agent with blocks, and back again."""
+    made = client.agents.create(name="Ann's agent", model=model, memory_blocks=BLOCKS, tools=TOOLS, tags=["wire"])
+    assert made.id.startswith("agent-"), made.id
+    assert made.name == "Ann's agent"
+    assert {block.label: block.value for block in made.memory.blocks} == {b["label"]: b["value"] for b in BLOCKS}
+    again = client.agents.retrieve(made.id)
+    assert again.id == made.id
+    assert made.id in [agent.id for agent in client.agents.list(tags=["wire"])]
+    assert client.health().status == "ok"
+    assert model in [found.handle for found in client.models.list()]
+    client.models.embeddings.list()
+    agent_id: str = made.id
+    return agent_id
+
+
+def send(client: Any, agent_id: str) -> None:
+    """One message, one answer; the user's own is not in the reply."""
+    reply = client.agents.messages.create(agent_id, messages=said("hello"))
+    assert kinds(reply.messages) == ["assistant_message"], reply
+    assert reply.messages[0].content == "done"
+    assert reply.stop_reason.stop_reason == "end_turn"
+    assert reply.usage.step_count == 1
+    assert client.agents.messages.create(agent_id, input="hello again").messages[0].content == "done"
+
+
+def stream(client: Any, agent_id: str) -> None:
+    """Pieces with one id, then the whole; steps as whole messages; both end with the reason and the usage."""
+    for tokens in (True, False):
+        events = list(client.agents.messages.stream(agent_id, messages=said("hello ! append"), stream_tokens=tokens))
+        found = [event.message_type for event in events]
+        assert found[-2:] == ["stop_reason", "usage_statistics"], found
+        assert "tool_call_message" in found, found
+        assert "tool_return_message" in found, found
+        pieces = [event for event in events if event.message_type == "assistant_message"]
+        assert "".join(str(piece.content) for piece in pieces) == "all of it done", pieces
+        assert len({piece.id for piece in pieces}) == 1
+        assert (len(pieces) > 1) is tokens, pieces
+        arguments = "".join(
+            getattr(event.tool_call, "arguments", None) or ""
+            for event in events
+            if event.message_type == "tool_call_message"
+        )
+        assert '"content"' in arguments, arguments
+
+
+def five_tools(client: Any, agent_id: str) -> None:
+    """Five calls one after the other, each with its return, then the answer."""
+    reply = client.agents.messages.create(
+        agent_id, messages=said("go ! append insert_passage search_passage search_history replace")
+    )
+    assert kinds(reply.messages) == ["tool_call_message", "tool_return_message"] * 5 + ["assistant_message"]
+    returns = [message for message in reply.messages if message.message_type == "tool_return_message"]
+    assert {message.status for message in returns} == {"success"}, returns
+    assert reply.usage.step_count == 6
+    passages = client.agents.passages.list(agent_id)
+    assert [passage.text for passage in passages] == ["The user visited Oslo."]
+
+
+def lists(client: Any, agent_id: str) -> None:
+    """Pages by before, after, limit and order meet without a gap or a repetition."""
+    everything = client.agents.messages.list(agent_id, limit=100, order="asc").items
+    ids = list(dict.fromkeys(message.id for message in everything))
+    newest = client.agents.messages.list(agent_id, limit=100).items
+    assert list(dict.fromkeys(message.id for message in newest)) == ids[::-1]
+    after = client.agents.messages.list(agent_id, after=ids[2], limit=100, order="asc").items
+    assert list(dict.fromkeys(message.id for message in after)) == ids[3:]
+    before = client.agents.messages.list(agent_id, before=ids[3], limit=100, order="asc").items
+    assert list(dict.fromkeys(message.id for message in before)) == ids[:3]
+    newer = client.agents.messages.list(agent_id, after=ids[-2]).items
+    assert {message.id for message in newer} == {ids[-1]}
+    paged = [message.id for message in client.agents.messages.list(agent_id, limit=3, order="asc")]
+    assert list(dict.fromkeys(paged)) == ids
+
+
+def blocks(client: Any, agent_id: str) -> None:
+    """A block by label and by id; the agent's next request shows it."""
+    changed = client.agents.blocks.update("human", agent_id=agent_id, value="Name: Anne.")
+    assert changed.value == "Name: Anne."
+    assert client.agents.blocks.retrieve("human", agent_id=agent_id).value == "Name: Anne."
+    assert [block.label for block in client.agents.blocks.list(agent_id)].count("human") == 1
+    assert client.blocks.retrieve(str(changed.id)).value == "Name: Anne."
+    made = client.blocks.create(label="notes", value="n")
+    client.agents.blocks.attach(str(made.id), agent_id=agent_id)
+    assert "notes" in [block.label for block in client.agents.blocks.list(agent_id)]
+    client.agents.blocks.detach(str(made.id), agent_id=agent_id)
+    client.blocks.delete(str(made.id))
+
+
+def archive(client: Any, agent_id: str) -> None:
+    """Passages in, found, out."""
+    made = client.agents.passages.create(agent_id, text="The moon is white.", tags=["moon"])
+    assert made[0].text == "The moon is white."
+    found = client.agents.passages.search(agent_id, query="moon")
+    assert found.count == 1, found
+    client.agents.passages.delete(str(made[0].id), agent_id=agent_id)
+    assert client.agents.passages.search(agent_id, query="moon").count == 0
+
+
+def cancel(client: Any, agent_id: str) -> None:
+    """A run whose model takes long is stopped; the next message is answered."""
+    got: list[Any] = []
+
+    def talk() -> None:
+        got.append(client.agents.messages.create(agent_id, messages=said("slowly")))
+
+    talking = threading.Thread(target=talk)
+    talking.start()
+    deadline = time.monotonic() + 20
+    while not (active := list(client.runs.list(agent_id=agent_id, active=True))):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    client.agents.messages.cancel(agent_id, run_ids=[active[0].id])
+    talking.join(20)
+    assert got[0].stop_reason.stop_reason == "cancelled", got
+    assert client.runs.retrieve(active[0].id).status == "cancelled"
+    assert client.agents.messages.create(agent_id, messages=said("hello")).messages[-1].content == "done"
+
+
+def bad_input(client: Any, agent_id: str) -> None:
+    """What is wrong comes back as the client's own errors."""
+    unknown = "agent-00000000-0000-4000-8000-000000000000"
+    wrong: list[tuple[Callable[[], Any], type[Exception]]] = [
+        (lambda: client.agents.retrieve(unknown), letta_client.NotFoundError),
+        (lambda: client.agents.retrieve("nobody"), letta_client.UnprocessableEntityError),
+        (lambda: client.agents.create(model="no/such-model"), letta_client.NotFoundError),
+        (lambda: client.agents.messages.create(agent_id, messages=[]), letta_client.APIStatusError),
+    ]
+    for call, error in wrong:
+        try:
+            call()
+        except error:
+            continue
+        raise AssertionError(f"{error.__name__} was expected")
+
+
+def main(base_url: str, model: str) -> None:
+    client: Any = Letta(base_url=base_url, api_key="none", max_retries=0, timeout=30)
+    agent_id = create(client, model)
+    send(client, agent_id)
+    stream(client, agent_id)
+    five_tools(client, agent_id)
+    lists(client, agent_id)
+    blocks(client, agent_id)
+    archive(client, agent_id)
+    cancel(client, agent_id)
+    bad_input(client, agent_id)
+    renamed = client.agents.update(agent_id, name="renamed", description="d")
+    assert (renamed.name, renamed.description) == ("renamed", "d")
+    client.agents.delete(agent_id)
+    print(letta_client.__version__)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
