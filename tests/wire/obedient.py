@@ -62,8 +62,9 @@ def obey(asked: Mapping[str, Any]) -> HttpLine:
 def _text(message: Mapping[str, Any]) -> str:
     content = message["content"]
     text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-    text = text.partition('\n\n{"type"')[0]  # behind it stands the volatile tail
-    return text.rpartition("\n\n")[2]  # neighbouring user messages are sent as one
+    # Neighbouring user messages are sent as one, and so is what the engine adds to them.
+    said = [piece for piece in text.split("\n\n") if not piece.startswith('{"type"')]
+    return said[-1] if said else text
 
 
 def free_port() -> int:
