@@ -79,7 +79,7 @@ async def test_providers_and_the_model_are_told_without_keys(tmp_path: Path) -> 
     assert bad.returncode == 1
     assert checks_of(bad)["provider"]["status"] == "broken"
     assert "refused the key" in checks_of(bad)["provider"]["text"]
-    assert checks_of(bad)["model"]["text"].startswith("perdure/extractive")
+    assert checks_of(bad)["model"]["text"].startswith("openai/")
     assert SECRET not in good.stdout + good.stderr + bad.stdout + bad.stderr
 
 

@@ -126,28 +126,24 @@ def test_model_and_context_are_objects_for_programs(tmp_path: Path) -> None:
 
 
 async def test_a_first_run_says_which_model_and_why(tmp_path: Path) -> None:
-    """One line; what was tried in vain is told before it, and no key is."""
+    """One line, and no key in it. A key that is refused leads to no other provider: the reason is told."""
     import asyncio
 
     answers = {"/v1/models": {"data": [{"id": "mistral-small-latest"}]}}
     async with fake_provider({"/v1/models": (401, {})}) as refuses, fake_provider(answers) as provider:
-        done = await asyncio.to_thread(
-            perdure,
-            tmp_path,
-            stdin="/model\n",
-            OPENAI_API_KEY=SECRET,
-            OPENAI_BASE_URL=refuses.url,
-            MISTRAL_API_KEY=SECRET,
-            MISTRAL_BASE_URL=provider.url,
-        )
+        mistral = {"MISTRAL_API_KEY": SECRET, "MISTRAL_BASE_URL": provider.url}
+        done = await asyncio.to_thread(perdure, tmp_path / "a", stdin="/model\n", **mistral)
+        openai = {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": refuses.url}
+        refused = await asyncio.to_thread(perdure, tmp_path / "b", stdin="", **openai, **mistral)
 
     assert done.returncode == 0
-    refused, made, model, *_ = done.stderr.splitlines()
-    assert "refused the key in OPENAI_BASE_URL, OPENAI_API_KEY (401)" in refused
+    assert "refused the key in OPENAI_BASE_URL, OPENAI_API_KEY (401)" in refused.stderr
+    assert "mistral" not in refused.stderr
+    made, model, *_ = done.stderr.splitlines()
     assert made.startswith("Made agent 'Perdure'")
     assert model.startswith("Model mistral/mistral-small-latest (from MISTRAL_BASE_URL, MISTRAL_API_KEY). ")
     assert done.stdout.startswith("mistral/mistral-small-latest  (")
-    assert SECRET not in done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr + refused.stdout + refused.stderr
 
 
 def test_a_wrong_catalog_is_an_error(tmp_path: Path) -> None:

@@ -260,22 +260,24 @@ async def chosen(**environment: str) -> Choice:
 
 
 async def test_the_model_is_one_that_the_provider_has() -> None:
-    """A provider that refuses the key is passed over with the reason; one without a list gets its default model."""
+    """One without a list gets its default model, and so does one that refuses the key: its runs say what is wrong, and
+    nothing is sent to anybody else."""
     async with (
         fake_provider({"/v1/models": (401, {})}) as refuses,
         fake_provider({"/v1/models": {"data": [{"id": "embed-x"}, {"id": "mistral-large-latest"}]}}) as answers,
         fake_provider({}) as no_list,
     ):
-        choice = await chosen(
+        choice = await chosen(MISTRAL_API_KEY=SECRET, MISTRAL_BASE_URL=answers.url)
+        refused = await chosen(
             OPENAI_API_KEY=SECRET, OPENAI_BASE_URL=refuses.url, MISTRAL_API_KEY=SECRET, MISTRAL_BASE_URL=answers.url
         )
         default = await chosen(GROQ_API_KEY=SECRET, GROQ_BASE_URL=no_list.url)
 
     assert (choice.handle, choice.reason) == ("mistral/mistral-large-latest", "from MISTRAL_BASE_URL, MISTRAL_API_KEY")
-    assert len(choice.notes) == 1
-    assert "refused the key" in choice.notes[0]
+    assert refused.handle.startswith("openai/")
+    assert "refused the key" in refused.reason
     assert default.handle == "groq/llama-3.3-70b-versatile"
-    assert SECRET not in repr((choice, default))
+    assert SECRET not in repr((choice, default, refused))
 
 
 async def test_a_local_model_must_call_tools() -> None:

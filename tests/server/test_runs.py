@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from letta_client.types import Step
+from letta_client.types import ProviderTrace, Step
 from letta_client.types.agents import Run
 from letta_client.types.runs import UsageRetrieveResponse
 from pydantic import TypeAdapter
 
-from perdure.testing import calls, fails, says
+from perdure import Model
+from perdure.providers.openai_chat import OpenAIChat
+from perdure.testing import HttpModel, ScriptedModel, calls, fails, says
 from tests.library.opened import SlowSpeaker
 from tests.server.served import chunks_of, in_process, letta, served
 
@@ -135,3 +138,28 @@ async def test_only_background_runs_are_streamed_again(tmp_path: Path) -> None:
         assert (refused.status_code, "background" in refused.json()["detail"]) == (400, True)
         both = await client.post(f"/v1/agents/{agent.id}/messages/async", json={"input": "hi", "streaming": True})
         assert both.status_code == 422
+
+
+async def test_a_step_shows_what_went_over_the_wire(tmp_path: Path) -> None:
+    """Address and answer; the key is masked. A step of a model without a wire has none."""
+    key = "sk-very-secret-1234567890"
+    async with HttpModel(otherwise=says("hello")) as model:
+        chat = OpenAIChat(model="test", base_url=model.url, api_key=key)
+        traces = []
+        models: tuple[Model, ...] = (chat, ScriptedModel())
+        for number, one in enumerate(models):
+            async with in_process(tmp_path / str(number), model=one) as (client, perdure):
+                agent = await perdure.create_agent()
+                step_id = (await agent.send("hi")).messages[-1].step_id
+                assert (await client.get(f"/v1/steps/{step_id}")).json()["status"] == "success"
+                traces.append(await client.get(f"/v1/steps/{step_id}/trace"))
+                assert step_id is not None
+                assert (await agent.exchange(step_id) is None) is (traces[-1].status_code == 404)
+        await chat.aclose()
+
+    shown, missing = traces
+    trace = ProviderTrace.model_validate(shown.json())
+    assert str(trace.request_json["url"]).startswith(model.url)
+    assert "hello" in json.dumps(trace.response_json)
+    assert key not in shown.text
+    assert missing.status_code == 404

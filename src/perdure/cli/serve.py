@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from perdure.cli.fold import visible
+from perdure.cli.models import with_help
 from perdure.cli.opening import choose
-from perdure.core.errors import PerdureError
+from perdure.core.errors import ModelNotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
@@ -47,6 +48,8 @@ async def serve(*, host: str | None, port: int | None) -> int:
             if not models.listings.keys() >= {found.provider for found in models.found}:
                 await models.refresh()
             view.idle()
+            if not models.takes(choice.handle):
+                raise with_help(ModelNotFound(choice.handle, known=models.handles()), models)
 
             def ready(url: str) -> None:
                 line = (

@@ -15,8 +15,9 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ArchiveId, ConversationId, MessageId, PassageId, RunId
+from perdure.core.ids import ArchiveId, ConversationId, MessageId, PassageId, RunId, StepId
 from perdure.core.messages import Draft, Message, Role, Text
+from perdure.core.models import Exchange
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
@@ -126,6 +127,21 @@ class AsyncAgent:
         """A run of this agent. Raises: NotFound, also for another agent's."""
         check_text("run_id", run_id)
         return await self._app.store.read(_run, self.info, run_id)
+
+    async def exchange(self, step_id: StepId) -> Exchange | None:
+        """What went over the wire at a step of this agent, keys masked; None for a model that has no wire.
+
+        The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
+        """
+        check_text("step_id", step_id)
+
+        def read(tx: Tx) -> Exchange | None:
+            step = tx.steps.get(step_id)
+            if step.agent_id != self.id:
+                raise NotFound("step", step_id, hint=f"agent {self.name!r} has no such step")
+            return tx.steps.exchange(step)
+
+        return await self._app.store.read(read)
 
     async def messages(
         self,

@@ -14,9 +14,9 @@ from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, BlockId, ConversationId, PassageId, RunId
+from perdure.core.ids import AgentId, BlockId, ConversationId, PassageId, RunId, StepId
 from perdure.core.messages import Message, Role
-from perdure.core.models import Model
+from perdure.core.models import Exchange, Model
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.ports import Clock, Ids, Store
 from perdure.core.runs import IfBusy, Run
@@ -236,6 +236,10 @@ class Agent:
     def run(self, run_id: RunId) -> Run:
         """A run of this agent."""
         return self._portal.run(self._inner.run(run_id))
+
+    def exchange(self, step_id: StepId) -> Exchange | None:
+        """What went over the wire at a step of this agent, keys masked; None for a model that has no wire."""
+        return self._portal.run(self._inner.exchange(step_id))
 
     def messages(
         self,

@@ -122,8 +122,16 @@ async def _of_provider(
 ) -> Choice | None:
     """A model of this provider, or None and a note more."""
     provider = PROVIDERS[found.provider]
-    if found.problem or (listing.problem and not _has_no_list(found, listing)):
-        notes.append(found.problem or listing.problem)
+    if found.problem:
+        notes.append(found.problem)
+        return None
+    if listing.problem and not _has_no_list(found, listing):
+        if not found.local and provider.default_model:
+            # Whoever gave a key wants this provider. An agent that is made now keeps its model for good, so a key that
+            # is wrong, or a server that is down for a moment, must not give it another one; its runs say what is wrong.
+            reason = f"from {found.source}; it can't be asked now: {listing.problem}"
+            return Choice(f"{found.provider}/{provider.default_model}", reason)
+        notes.append(listing.problem)
         return None
     if not found.local:
         name = pick(provider.preferred, listing.models) if listing.models else provider.default_model

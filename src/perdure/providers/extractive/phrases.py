@@ -11,12 +11,13 @@ __all__ = ["NOTICE", "say"]
 NOTICE: Final[dict[Language, str]] = {
     "en": (
         "(I am perdure/extractive: no language model, but a small program that notes and finds what you tell me."
-        " To think with a language model, give Perdure one in Python and make an agent with its handle: the README says"
-        " how.)"
+        " To think with a language model, set OPENAI_API_KEY or another provider's key, or start Ollama;"
+        " `perdure doctor` says what is found, /model changes the model.)"
     ),
     "zh": (
         "（我是 perdure/extractive：不是语言模型，只是一个记下并查找你所说内容的小程序。"
-        "若要用语言模型来思考，请在 Python 里把模型交给 Perdure，再用它的名字创建智能体：做法见 README。）"
+        "若要用语言模型来思考，请设置 OPENAI_API_KEY 或其他提供商的密钥，或启动 Ollama；"
+        "`perdure doctor` 会说明找到了什么，/model 可更换模型。）"
     ),
 }
 

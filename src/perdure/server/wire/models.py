@@ -124,7 +124,8 @@ class Facts:
 
 def facts_of(app: App, handle: str) -> Facts:
     """What the catalog says of a model; of a program's own, what the settings say."""
-    window = app.models.window_tokens(handle) or app.settings.context_window_tokens
+    most = app.settings.context_window_tokens  # no more is used of any model
+    window = min(app.models.window_tokens(handle) or most, most)
     return Facts(window_tokens=window, max_output_tokens=min(composition.facts_of(handle).max_output_tokens, window))
 
 

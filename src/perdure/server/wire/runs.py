@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from perdure.core.events import RunEnded
 from perdure.core.messages import Message
+from perdure.core.models import Exchange
 from perdure.core.runs import Run, RunStatus, Step, Usage
 from perdure.server.wire.base import ORG_ID, stamp
 from perdure.server.wire.messages import Shown, wire_messages
@@ -62,6 +63,21 @@ def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]
         "callback_error": None,
         "ttft_ns": None,
         "total_duration_ns": duration,
+    }
+
+
+def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:
+    """What went over the wire at a step. `request_json` leaves out the messages, which the log has."""
+    return {
+        "id": step.id,
+        "step_id": step.id,
+        "run_id": run.id,
+        "agent_id": step.agent_id,
+        "request_json": dict(exchange.request),
+        "response_json": {**exchange.response, "attempts": exchange.attempts},
+        "call_type": "agent_step",
+        "created_at": stamp(step.created_at),
+        "org_id": ORG_ID,
     }
 
 
