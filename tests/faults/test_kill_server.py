@@ -192,16 +192,19 @@ async def test_a_kill_of_the_server_loses_and_doubles_nothing(tmp_path: Path, se
     chance = random.Random(seed)
     async with HttpModel(otherwise=obey) as model:
         server = Server(tmp_path, model.url)
-        agents = await make_agents(server, "abcd")
-        clients = [
-            Client(name, agent_id, server, random.Random(chance.random()))
-            for name, agent_id in zip("abcd", agents, strict=True)
-        ]
-        began = time.perf_counter()
-        await torment(server, clients, chance, kills=KILLS)
-        took = time.perf_counter() - began
-        cut = await check_cut_streams(server, clients)
-        await server.stop()
+        try:
+            agents = await make_agents(server, "abcd")
+            clients = [
+                Client(name, agent_id, server, random.Random(chance.random()))
+                for name, agent_id in zip("abcd", agents, strict=True)
+            ]
+            began = time.perf_counter()
+            await torment(server, clients, chance, kills=KILLS)
+            took = time.perf_counter() - began
+            cut = await check_cut_streams(server, clients)
+            await server.stop()
+        finally:
+            await server.kill()
     sent = sum(len(client.sent) for client in clients)
     print(f"seed {seed}: {KILLS} kills, {sent} messages and {cut} cut streams in {took:.1f} s")
     assert all(text.endswith("done") for client in clients for text in client.answered.values())

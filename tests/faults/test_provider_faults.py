@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -177,7 +176,6 @@ async def scene(
     *lines: HttpLine,
     then: HttpLine | None = None,
     stream: bool,
-    url: Callable[[HttpModel], str] = lambda server: server.url,
 ) -> AsyncIterator[Scene]:
     """A server that says these lines and `then`, as long as it is broken; else "OK."."""
     looked: list[int] = []
@@ -204,7 +202,7 @@ async def scene(
             return isinstance(lines[said] if said < len(lines) else outcome["broken"] and then, Hanging)
 
         patient, hasty = (
-            OpenAIChat(model="test", base_url=url(server), stream=stream, timeout_s=limit, connections=connections)
+            OpenAIChat(model="test", base_url=server.url, stream=stream, timeout_s=limit, connections=connections)
             for limit in (TIMEOUT_S, SHORT_TIMEOUT_S)
         )
         model = Retrying(HastyWhere(hangs, hasty, patient), policy=POLICY, random=lambda: 0.5)
@@ -336,20 +334,45 @@ async def test_the_same_id_in_every_answer_is_no_confusion(stream: bool) -> None
         await it.check(looked=3)
 
 
+@after_calls
 @both
-async def test_a_server_that_is_not_there_fails_the_run(stream: bool) -> None:
-    """A refused connection; the message names the address."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    async with scene(stream=stream, url=lambda server: f"http://127.0.0.1:{port}") as it:
-        for _ in range(2):
-            failed = await it.send("go")
-            assert isinstance(failed, RunFailed)
-            assert failed.stop_reason == "llm_api_error"
-            assert f"127.0.0.1:{port}" in str(failed)
-            assert f"tried {TRIES} times" in str(failed)
-        check_legal(await it.agent.messages())
+async def test_a_server_that_is_not_there_fails_the_run_until_it_is_back(stream: bool, before: int) -> None:
+    """A refused connection, also right after calls; the message names the address. When a server listens there again,
+    the next message is answered."""
+    looked: list[int] = []
+    server = HttpModel(*before_lines(before))
+
+    @tool
+    async def look(at: int) -> str:
+        """Look, and see the server go with the last call.
+
+        Args:
+            at: where.
+        """
+        looked.append(at)
+        if len(looked) == before:
+            await server.__aexit__(None, None, None)
+        return f"seen {at}"
+
+    async with server, Connections() as connections:
+        port = int(server.url.rpartition(":")[2])
+        if not before:
+            await server.__aexit__(None, None, None)
+        chat = OpenAIChat(
+            model="test", base_url=server.url, stream=stream, timeout_s=TIMEOUT_S, connections=connections
+        )
+        model = Retrying(chat, policy=POLICY, random=lambda: 0.5)
+        async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
+            it = Scene(await perdure.create_agent("a", model=MODEL, tools=["look"]), server, looked, {})
+            for _ in range(2):
+                failed = await it.send("go")
+                assert isinstance(failed, RunFailed)
+                assert failed.stop_reason == "llm_api_error"
+                assert f"127.0.0.1:{port}" in str(failed)
+                assert f"tried {TRIES} times" in str(failed)
+            assert len(server.asked) == bool(before)
+            async with HttpModel(port=port) as it.server:
+                await it.check(looked=before)
 
 
 async def test_the_adapter_raises_nothing_untyped() -> None:

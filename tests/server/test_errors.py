@@ -34,7 +34,7 @@ PICTURE = {"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/x
 BAD_BODIES: list[tuple[Any, int, str]] = [
     (b"{", 422, "body: Invalid JSON"),
     (b"", 422, "body: Invalid JSON"),
-    (b"\xff\xfe", 422, "body: Invalid JSON"),
+    (b"\xff\xfe", 422, "body: JSON must be encoded as UTF-8"),
     ([1], 422, "body"),
     ({}, 422, "exactly one of `input` and `messages`"),
     ({"input": "a", "messages": []}, 422, "exactly one of"),

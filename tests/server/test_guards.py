@@ -155,3 +155,26 @@ async def test_any_host_with_a_key(tmp_path: Path) -> None:
     async with in_process(tmp_path, config=config) as (client, _):
         asked = httpx.Request("GET", BASE + HEALTH, headers={"host": "whatever.example"})
         assert (await client.send(asked)).status_code == 200
+
+
+async def test_a_crowd_of_messages_is_refused_at_once(tmp_path: Path) -> None:
+    """All of a request is written in one transaction, which everybody else would wait for."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        said = {"messages": [{"role": "user", "content": "x"}] * 1_001}
+
+        answer = await client.post(f"/v1/agents/{agent.id}/messages", json=said)
+
+        assert answer.status_code == 422
+        assert "messages" in answer.json()["detail"]
+        assert not await agent.messages()
+
+
+async def test_another_encoding_is_no_way_around_the_depth_limit(tmp_path: Path) -> None:
+    """In UTF-16 brackets could hide behind what looks like a string."""
+    deep = ('{"label":"Ģ","value":' + "[" * 5_000 + "]" * 5_000 + "}").encode("utf-16-le")
+    async with in_process(tmp_path) as (client, _):
+        answer = await client.post("/v1/blocks/", content=deep, headers={"Content-Type": "application/json"})
+
+        assert answer.status_code == 422
+        assert "UTF-8" in answer.json()["detail"]

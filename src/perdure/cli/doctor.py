@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,7 +12,7 @@ from perdure.app import PROVIDERS, Choice, ModelRegistry, facts_of, model_regist
 from perdure.cli.checks import Check, checks_view
 from perdure.cli.models import price
 from perdure.cli.store_checks import store_checks
-from perdure.core.errors import PerdureError
+from perdure.core.errors import InvalidInput, PerdureError
 from perdure.settings import Settings
 
 __all__ = ["doctor", "examine"]
@@ -70,7 +69,14 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
         yield check
     await registry.close()
     progress("looking at the port…")
-    yield await _port(_own_port() if port is None else port)
+    from perdure.server.config import ServerConfig
+
+    try:
+        config = ServerConfig.from_environment()
+    except InvalidInput as error:
+        yield Check("server", "broken", f"`perdure serve` would not start: {error}", "correct that variable")
+    else:
+        yield await _port(config.port if port is None else port)
     yield Check("embeddings", "note", "none: memory is searched by words and their stems (lexical-only)")
 
 
@@ -165,11 +171,6 @@ async def _local_model(
     if window is not None and window < SMALL_WINDOW_TOKENS:
         fix = "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling"
         yield Check("window", "note", f"Ollama runs {name} with a window of {window:,} tokens", fix)
-
-
-def _own_port() -> int:
-    text = os.environ.get("PERDURE_PORT", "").strip()
-    return int(text) if text.isdecimal() and 0 < int(text) <= PORT_MAX else DEFAULT_PORT
 
 
 async def _port(port: int) -> Check:

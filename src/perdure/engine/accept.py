@@ -20,9 +20,11 @@ from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import Tx
 from perdure.engine.run_log import Progress, RunLog
 
-__all__ = ["Accepted", "Begin", "Request", "accept", "begin_input", "check_input", "decode_drafts"]
+__all__ = ["MAX_DRAFTS", "Accepted", "Begin", "Request", "accept", "begin_input", "check_input", "decode_drafts"]
 
 MAX_STEPS = 10_000
+MAX_DRAFTS = 1_000
+"""Messages of one request: all are written in one transaction, for which everybody else waits."""
 
 Begin = Callable[[RunLog, list[Event]], Progress]
 
@@ -66,11 +68,12 @@ def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int) ->
     """Nothing, when the input can be accepted. Raises: EmptyMessage, MessageTooLarge, InvalidInput."""
     if not drafts:
         raise EmptyMessage
+    if len(drafts) > MAX_DRAFTS:
+        raise InvalidInput(f"{len(drafts):,} messages at once are too many: send at most {MAX_DRAFTS:,}")
+    if (size := sum(len(text_of(draft.parts)) for draft in drafts)) > limit_chars:
+        raise MessageTooLarge(size=size, limit=limit_chars)
     for draft in drafts:
-        text = text_of(draft.parts)
-        if len(text) > limit_chars:
-            raise MessageTooLarge(size=len(text), limit=limit_chars)
-        if not text.strip():
+        if not text_of(draft.parts).strip():
             raise EmptyMessage
     if not 1 <= max_steps <= MAX_STEPS:
         raise InvalidInput(f"max_steps is {max_steps}: it must be from 1 to {MAX_STEPS:,}")

@@ -29,6 +29,7 @@ __all__ = [
     "Found",
     "Listing",
     "Provider",
+    "api_path",
     "find_providers",
     "http_client",
     "is_chat_model",
@@ -56,6 +57,7 @@ class Provider:
         default_model: what is taken when nothing else is known; empty: none can be named without asking.
         preferred: models that are chosen first, if they are in the provider's list; * stands for anything.
         local: it runs models of the user's own choice, so one must show that it can call tools.
+        reasoning_back: the field in which it takes back what its models reasoned; None: it takes nothing back.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Provider:
     default_model: str = ""
     preferred: tuple[str, ...] = ()
     local: bool = False
+    reasoning_back: str | None = None
 
 
 _OPENAI_MODELS = ("gpt-4.1-mini", "gpt-5.4-mini", "gpt-5-mini", "gpt-4o-mini", "gpt-4.1", "gpt-4o")
@@ -107,6 +110,7 @@ PROVIDERS: Mapping[str, Provider] = {
             default_url="https://openrouter.ai/api/v1",
             default_model="openai/gpt-4.1-mini",
             preferred=("openai/gpt-4.1-mini", "openai/gpt-5-mini", "google/gemini-2.5-flash"),
+            reasoning_back="reasoning",
         ),
         Provider(
             name="groq",
@@ -131,6 +135,7 @@ PROVIDERS: Mapping[str, Provider] = {
             default_url="https://api.deepseek.com/v1",
             default_model="deepseek-chat",
             preferred=("deepseek-chat", "deepseek-flash", "deepseek-v4-flash"),
+            reasoning_back="reasoning_content",
         ),
         Provider(
             name="together",
@@ -261,12 +266,14 @@ async def list_models(found: Found, *, timeout_s: float = LIST_TIMEOUT_S) -> Lis
     """The models of a provider, by `GET {base_url}/models`. Never raises: what went wrong is in the `Listing`."""
     if found.problem:
         return Listing(problem=found.problem)
+    if not _can_be_sent(found.api_key):  # the error of the HTTP library would show it
+        return Listing(problem=f"the key for {found.address} has characters that no key has: copy it again")
     import httpx
 
     url, headers, params = _listing_request(found)
     try:
         async with asyncio.timeout(timeout_s), http_client(found.base_url, timeout_s=timeout_s) as client:
-            answer = await client.get(url, headers=headers, params=params)
+            answer = await client.get(url, headers=headers, params=params or None)
             if answer.status_code != 200:
                 return Listing(problem=_refusal(found, answer.status_code), status=answer.status_code)
             return Listing(_names(answer.json()))
@@ -317,7 +324,7 @@ def _find(provider: Provider, environment: Mapping[str, str]) -> Found | None:
             problem = f"{url_name} is {_shown(url)[:SHOWN_CHARS]!r}: it is no address, such as {example}"
     elif not base_url:
         base_url = f"http://127.0.0.1:{port}/v1"
-    if key and not key.isascii():
+    if not _can_be_sent(key):
         problem = problem or f"{key_name} has characters that no key has: copy it again"
     if not key and not provider.local and provider.name != "openai":
         problem = problem or f"{url_name} is set, but {' or '.join(provider.keys)} is not: set the key too"
@@ -339,8 +346,22 @@ def _first(environment: Mapping[str, str], names: Sequence[str]) -> tuple[str, s
     return "", ""
 
 
+def _can_be_sent(key: str) -> bool:
+    """Whether it can stand in a header: a line break within it, from a bad paste, can't."""
+    return key.isascii() and key.isprintable()
+
+
+def api_path(path: str) -> str:
+    """The path of a chat API, out of what people give for it: without `/chat/completions`, without a / at the end.
+
+    >>> api_path("/v1/chat/completions/")
+    '/v1'
+    """
+    return path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+
+
 def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
-    """The address in full: scheme, host, port, and the path of the API. Raises: ValueError: it is none."""
+    """The address in full: scheme, host, port, the path of the API, and its query. Raises: ValueError: it is none."""
     given = text if "://" in text else f"http://{text if not text.startswith(':') else '127.0.0.1' + text}"
     parts = urllib.parse.urlsplit(given)
     if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in given):
@@ -354,12 +375,12 @@ def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
     user, at, _ = parts.netloc.rpartition("@")
     place = f"[{host}]" if ":" in host else host
     netloc = f"{user}{at}{place}{f':{port}' if port is not None else ''}"
-    path = "" if host_only else parts.path.rstrip("/")
+    path, query = ("", "") if host_only else (api_path(parts.path), parts.query)
     if provider.kind == "direct":
-        path = path.removesuffix("/v1")  # their own clients add it
+        path, query = path.removesuffix("/v1"), ""  # their own clients add the one, and can't keep the other
     elif path in ("", "/api") and (provider.name == "ollama" or not path):
         path = "/v1"
-    return urllib.parse.urlunsplit((parts.scheme, netloc, path, "", ""))
+    return urllib.parse.urlunsplit((parts.scheme, netloc, path, query, ""))
 
 
 def _shown(url: str) -> str:
@@ -368,7 +389,7 @@ def _shown(url: str) -> str:
     if not separator:
         scheme, rest = "", url
     place, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
+    return f"{scheme}{separator}{place.rpartition('@')[2].partition('?')[0]}{slash}{path.partition('?')[0]}"
 
 
 def _is_loopback(url: str) -> bool:
@@ -398,7 +419,9 @@ def _listing_request(found: Found) -> tuple[str, dict[str, str], dict[str, int]]
         case "google":
             return f"{found.base_url}/v1beta/models", {"x-goog-api-key": found.api_key}, {"pageSize": 1_000}
         case _:
-            return f"{found.base_url}/models", {"Authorization": f"Bearer {found.api_key}"}, {}
+            parts = urllib.parse.urlsplit(found.base_url)
+            url = urllib.parse.urlunsplit(parts._replace(path=f"{parts.path}/models"))
+            return url, {"Authorization": f"Bearer {found.api_key}"}, {}
 
 
 def _names(answer: Any) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["MASK", "masked_fields", "masked_headers", "masked_text", "masked_url"]
+__all__ = ["MASK", "masked_fields", "masked_headers", "masked_text", "masked_url", "secrets_of"]
 
 MASK = "***"
 
@@ -17,6 +18,7 @@ _SECRET_NAME = re.compile(
     r"auth|cookie|credential|passw|secret|signature|(?:api|access|private)[-_]?key|^key$|(?<![a-z])token$",
     re.IGNORECASE,
 )
+_SCHEME_START = re.compile(r"(?i)^(?:bearer|basic|token)\s+")
 _SCHEME = re.compile(r"(?i)(bearer|basic|token)\s+\S")
 _IN_TEXT = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {MASK}"),
@@ -35,12 +37,22 @@ def masked_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> d
     return {name.lower(): _masked_value(name, value, secrets) for name, value in headers.items()}
 
 
+def secrets_of(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
+    """What is secret in a request besides its key: headers and query fields of secret names, the address's password."""
+    parts = urlsplit(url)
+    named = (*headers.items(), *parse_qsl(parts.query))
+    values = [value for name, value in named if _SECRET_NAME.search(name)]
+    values += [_SCHEME_START.sub("", value) for value in values]
+    return tuple(dict.fromkeys(filter(None, (*values, parts.password, unquote(parts.password or "")))))
+
+
 def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
     """The text without these secrets, and without what looks like one: bearer tokens, `sk-...`, passwords and keys in
     addresses. Providers repeat the key they were given in their errors."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= SECRET_CHARS_MIN:
-            text = text.replace(secret, MASK)
+    # Errors quote a header as Python writes it, so a key with a line break stands there escaped.
+    forms = {form for secret in secrets if len(secret) >= SECRET_CHARS_MIN for form in (secret, repr(secret)[1:-1])}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, MASK)
     for pattern, replacement in _IN_TEXT:
         text = pattern.sub(replacement, text)
     return text

@@ -11,7 +11,16 @@ from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.catalog import facts_of
 from perdure.providers.choosing import BUILT_IN as EXTRACTIVE
 from perdure.providers.choosing import Choice, ToolProbe, choose_model, choose_unasked, probe_tools
-from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, list_models, local_providers, probe_local
+from perdure.providers.discovery import (
+    ALIASES,
+    PROVIDERS,
+    Found,
+    Listing,
+    is_chat_model,
+    list_models,
+    local_providers,
+    probe_local,
+)
 
 if TYPE_CHECKING:
     from perdure.providers.openai_chat import Connections
@@ -85,7 +94,12 @@ class ModelRegistry:
             return self._made[key]
 
     def handles(self) -> Sequence[str]:
-        listed = [f"{provider}/{name}" for provider, listing in self._listings.items() for name in listing.models]
+        listed = [
+            f"{provider}/{name}"
+            for provider, listing in self._listings.items()
+            for name in listing.models
+            if is_chat_model(name)
+        ]
         return Handles(sorted({EXTRACTIVE, *self._models, *listed}), self.takes)
 
     def window_tokens(self, handle: str) -> int | None:
@@ -94,8 +108,16 @@ class ModelRegistry:
         return None if handle == EXTRACTIVE or handle in self._given else facts_of(handle).window_tokens
 
     def takes(self, handle: str) -> bool:
-        """Whether `find` would find it, without making anything."""
-        return handle == EXTRACTIVE or handle in self._models or self.provider_of(handle) is not None
+        """Whether an agent may be given this model. Where a provider has told what it has, that decides; a server of
+        local models gets new ones while this process runs, so there any name is taken. `find` asks for less: an agent
+        that has a model keeps it when a list is short for a moment."""
+        if handle == EXTRACTIVE or handle in self._models:
+            return True
+        if (there := self.provider_of(handle)) is None:
+            return False
+        found, name = there
+        known = self._listings.get(found.provider, Listing()).models
+        return found.local or not known or (_is_listed(name, known) and is_chat_model(name))
 
     def provider_of(self, handle: str) -> tuple[Found, str] | None:
         """The provider that takes this handle, and the model's name there; None if there is none.
@@ -192,6 +214,7 @@ class _Endpoint:
             api_key=key,
             provider=found.provider,
             connections=self._connections,
+            reasoning_back=PROVIDERS[found.provider].reasoning_back,
         )
         return Retrying(chat)
 

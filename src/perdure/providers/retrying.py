@@ -81,11 +81,9 @@ class Retrying:
             handed_out = False
             pieces = self.model.respond(request)
             try:
-                first = await self._first(pieces, deadline)
-                while first is not None:
+                while (piece := await self._next(pieces, deadline, begun=handed_out)) is not None:
                     handed_out = True
-                    yield _with_tries(first, tries)
-                    first = await anext(pieces, None)
+                    yield _with_tries(piece, tries)
                 return
             except ModelError as error:
                 if handed_out:
@@ -98,17 +96,18 @@ class Retrying:
                     await close()
             await asyncio.sleep(delay)
 
-    async def _first(
-        self, pieces: AsyncIterator[ModelDelta | ModelReply], deadline: float
+    async def _next(
+        self, pieces: AsyncIterator[ModelDelta | ModelReply], deadline: float, *, begun: bool
     ) -> ModelDelta | ModelReply | None:
-        """The first piece, if it comes before the deadline. Raises: ModelError."""
+        """The next piece, if it comes before the deadline. Raises: ModelError."""
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 return await anext(pieces, None)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise ModelTimeout(f"the model did not begin to answer within {self.policy.deadline_s:g} s") from error
+            what = "finish its answer" if begun else "begin to answer"
+            raise ModelTimeout(f"the model did not {what} within {self.policy.deadline_s:g} s") from error
 
     def _delay(self, error: ModelError, tries: int, *, left_s: float) -> float | None:
         """How long to wait before the next try; None when there is none."""

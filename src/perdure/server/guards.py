@@ -156,6 +156,9 @@ class Guard:
     def _too_deep(self, headers: Mapping[bytes, bytes], body: bytes) -> _Refusal | None:
         if headers.get(b"content-type", b"").startswith(b"multipart/"):
             return None
+        # A parser takes other encodings too, in which what follows would count as something else.
+        if json.detect_encoding(body) not in ("utf-8", "utf-8-sig"):
+            return 422, {"trace_id": "", "detail": "body: JSON must be encoded as UTF-8", "examples": []}
         limit = self._config.max_depth
         # Most bodies have fewer brackets than they may have levels, and need no closer look.
         if body.count(b"[") + body.count(b"{") <= limit or depth_of(body) <= limit:

@@ -8,12 +8,15 @@ from typing import Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from perdure.core.errors import InvalidInput
+from perdure.providers.discovery import api_path
 from perdure.providers.masking import masked_url
 
 __all__ = ["Dialect", "chat_url", "dialect_of", "normalised"]
 
 _OWN_HOSTS = ("openai.com", "openai.azure.com")
 _REASONING_MODEL = re.compile(r"(?:o\d|gpt-(?:[5-9]|\d\d))")
+
+_NO_EFFORT = re.compile(r"-chat|^o1-(?:mini|preview)")  # of the same families, but without the field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class Dialect:
         output_limit: the field for the most tokens of an answer.
         allowed_tools: whether a choice among several tools can be asked for without leaving the others out.
         reasoning: "effort" is OpenAI's field `reasoning_effort`, "object" OpenRouter's `reasoning`.
+        budget_as_effort: whether a budget of reasoning tokens is sent as an effort: the model reasons, and takes no
+            budget.
         reasoning_back: the field under which earlier reasoning is sent back; None: it is not.
     """
 
@@ -34,6 +39,7 @@ class Dialect:
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     allowed_tools: bool = False
     reasoning: Literal["effort", "object"] = "effort"
+    budget_as_effort: bool = False
     reasoning_back: str | None = None
 
 
@@ -49,9 +55,11 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
     return Dialect(
         engine_role="system" if own else "user",
         output_limit="max_completion_tokens" if completion else "max_tokens",
-        allowed_tools=provider == "openai",
+        allowed_tools=own,
         reasoning="object" if provider == "openrouter" else "effort",
+        budget_as_effort=own and _REASONING_MODEL.match(model) is not None and not _NO_EFFORT.search(model),
         reasoning_back=reasoning_back,
+        # Anthropic's API caches nothing by itself; OpenRouter passes its marks on.
     )
 
 
@@ -64,8 +72,7 @@ def normalised(base_url: str) -> str:
     Raises: InvalidInput: no http address.
     """
     parts = _split(base_url)
-    path = parts.path.rstrip("/").removesuffix("/chat/completions")
-    return urlunsplit((parts.scheme, parts.netloc, path or "/v1", parts.query, ""))
+    return urlunsplit((parts.scheme, parts.netloc, api_path(parts.path) or "/v1", parts.query, ""))
 
 
 def chat_url(base_url: str) -> str:

@@ -105,7 +105,7 @@ def error_of_status(status: int, headers: Mapping[str, str], body: str, asked: A
     try:
         said = _said(json.loads(body))
     except (ValueError, RecursionError):
-        said = _Said(_plain(body))
+        said = _Said(_plain(masked_text(body, asked.secrets)))
     return _error(status, said, asked, retry_after=retry_after_s(headers, now=now), location=headers.get("location"))
 
 
@@ -219,4 +219,4 @@ def _status_of(body: Mapping[str, Any]) -> int | None:
 def _plain(text: str) -> str:
     """Text without the tags of an HTML page, white space made small."""
     text = re.sub(r"<(script|style)\b.*?</\1>", " ", text[:20_000], flags=re.DOTALL | re.IGNORECASE)
-    return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:SAID_CHARS_MAX]
+    return " ".join(re.sub(r"<[^>]*>", " ", text).split())

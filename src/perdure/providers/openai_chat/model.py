@@ -20,7 +20,7 @@ from perdure.core.errors import (
     ModelUnreachable,
 )
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
-from perdure.providers.masking import masked_fields, masked_headers, masked_text, masked_url
+from perdure.providers.masking import masked_fields, masked_headers, masked_text, masked_url, secrets_of
 from perdure.providers.openai_chat.connections import Connections
 from perdure.providers.openai_chat.endpoint import chat_url, dialect_of
 from perdure.providers.openai_chat.faults import Asked, error_in_answer, error_of_status
@@ -77,7 +77,7 @@ class OpenAIChat:
         self.url = chat_url(base_url)
         self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
         self._headers = _request_headers(api_key, headers)
-        secrets = tuple(filter(None, [api_key and api_key.strip()]))
+        secrets = (*filter(None, [api_key and api_key.strip()]), *secrets_of(self._headers, self.url))
         self._asked = Asked(model, masked_url(self.url, secrets), secrets)
         self._stream, self._timeout_s = stream, timeout_s
         self._owned = connections is None
@@ -92,7 +92,9 @@ class OpenAIChat:
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`."""
         body = body_of(request, model=self.model, dialect=self._dialect, stream=self._stream, fragments=self._fragments)
-        reader = AnswerReader(self._asked.who, self._error_in_answer)
+        reader = AnswerReader(
+            self._asked.who, self._error_in_answer, lambda text: masked_text(text, self._asked.secrets)
+        )
         response: httpx.Response | None = None
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         try:
@@ -189,7 +191,7 @@ class OpenAIChat:
                 "body": masked_fields(body.fields, secrets),
                 "size_bytes": len(body.data),
             },
-            response=got,
+            response=masked_fields(got, secrets),
         )
 
 

@@ -1,4 +1,9 @@
-"""From a `ModelRequest` to the bytes of a request body: a pure function. Equal requests give equal bytes."""
+"""From a `ModelRequest` to the bytes of a request body: a pure function. Equal requests give equal bytes.
+
+A budget of reasoning tokens (`ModelOptions.max_reasoning_tokens`) has a field with OpenRouter only. For models that
+reason on OpenAI's own hosts it is sent as an effort, unless one is set: up to 1024 tokens are "low", up to 8192
+"medium", more "high". Everywhere else it is left out: a server that does not know the field would refuse the request.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from typing import Any
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Message, MessageKind, Reasoning, Role, Text, ToolCall, ToolResult
-from perdure.core.models import ModelOptions, ModelRequest
+from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
 from perdure.providers.openai_chat.endpoint import Dialect
 from perdure.providers.openai_chat.fragments import Fragments
 
@@ -20,6 +25,8 @@ __all__ = ["Body", "body_of", "wire_messages"]
 
 NAME_CHARS_MAX = 64
 CALL_ID_CHARS_MAX = 40  # OpenAI refuses longer ones; another provider may have given them
+
+_EFFORTS: Sequence[tuple[int, ReasoningEffort]] = ((1024, "low"), (8192, "medium"))
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
@@ -234,7 +241,10 @@ def _function(name: str) -> dict[str, Any]:
 
 def _reasoning(options: ModelOptions, dialect: Dialect) -> dict[str, Any]:
     if dialect.reasoning == "effort":
-        return {"reasoning_effort": options.reasoning_effort}
+        effort = options.reasoning_effort
+        if effort is None and dialect.budget_as_effort and (budget := options.max_reasoning_tokens) is not None:
+            effort = next((word for most, word in _EFFORTS if budget <= most), "high")
+        return {"reasoning_effort": effort}
     if options.max_reasoning_tokens is not None:  # OpenRouter takes one of the two
         return {"reasoning": {"max_tokens": options.max_reasoning_tokens}}
     return {"reasoning": {"effort": options.reasoning_effort}} if options.reasoning_effort else {}

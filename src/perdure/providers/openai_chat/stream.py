@@ -14,12 +14,14 @@ from perdure.core.errors import ModelError, ModelRefused, ModelReplyEmpty, Model
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import StopReason, Usage
+from perdure.providers.masking import masked_text
 from perdure.providers.openai_chat.sse import SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object
 
 __all__ = ["AnswerReader", "usage_of"]
 
 PREVIEW_CHARS = 200
+PREVIEW_OF_CHARS = 20_000
 
 _LENGTH = frozenset({"length", "max_tokens", "model_length"})
 _REFUSED = frozenset({"content_filter", "safety", "refusal", "recitation", "sensitive"})
@@ -35,10 +37,11 @@ class AnswerReader:
     Args:
         who: the model and its address, for messages.
         error_of: what an error object in the answer is raised as.
+        masked: takes the secrets out of what messages quote; servers and proxies repeat the key they were sent.
     """
 
-    def __init__(self, who: str, error_of: ErrorOf) -> None:
-        self._who, self._error_of = who, error_of
+    def __init__(self, who: str, error_of: ErrorOf, masked: Callable[[str], str] = masked_text) -> None:
+        self._who, self._error_of, self._masked = who, error_of, masked
         self._sse = SseDecoder()
         self._is_json: bool | None = None
         self._body: list[bytes] = []
@@ -100,14 +103,14 @@ class AnswerReader:
         Raises: ModelRefused, ModelReplyEmpty, ModelReplyInvalid: a call without a name.
         """
         if self.finish_reason in _REFUSED or "".join(self._refusal).strip():
-            said = "".join(self._refusal).strip()
+            said = self._masked("".join(self._refusal)).strip()
             raise ModelRefused(
-                f"{self._who} declined to answer ({self.finish_reason}): {said}"
+                f"{self._who} declined to answer ({self._finish}): {said}"
                 if said
-                else f"the answer of {self._who} was stopped by a filter ({self.finish_reason})"
+                else f"the answer of {self._who} was stopped by a filter ({self._finish})"
             )
         if self.finish_reason in _BROKEN_OFF:
-            raise ModelStreamCut(f"{self._who} gave its answer up: {self.finish_reason}")
+            raise ModelStreamCut(f"{self._who} gave its answer up: {self._finish}")
         stop: StopReason = "max_tokens_exceeded" if self.finish_reason in _LENGTH else "end_turn"
         calls = self._calls.calls if self._calls else ()
         if stop == "max_tokens_exceeded":
@@ -144,6 +147,14 @@ class AnswerReader:
             "usage": dict(self._usage),
         }
 
+    @property
+    def _finish(self) -> str:
+        return self._masked(str(self.finish_reason))
+
+    def _preview(self, text: str) -> str:
+        # Masked before it is cut: half a key would not be found any more.
+        return self._masked(text[:PREVIEW_OF_CHARS])[:PREVIEW_CHARS]
+
     def _event(self, data: str) -> list[ModelDelta]:
         if data.strip() == "[DONE]":
             self.done = True
@@ -167,10 +178,10 @@ class AnswerReader:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ModelReplyInvalid(
-                f"{self._who} answered what can't be read ({error}): {text[:PREVIEW_CHARS]!r}"
+                f"{self._who} answered what can't be read ({error}): {self._preview(text)!r}"
             ) from error
         if not isinstance(value, dict):
-            raise ModelReplyInvalid(f"{self._who} answered with no JSON object: {text[:PREVIEW_CHARS]!r}")
+            raise ModelReplyInvalid(f"{self._who} answered with no JSON object: {self._preview(text)!r}")
         return value
 
     def _chunk(self, chunk: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
@@ -184,7 +195,7 @@ class AnswerReader:
         if isinstance(usage := chunk.get("usage"), Mapping):
             self._usage = usage  # some servers tell it with every chunk, growing
         if choices is None and whole:
-            raise ModelReplyInvalid(f"{self._who} answered without choices: {str(dict(chunk))[:PREVIEW_CHARS]}")
+            raise ModelReplyInvalid(f"{self._who} answered without choices: {self._preview(str(dict(chunk)))}")
         if not isinstance(choices, list):
             return []
         for choice in choices:

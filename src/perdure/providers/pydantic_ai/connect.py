@@ -142,6 +142,8 @@ def _http_client(timeout_s: float) -> httpx2.AsyncClient:
     async def got(response: httpx2.Response) -> None:
         if (seen := SEEN.get()) is not None:
             seen["status"] = response.status_code
+            if response.has_redirect_location:
+                seen["location"] = response.headers["location"]
             if request_id := next(filter(None, map(response.headers.get, _REQUEST_IDS)), None):
                 seen["request_id"] = request_id
 
@@ -149,7 +151,7 @@ def _http_client(timeout_s: float) -> httpx2.AsyncClient:
         verify=_certificates(),
         timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
         event_hooks={"request": [sent], "response": [got]},
-        follow_redirects=True,
+        follow_redirects=False,  # it would carry the key and the conversation to wherever the answer points
     )
 
 

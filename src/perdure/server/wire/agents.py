@@ -163,8 +163,8 @@ class AgentChangesIn(WireRequest):
     block_ids: list[_BlockId] | None = None
     tool_ids: list[_ToolId] | None = None
     # Of these only the empty forms can be served.
-    secrets: dict[str, Any] | None = None
-    tool_exec_environment_variables: dict[str, Any] | None = None
+    secrets: dict[str, Any] | list[Any] | None = None
+    tool_exec_environment_variables: dict[str, Any] | list[Any] | None = None
     tool_rules: list[dict[str, Any]] | None = None
     enable_sleeptime: bool | None = None
     identity_ids: list[str] | None = None

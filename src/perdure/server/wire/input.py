@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Ids
 from perdure.core.runs import IfBusy
+from perdure.engine.accept import MAX_DRAFTS
 from perdure.library.checks import check_key
 from perdure.server.errors import invalid_body
 from perdure.server.ids import check_id
@@ -43,7 +44,7 @@ class SendRequest(WireRequest):
     """
 
     input: str | list[dict[str, Any]] | None = None
-    messages: list[dict[str, Any]] | None = None
+    messages: Annotated[list[dict[str, Any]], Field(max_length=MAX_DRAFTS)] | None = None
     max_steps: int | None = None
     streaming: bool = False
     stream_tokens: bool = False
