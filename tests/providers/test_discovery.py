@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from perdure.providers.choosing import BUILT_IN, Choice, ToolProbe, choose_unasked, pick, probe_tools, served_window
-from perdure.providers.discovery import Found, Listing, find_providers, is_chat_model, list_models, probe_local
+from perdure.providers.discovery import (
+    Found,
+    Listing,
+    _listing_request,
+    find_providers,
+    is_chat_model,
+    list_models,
+    probe_local,
+)
+from perdure.providers.openai_chat import chat_url, normalised
 from perdure.providers.registry import ModelRegistry
 from tests.providers.fake_provider import fake_provider, tool_call
 
@@ -28,6 +37,10 @@ def found_in(**environment: str) -> dict[str, Found]:
         ({"OPENAI_BASE_URL": "http://localhost:8000"}, "openai", "http://localhost:8000/v1"),
         ({"OPENAI_BASE_URL": "http://localhost:8000/v1/"}, "openai", "http://localhost:8000/v1"),
         ({"OPENAI_API_BASE": "https://proxy.example/llm/api/v3"}, "openai", "https://proxy.example/llm/api/v3"),
+        ({"OPENAI_BASE_URL": "http://box:8000/v1/chat/completions"}, "openai", "http://box:8000/v1"),
+        ({"OPENAI_BASE_URL": "http://box:8000/chat/completions/"}, "openai", "http://box:8000/v1"),
+        ({"OPENAI_BASE_URL": "https://box/openai/v1/?api-version=1"}, "openai", "https://box/openai/v1?api-version=1"),
+        ({"OLLAMA_HOST": "http://box:1/x?y=1"}, "ollama", "http://box:1/v1"),
         ({"ANTHROPIC_API_KEY": SECRET}, "anthropic", "https://api.anthropic.com"),
         (
             {"ANTHROPIC_API_KEY": SECRET, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/v1"},
@@ -83,6 +96,10 @@ def test_a_key_is_never_shown() -> None:
         ({"OPENAI_BASE_URL": "ftp://box/v1"}, "it is no address"),
         ({"OPENAI_BASE_URL": f"http://me:{SECRET}@box:x"}, "it is no address"),
         ({"ANTHROPIC_BASE_URL": "http://box"}, "ANTHROPIC_API_KEY is not"),
+        ({"OPENAI_API_KEY": f"{SECRET}\nx"}, "OPENAI_API_KEY has characters that no key has"),
+        ({"OPENAI_API_KEY": f"{SECRET}\tx"}, "OPENAI_API_KEY has characters that no key has"),
+        ({"ANTHROPIC_API_KEY": f"{SECRET}\x1b"}, "ANTHROPIC_API_KEY has characters that no key has"),
+        ({"OPENAI_BASE_URL": f"ftp://box?key={SECRET}"}, "it is no address"),
         ({"OPENAI_API_KEY": "sk-…"}, "OPENAI_API_KEY has characters that no key has"),
     ],
 )
@@ -95,6 +112,28 @@ async def test_what_can_not_be_used_says_why(environment: Mapping[str, str], tol
     assert (await list_models(found)).problem == found.problem
     choice = choose_unasked("", [found])
     assert (choice.handle, choice.notes) == (BUILT_IN, (found.problem,))
+
+
+async def test_a_key_that_can_not_be_sent_is_not_shown() -> None:
+    """Whoever made the value: the HTTP library would quote the header."""
+    for provider in ("openai", "anthropic", "google"):
+        listing = await list_models(Found(provider=provider, base_url="http://127.0.0.1:9", api_key=f"{SECRET}\nx"))
+
+        assert "has characters that no key has" in listing.problem
+        assert SECRET not in listing.problem
+
+
+async def test_the_query_of_an_address_goes_with_every_question() -> None:
+    """For the list as for the chat; it is not shown, because it may hold a key."""
+    (found,) = find_providers({"OPENAI_BASE_URL": "http://box/v1/chat/completions?api-version=1"})
+
+    assert _listing_request(found)[0] == "http://box/v1/models?api-version=1"
+    assert chat_url(found.base_url) == "http://box/v1/chat/completions?api-version=1"
+    assert normalised(found.base_url) == found.base_url
+    assert found.address == "http://box/v1"
+    async with fake_provider({"/v1/models?api-version=1": {"data": [{"id": "a"}]}}) as provider:
+        listing = await list_models(Found(provider="openai", base_url=f"{provider.url}/v1?api-version=1"))
+    assert listing.models == ("a",)
 
 
 @pytest.mark.parametrize(

@@ -407,3 +407,51 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
 def test_a_date_in_the_past_is_no_wait() -> None:
     """Clocks differ."""
     assert retry_after_s({"retry-after": "Fri, 20 Nov 2026 09:59:59 GMT"}, now=NOW + timedelta(days=1)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        RawBody(f'{{"ok": "{KEY}"}}'.encode(), "application/json"),
+        RawBody(f'{{"ok": {KEY}}}'.encode(), "application/json"),
+        RawBody(f'["{KEY}"]'.encode(), "application/json"),
+        RawBody(f'{{"{"x" * 185}": "{KEY}"}}'.encode(), "application/json"),
+        ChunkList([{"choices": [{"delta": {"refusal": f"not with {KEY}"}, "finish_reason": "stop"}]}]),
+        ChunkList([{"choices": [{"delta": {"content": "hi"}, "finish_reason": f"abort {KEY}"}]}]),
+        ChunkList(
+            [{"choices": [{"delta": {}, "finish_reason": "abort"}], "id": KEY, "model": KEY, "usage": {"x": KEY}}]
+        ),
+        ChunkList([{"error": {"message": f"not with {KEY}"}}]),
+        Status(500, f"{'x' * 490} {KEY}"),
+        Status(302, headers={"Location": f"http://elsewhere/?x={KEY}"}),
+    ],
+)
+async def test_a_key_that_the_answer_repeats_is_not_told(line: Any) -> None:
+    """Neither in the message nor in the exchange; not half of it either, where a long body is cut."""
+    async with HttpModel(line) as server:
+        model = OpenAIChat(model="test", base_url=server.url, api_key=KEY)
+        try:
+            told = (await ask(model)).exchange
+        except ModelError as error:
+            told = f"{error} {error.exchange!r}"  # type: ignore[assignment]
+
+    assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+    assert KEY[:8] not in repr(told)
+
+
+async def test_other_secrets_of_a_request_are_not_told_either() -> None:
+    """A key in a header of its own, in the address, a password."""
+    secrets = ("header-secret", "query-secret", "pass-word")
+    async with HttpModel(Status(400, {"error": {"message": " ".join(secrets)}})) as server:
+        url = f"{server.url.replace('://', '://me:pass-word@')}/v1?api-key=query-secret"
+        error = await failure(OpenAIChat(model="test", base_url=url, headers={"X-Api-Key": "header-secret"}))
+
+    told = f"{error} {error.exchange!r}"
+    assert not [secret for secret in secrets if secret in told]
+
+
+def test_a_secret_is_masked_as_python_writes_it() -> None:
+    """The errors of HTTP libraries quote a header that can't be sent."""
+    assert (
+        masked_text(f"Illegal header value {b'Bearer ab' + bytes([10]) + b'cdef'!r}", ["ab\ncdef"]).count("cdef") == 0
+    )

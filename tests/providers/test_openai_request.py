@@ -322,3 +322,34 @@ def test_the_dialect_depends_on_provider_and_address() -> None:
     assert (other.engine_role, other.output_limit) == ("user", "max_tokens")
     assert (router.allowed_tools, router.reasoning) == (False, "object")
     assert dialect_of("openai", "http://proxy", "o3-mini").output_limit == "max_completion_tokens"
+    assert not other.allowed_tools
+    assert not dialect_of("openai", "https://openai.com.proxy.example/v1", "gpt-4o").allowed_tools
+
+
+@pytest.mark.parametrize(
+    ("budget", "effort"), [(1, "low"), (1024, "low"), (1025, "medium"), (8192, "medium"), (8193, "high")]
+)
+def test_a_budget_is_an_effort_where_there_is_no_field_for_it(budget: int, effort: str) -> None:
+    """An effort that was set wins."""
+    own = dialect_of("openai", "https://api.openai.com/v1", "gpt-5-mini")
+
+    assert sent(request(max_reasoning_tokens=budget), own)["reasoning_effort"] == effort
+    assert sent(request(max_reasoning_tokens=budget, reasoning_effort="minimal"), own)["reasoning_effort"] == "minimal"
+
+
+@pytest.mark.parametrize(
+    ("provider", "base_url", "model"),
+    [
+        ("openai", "https://api.openai.com/v1", "gpt-4.1"),
+        ("openai", "https://api.openai.com/v1", "gpt-5-chat-latest"),
+        ("openai", "http://localhost:8000", "gpt-5"),
+        ("deepseek", "https://api.deepseek.com/v1", "deepseek-reasoner"),
+    ],
+)
+def test_a_budget_that_nobody_takes_is_left_out(provider: str, base_url: str, model: str) -> None:
+    """A server would refuse the whole request; OpenRouter has a field for it."""
+    asked = request(max_reasoning_tokens=5)
+
+    assert not {"reasoning", "reasoning_effort"} & sent(asked, dialect_of(provider, base_url, model)).keys()
+    router = dialect_of("openrouter", "https://openrouter.ai/api/v1", "x")
+    assert sent(asked, router)["reasoning"] == {"max_tokens": 5}

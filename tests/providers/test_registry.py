@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncPerdure, ModelNotFound
+from perdure.core.ids import AgentId, MessageId
+from perdure.core.messages import Message, Reasoning, Text
+from perdure.core.models import ModelRequest
 from perdure.providers.discovery import PROVIDERS, Found, Listing, find_providers
 from perdure.providers.registry import EXTRACTIVE, ModelRegistry, _Endpoint
 from perdure.providers.retrying import Retrying
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
+from perdure.testing.clock import START
 from tests.providers.fake_provider import fake_provider
 
 KEYS = {"OPENAI_API_KEY": "sk-1", "OPENROUTER_API_KEY": "sk-2", "GEMINI_API_KEY": "sk-3"}
@@ -153,3 +157,29 @@ def test_each_provider_has_its_adapter(found: str, shown: str) -> None:
 
     assert isinstance(made, Retrying)
     assert type(made.model).__name__ == ("OpenAIChat" if found == "ollama" else "DirectModel")
+
+
+@pytest.mark.parametrize(
+    ("provider", "field"), [("deepseek", "reasoning_content"), ("openrouter", "reasoning"), ("openai", None)]
+)
+async def test_reasoning_goes_back_where_the_provider_wants_it(provider: str, field: str | None) -> None:
+    """Under its own name; other servers may refuse a field they don't know."""
+    reply = {"choices": [{"message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}]}
+    said = Message(
+        id=MessageId("message-1"),
+        agent_id=AgentId("agent-1"),
+        seq=1,
+        conversation_seq=1,
+        role="assistant",
+        parts=(Reasoning("hm"), Text("yes")),
+        created_at=START,
+        occurred_at=START,
+    )
+    async with fake_provider({"/v1/chat/completions": reply}) as server:
+        endpoint = _Endpoint(Found(provider=provider, base_url=f"{server.url}/v1"))
+        request = ModelRequest(model=f"{provider}/x", system="", messages=(said,))
+        _ = [piece async for piece in endpoint.model("x").respond(request)]
+        await endpoint.close()
+
+    shown = {} if field is None else {field: "hm"}
+    assert server.asked[0].body["messages"] == [{"role": "assistant", "content": "yes"} | shown]

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
+from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply
 from perdure.providers.pydantic_ai import DirectModel
@@ -85,3 +86,21 @@ async def test_any_other_provider_that_pydantic_ai_knows() -> None:
     (sent,) = server.received
     assert sent.path == "/chat/completions" and sent.json["messages"][-1]["role"] == "user"
     assert sent.json["tool_choice"] == {"type": "function", "function": {"name": "send_message"}}
+
+
+@pytest.mark.parametrize("provider", list(MODELS))
+@pytest.mark.parametrize("status", [301, 307, 308])
+async def test_a_redirect_is_not_followed(provider: str, status: int) -> None:
+    """The key and the conversation stay here; the error says where the answer points, without the key in it."""
+    async with PayloadServer(Payload()) as elsewhere:
+        moved = Payload(status=status, headers={"location": f"{elsewhere.url}/v2?x={KEY}"})
+        async with PayloadServer(moved) as server:
+            direct = DirectModel(provider=provider, model=MODELS[provider], api_key=KEY, base_url=server.url)
+            with pytest.raises(ModelRequestRefused) as caught:
+                _ = [piece async for piece in direct.respond(asking(provider))]
+            await direct.aclose()
+
+    assert (len(server.received), len(elsewhere.received)) == (1, 0)
+    assert f"{elsewhere.url}/v2?x=***" in str(caught.value)
+    assert caught.value.status == status
+    assert KEY not in f"{caught.value} {caught.value.exchange!r}"

@@ -142,6 +142,7 @@ def _http_client(timeout_s: float) -> httpx2.AsyncClient:
     async def got(response: httpx2.Response) -> None:
         if (seen := SEEN.get()) is not None:
             seen["status"] = response.status_code
+            seen.pop("location", None)  # of an earlier try
             if response.has_redirect_location:
                 seen["location"] = response.headers["location"]
             if request_id := next(filter(None, map(response.headers.get, _REQUEST_IDS)), None):

@@ -22,9 +22,10 @@ from perdure.core.errors import (
 )
 from perdure.providers.masking import masked_text
 
-__all__ = ["fault", "missing"]
+__all__ = ["fault", "missing", "redirected"]
 
 _DETAIL_CHARS = 1_000
+_LOCATION_CHARS = 200
 _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "anyio", "botocore", "urllib3"})
 
 
@@ -75,6 +76,8 @@ def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[s
             kind, hint = ModelRequestRefused, "does not take this request"
         case pa.ContentFilterError():
             kind, hint = ModelRefused, "declined to answer"
+        case pa.UnexpectedModelBehavior() if "ended without content" in detail:  # not one event came
+            kind, hint = ModelStreamCut, "broke off its answer"
         case pa.UnexpectedModelBehavior():
             kind, hint = ModelReplyInvalid, "gave an answer that can't be read"
         case pa.ModelAPIError():
@@ -91,6 +94,13 @@ def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[s
         case _:
             return None
     return kind(f"{handle} {hint}: {detail}", **facts)
+
+
+def redirected(status: int, location: str, *, handle: str, secrets: Sequence[str]) -> ModelRequestRefused:
+    """An answer that points elsewhere. It is not followed: the key and the conversation would go there."""
+    where = masked_text(location, secrets)[:_LOCATION_CHARS]
+    text = f"{handle} answered {status}: it points to {where}; set the base address to where it is"
+    return ModelRequestRefused(text, status=status)
 
 
 def _connection(streaming: bool) -> tuple[type[ModelError], str]:

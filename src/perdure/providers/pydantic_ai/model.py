@@ -15,7 +15,7 @@ from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.masking import masked_fields, masked_url
 from perdure.providers.pydantic_ai.connect import SEEN, Connection, connect, key_of
 from perdure.providers.pydantic_ai.dialects import dialect_of
-from perdure.providers.pydantic_ai.faults import fault
+from perdure.providers.pydantic_ai.faults import fault, redirected
 from perdure.providers.pydantic_ai.from_provider import Deltas, to_parts, to_stop_reason, to_usage
 from perdure.providers.pydantic_ai.options import to_parameters, to_settings
 from perdure.providers.pydantic_ai.to_provider import to_messages
@@ -107,7 +107,11 @@ class DirectModel:
             raise
         except Exception as error:
             handle = f"{self._provider}/{self._model}"
-            known = fault(error, handle=handle, streaming=streaming, secrets=self._secrets)
+            known: ModelError | None
+            if "location" in seen:
+                known = redirected(seen["status"], seen["location"], handle=handle, secrets=self._secrets)
+            else:
+                known = fault(error, handle=handle, streaming=streaming, secrets=self._secrets)
             if known is None:
                 raise
             known.exchange = self._exchange(seen, response)
