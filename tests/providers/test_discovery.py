@@ -21,6 +21,7 @@ from perdure.providers.discovery import (
 )
 from perdure.providers.openai_chat import chat_url, normalised
 from perdure.providers.registry import ModelRegistry
+from perdure.testing.http_payloads import Payload, PayloadServer
 from tests.providers.fake_provider import fake_provider, tool_call
 
 SECRET = "sk-very-secret-0123456789"
@@ -131,9 +132,10 @@ async def test_the_query_of_an_address_goes_with_every_question() -> None:
     assert chat_url(found.base_url) == "http://box/v1/chat/completions?api-version=1"
     assert normalised(found.base_url) == found.base_url
     assert found.address == "http://box/v1"
-    async with fake_provider({"/v1/models?api-version=1": {"data": [{"id": "a"}]}}) as provider:
-        listing = await list_models(Found(provider="openai", base_url=f"{provider.url}/v1?api-version=1"))
+    async with PayloadServer(Payload.json({"data": [{"id": "a"}]})) as server:
+        listing = await list_models(Found(provider="openai", base_url=f"{server.url}/v1?api-version=1"))
     assert listing.models == ("a",)
+    assert server.received[0].path == "/v1/models?api-version=1"
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,52 @@ def test_a_long_history_costs_little() -> None:
     assert min(cpu_s() for _ in range(10)) < 0.003
 
 
+def marks(*messages: Message, tail: str = TAIL, model: str = "anthropic/claude-haiku-4.5") -> list[tuple[str, str]]:
+    """(role, text) of the messages with a mark, as they are sent to OpenRouter."""
+    dialect = dialect_of("openrouter", "https://openrouter.ai/api/v1", model)
+    bodies = [sent(request(*messages, tail=tail), dialect), sent(request(*messages, tail=tail))]
+    marked, plain = (body["messages"] for body in bodies)
+    found = []
+    for one, same in zip(marked, plain, strict=True):
+        if isinstance(one["content"], list):
+            assert one["content"] == [{"type": "text", "text": same["content"], "cache_control": {"type": "ephemeral"}}]
+            found.append((one["role"], same["content"]))
+        else:
+            assert one == same
+    return found
+
+
+def test_claude_behind_openrouter_is_told_up_to_where_to_cache() -> None:
+    """The system text, and the last text before the newest turn, however long that turn becomes."""
+    one, two = message(1, "user", Text("one")), message(2, "assistant", Text("two"))
+    delta = message(3, "system", Text("{}"), kind="memory_delta")
+    three = message(4, "user", Text("three"))
+    call = message(5, "assistant", ToolCall("c", "look", "{}"))
+    seen = message(6, "tool", ToolResult("c", "look", "seen"))
+    beat = message(7, "user", Text("{}"), kind="heartbeat")
+    system = ("system", "You are.")
+
+    assert marks() == [system]
+    assert marks(one) == [system]
+    assert marks(one, two, delta, three) == [system, ("assistant", "two")]
+    assert marks(one, two, delta, three, call, seen, beat) == [system, ("assistant", "two")]
+    assert marks(one, call, seen, delta, three, tail="") == [system, ("user", "one")]
+    assert marks(one, message(2, "assistant", Reasoning("hm")), three) == [system]  # one message, tail and all
+    assert marks(one, two, three, model="openai/gpt-5") == []
+
+
+def test_marks_change_nothing_that_is_kept() -> None:
+    """The pieces of another request are as they were; one without a system text has its other mark."""
+    cache = Fragments()
+    log = [message(1, "user", Text("one")), message(2, "assistant", Text("two")), message(3, "user", Text("three"))]
+    dialect = dialect_of("openrouter", "https://openrouter.ai/api/v1", "anthropic/claude-haiku-4.5")
+    asked = replace(request(*log), system="")
+
+    for _ in range(2):
+        body = json.loads(encoded(asked, dialect, cache=cache))
+        assert [type(one["content"]) for one in body["messages"]] == [str, list, str]
+
+
 @pytest.mark.parametrize(
     ("base_url", "expected"),
     [

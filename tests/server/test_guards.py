@@ -178,3 +178,20 @@ async def test_another_encoding_is_no_way_around_the_depth_limit(tmp_path: Path)
 
         assert answer.status_code == 422
         assert "UTF-8" in answer.json()["detail"]
+
+
+async def test_an_allowed_host_may_have_a_port(tmp_path: Path) -> None:
+    """The usual ones are left out by clients; brackets of an address don't matter; patterns are refused at start."""
+    config = ServerConfig(allowed_hosts=("agents.example.org:443", "[fd00::2]:9000"))
+    async with in_process(tmp_path, config=config) as (client, _):
+        for host, status in (
+            ("agents.example.org", 200),
+            ("agents.example.org:443", 200),
+            ("agents.example.org:9", 403),
+            ("[fd00::2]:9000", 200),
+            ("[fd00::2]", 403),
+        ):
+            assert (await client.get("/v1/health/", headers={"Host": host})).status_code == status, host
+
+    with pytest.raises(InvalidInput, match="can never match"):
+        ServerConfig(allowed_hosts=("*.example.org",))

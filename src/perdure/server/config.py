@@ -38,7 +38,7 @@ class ServerConfig:
     port: int = 8283
     api_key: str | None = None
     allowed_hosts: tuple[str, ...] = ()
-    max_body_bytes: int = 20 * 1024 * 1024
+    max_body_bytes: int = 5 * 1024 * 1024
     max_depth: int = 100
     shutdown_s: int = 10
 
@@ -54,6 +54,11 @@ class ServerConfig:
                 f"host is {self.host!r}, which other machines reach, and there is no API key: set PERDURE_API_KEY to a"
                 " long random text, or bind 127.0.0.1"
             )
+        for name in self.allowed_hosts:
+            if name != ANY and "*" in name:
+                raise InvalidInput(
+                    f"allowed host {name!r} can never match: names are compared whole; write each of them"
+                )
         if not self.api_key and ANY in self.allowed_hosts:
             raise InvalidInput(
                 "allowed_hosts has '*' and there is no API key, so any web page that a user of this machine opens could"

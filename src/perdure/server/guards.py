@@ -36,13 +36,25 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
+DEFAULT_PORTS = ("80", "443")
+
+
+def _as_compared(allowed: str) -> str:
+    """An allowed host in the form that requests are compared in: no brackets, no dot at the end."""
+    match = _HOST.fullmatch(allowed)
+    if match is None:
+        return allowed
+    name = match["name"].strip("[]").rstrip(".")
+    return name if match["port"] is None else f"{name}:{match['port']}"
+
+
 class Guard:
     """Lets through what may be asked; answers the rest itself, in the wire's error shape."""
 
     def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
         self._app, self._config = app, config
         own = config.host.strip("[]").lower()
-        self._names = {*LOOPBACK_NAMES, own, *(name.strip("[]") for name in config.allowed_hosts)}
+        self._names = {*LOOPBACK_NAMES, own, *map(_as_compared, config.allowed_hosts)}
         self._any = ANY in config.allowed_hosts
         self._key = config.api_key.encode() if config.api_key else None
         self._known: dict[bytes, bool] = {}  # few different hosts are sent, again and again
@@ -118,7 +130,8 @@ class Guard:
         if self._any:
             return True
         name, port = match["name"].strip("[]").rstrip("."), match["port"]
-        return name in self._names or (port is not None and f"{name}:{port}" in self._names)
+        ports = DEFAULT_PORTS if port is None else (port,)  # clients leave the usual one out
+        return name in self._names or any(f"{name}:{number}" in self._names for number in ports)
 
     def _is_own_origin(self, origin: bytes) -> bool:
         match = _ORIGIN.fullmatch(origin.decode("latin-1").lower())

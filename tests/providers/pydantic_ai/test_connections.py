@@ -93,7 +93,8 @@ async def test_any_other_provider_that_pydantic_ai_knows() -> None:
 async def test_a_redirect_is_not_followed(provider: str, status: int) -> None:
     """The key and the conversation stay here; the error says where the answer points, without the key in it."""
     async with PayloadServer(Payload()) as elsewhere:
-        moved = Payload(status=status, headers={"location": f"{elsewhere.url}/v2?x={KEY}"})
+        target = f"{elsewhere.url}/v2?x="
+        moved = Payload(status=status, headers={"location": target + KEY})
         async with PayloadServer(moved) as server:
             direct = DirectModel(provider=provider, model=MODELS[provider], api_key=KEY, base_url=server.url)
             with pytest.raises(ModelRequestRefused) as caught:
@@ -101,6 +102,6 @@ async def test_a_redirect_is_not_followed(provider: str, status: int) -> None:
             await direct.aclose()
 
     assert (len(server.received), len(elsewhere.received)) == (1, 0)
-    assert f"{elsewhere.url}/v2?x=***" in str(caught.value)
+    assert f"{target}***" in str(caught.value)
     assert caught.value.status == status
     assert KEY not in f"{caught.value} {caught.value.exchange!r}"

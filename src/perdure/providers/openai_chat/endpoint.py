@@ -15,7 +15,6 @@ __all__ = ["Dialect", "chat_url", "dialect_of", "normalised"]
 
 _OWN_HOSTS = ("openai.com", "openai.azure.com")
 _REASONING_MODEL = re.compile(r"(?:o\d|gpt-(?:[5-9]|\d\d))")
-
 _NO_EFFORT = re.compile(r"-chat|^o1-(?:mini|preview)")  # of the same families, but without the field
 
 
@@ -33,6 +32,7 @@ class Dialect:
         budget_as_effort: whether a budget of reasoning tokens is sent as an effort: the model reasons, and takes no
             budget.
         reasoning_back: the field under which earlier reasoning is sent back; None: it is not.
+        cache_marks: whether the prompt is cached only up to where the request says so.
     """
 
     engine_role: Literal["system", "user"] = "user"
@@ -41,6 +41,7 @@ class Dialect:
     reasoning: Literal["effort", "object"] = "effort"
     budget_as_effort: bool = False
     reasoning_back: str | None = None
+    cache_marks: bool = False
 
 
 def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str | None = None) -> Dialect:
@@ -59,6 +60,8 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
         reasoning="object" if provider == "openrouter" else "effort",
         budget_as_effort=own and _REASONING_MODEL.match(model) is not None and not _NO_EFFORT.search(model),
         reasoning_back=reasoning_back,
+        # Anthropic's API caches nothing by itself; OpenRouter passes its marks on.
+        cache_marks=provider == "openrouter" and model.startswith("anthropic/"),
         # Anthropic's API caches nothing by itself; OpenRouter passes its marks on.
     )
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -63,6 +63,9 @@ def body_of(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool
     Raises: ModelRequestRefused: options that JSON can't hold.
     """
     messages = list(_message_pieces(request, dialect, fragments))
+    if dialect.cache_marks:
+        earlier = replace(request, messages=request.messages[: _turn_start(request.messages)], tail="")
+        _mark(messages, list(_message_pieces(earlier, dialect, fragments)))
     fields = {"model": model} | _options(request, dialect, stream=stream)
     encoded: dict[str, bytes] = {name: _field(name, value) for name, value in fields.items()}
     lists = {"messages": b"[%b]" % b",".join(messages)}
@@ -123,6 +126,42 @@ def _message_pieces(request: ModelRequest, dialect: Dialect, fragments: Fragment
         waiting.append(tail)
     if waiting:
         yield _joined(waiting)
+
+
+def _turn_start(messages: Sequence[Message]) -> int:
+    """Where the newest turn begins: the last thing a user said, with what the engine said right before it."""
+    said = (place for place, one in enumerate(messages) if (one.role, one.kind) == ("user", "message"))
+    start = max(said, default=0)
+    while start > 0 and messages[start - 1].role in ("user", "system"):
+        start -= 1
+    return start
+
+
+def _mark(pieces: list[bytes], earlier: Sequence[bytes]) -> None:
+    """Say "cache up to here" behind the system text, and behind the last text before the newest turn: from there the
+    next request reads, whatever this turn adds.
+
+    Args:
+        pieces: of the whole request.
+        earlier: of the request without its newest turn. One that goes on in that turn is not marked.
+    """
+    if earlier and (system := _marked(earlier[0], ("system",))) is not None:
+        pieces[0] = system
+    for place in range(len(earlier) - 1, -1, -1):
+        if pieces[place] == earlier[place] and (text := _marked(earlier[place], ("user", "assistant"))) is not None:
+            pieces[place] = text
+            return
+
+
+def _marked(piece: bytes, roles: Sequence[str]) -> bytes | None:
+    """The message with a mark on its text; None if it is of no such role (a tool's result takes text only), or silent
+    beside its calls."""
+    message = json.loads(piece)
+    text = message["content"]
+    if message["role"] not in roles or not text:
+        return None
+    part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+    return _bytes(message | {"content": [part]})
 
 
 def _joined(pieces: Sequence[bytes]) -> bytes:
