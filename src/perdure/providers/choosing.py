@@ -160,6 +160,8 @@ async def probe_tools(found: Found, name: str, *, timeout_s: float = PROBE_TOOLS
     """Ask the model for one tool call, and see whether it comes. Never raises; what went wrong is in the outcome."""
     import httpx
 
+    from perdure.providers.openai_chat import chat_url
+
     handle = f"{found.provider}/{name}"
     body = {
         "model": name,
@@ -172,7 +174,7 @@ async def probe_tools(found: Found, name: str, *, timeout_s: float = PROBE_TOOLS
     headers = {"Authorization": f"Bearer {found.api_key}"}
     try:
         async with asyncio.timeout(timeout_s), http_client(found.base_url, timeout_s=timeout_s) as client:
-            answer = await client.post(f"{found.base_url}/chat/completions", json=body, headers=headers)
+            answer = await client.post(chat_url(found.base_url), json=body, headers=headers)
             if answer.status_code != 200:
                 said = masked_text(answer.text[:4_000], [found.api_key] if found.has_key else ())
                 said = " ".join(said.split())[:SAID_CHARS]
