@@ -1,4 +1,7 @@
-"""What OpenAI and Ollama send, in the shapes that their documentation shows, and what is sent to them."""
+"""What OpenAI and Ollama send, in the shapes that their documentation shows, and what is sent to them.
+
+What they were recorded to send is in `test_recorded_chats`.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,6 @@ async def answer(
             Usage(input_tokens=161, output_tokens=94),
             "end_turn",
         ),
-        ("ollama/stream_text.sse", (Text("Hello!"),), Usage(), "end_turn"),
         (
             "ollama/whole_tools.json",
             (Reasoning("The user wants the weather."), ToolCall("call_8k2m1x0p", "get_weather", CITY)),
