@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import uuid
@@ -14,7 +15,7 @@ from typing import Any
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.ids import PREFIXES
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Ids, Store
+from perdure.core.ports import Clock, Ids, Store, TokenCounter
 from perdure.core.tools import ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.leases import process_owner
@@ -122,10 +123,10 @@ async def start(
 ) -> App:
     """A running engine over the store at `address` (default: the file in the data folder), or over a given `store`.
 
-    Raises: StoreError, InvalidInput: a function that can't be a tool.
+    Raises: StoreError, InvalidInput: a function that can't be a tool; a token counter that has no ranks on disk.
     """
     clock, ids = clock or SystemClock(), ids or Uuids()
-    functions, registry = Functions(tools), model_registry(models)
+    functions, registry, counter = Functions(tools), model_registry(models), await _token_counter(settings)
     if store is None:
         store = await open_store(settings.store_path if address is None else address, at=clock.now())
     try:
@@ -137,7 +138,7 @@ async def start(
             clock=clock,
             ids=ids,
             randomness=random.SystemRandom(),
-            counter=ScriptTokenCounter(),
+            counter=counter,
             owner=process_owner(uuid.uuid4().hex[:12]),
             settings=EngineSettings(
                 lease_s=settings.lease_s,
@@ -154,6 +155,14 @@ async def start(
     # The library says nothing on its own; a program that wants its warnings sets logging up.
     logging.getLogger("perdure").addHandler(logging.NullHandler())
     return App(settings, store, ports, runner, registry, functions, registry.choose_unasked(settings.model))
+
+
+async def _token_counter(settings: Settings) -> TokenCounter:
+    if settings.token_counter == "script":
+        return ScriptTokenCounter()
+    from perdure.providers.tiktoken_counter import TiktokenCounter
+
+    return await asyncio.to_thread(TiktokenCounter.from_disk)  # it reads and sorts 200,000 ranks
 
 
 async def _keep_tools_current(store: Store, specs: list[ToolSpec], *, ids: Ids, at: datetime) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["STORE_FILE", "Settings", "default_home"]
+__all__ = ["STORE_FILE", "TOKEN_COUNTERS", "Settings", "default_home"]
 
 STORE_FILE = "perdure.db"
+TOKEN_COUNTERS = ("script", "tiktoken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,10 @@ class Settings:
         max_steps: model calls a run may make before it ends with `max_steps`.
         context_window_tokens: how much a model takes, for models that nobody knows better of.
         lease_s: after how many seconds another machine may take over the run of a process that is not heard of.
+        token_counter: how tokens are counted before a provider does: `script` estimates, `tiktoken` takes OpenAI's
+            ranks from disk.
+
+    Raises: InvalidInput: a token counter that there is not.
     """
 
     home: str = ""
@@ -34,10 +39,16 @@ class Settings:
     max_steps: int = 50
     context_window_tokens: int = 128_000
     lease_s: float = 15.0
+    token_counter: str = "script"
+
+    def __post_init__(self) -> None:
+        if self.token_counter not in TOKEN_COUNTERS:
+            choices = " or ".join(TOKEN_COUNTERS)
+            raise InvalidInput(f"PERDURE_TOKEN_COUNTER is {self.token_counter!r}: {choices} is needed")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """The settings of this environment. Raises: InvalidInput: a variable that is no number where one is needed."""
+        """The settings of this environment. Raises: InvalidInput: a value that can't be."""
         environment = os.environ if environment is None else environment
         changed: dict[str, object] = {}
         for field in fields(cls):

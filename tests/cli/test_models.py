@@ -88,11 +88,12 @@ async def test_the_window_is_shown_as_a_bar() -> None:
         overview = await chat.agent.context()
         assert "(nothing was sent like this yet" in before
         assert "(nothing was sent" not in after
-        head, bar, *rows = after.splitlines()
+        head, bar, *rows, remark = after.splitlines()
         assert head == f"{MODEL}: {overview.used_tokens:,} of 128,000 tokens ({overview.used_tokens / 1280:.1f} %)"
         assert len(bar) == 60
-        assert [row.split()[0] for row in rows] == ["█", "▓", "▒", "■", "●", "░", "·"]
+        assert [row.split()[0] for row in rows] == ["▒", "█", "▓", "■", "●", "░", "·"]
         assert set(bar) == {row[0] for row in rows}
+        assert remark == "estimated: nothing of this was measured yet"
         assert sum(int(row.split()[-3].replace(",", "")) for row in rows) == 128_000
 
 

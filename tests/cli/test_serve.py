@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -43,6 +45,39 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals) -> 
     assert child.returncode == 0
     assert out == ""
     assert err.splitlines() == [f"Opening {tmp_path / 'perdure.db'} …", "Stopped; everything is kept."]
+
+
+class NoModels(BaseHTTPRequestHandler):
+    """An Ollama without any model."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"object": "list", "data": null}')
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_it_serves_before_its_local_model_is_there(tmp_path: Path) -> None:
+    """What is missing is said; the model may be fetched while this runs."""
+    with HTTPServer(("127.0.0.1", 0), NoModels) as ollama:
+        Thread(target=ollama.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{ollama.server_port}"
+        env = environment(tmp_path) | {"OLLAMA_BASE_URL": address, "PERDURE_MODEL": "ollama/qwen3"}
+        command = [sys.executable, "-m", "perdure", "serve", "--port", "0"]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+            try:
+                assert child.stdout is not None
+                line = child.stdout.readline()
+                os.kill(child.pid, signal.SIGTERM)
+                _, err = child.communicate(timeout=20)
+            finally:
+                child.kill()
+        ollama.shutdown()
+
+    assert "model ollama/qwen3 (from PERDURE_MODEL)" in line
+    assert f"{address}/v1 has no model 'qwen3': `ollama pull qwen3` gets it" in " ".join(err.split())
 
 
 def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:

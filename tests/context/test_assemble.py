@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.assemble import View, assemble, canonical, check_legal, cut_point, tail
+from perdure.context.assemble import View, assemble, canonical, check_legal, digest_of, tail
 from perdure.context.prefix import Counts
 from perdure.core.errors import IllegalLog
 from perdure.core.ids import AgentId
@@ -144,11 +143,11 @@ def test_exactly_the_legal_logs_are_accepted(turns: list[list[Part]]) -> None:
 
 def test_a_view_grows_by_legal_rows_only() -> None:
     """The same view for nothing new; a new one for more; none at all for rows that leave a call open."""
-    view = View(PREFIX, tuple(log_of([HELLO])))
+    view = View.of(PREFIX).extended(log_of([HELLO]))
     rows = log_of([HELLO, A, RA])
 
     assert view.extended([]) is view
-    assert view.extended(rows[1:]) == View(PREFIX, (*view.messages, *rows[1:]))
+    assert view.extended(rows[1:]) == View.of(PREFIX).extended(rows)
     assert len(view.messages) == 1
     with pytest.raises(IllegalLog):
         view.extended(rows[1:2])
@@ -159,9 +158,9 @@ def test_a_view_grows_by_legal_rows_only() -> None:
 def test_a_view_follows_on_only_without_a_gap() -> None:
     """Where a number is missing stands a row that the caller does not have."""
     log = log_of([HELLO, A, RA, HELLO])
-    view = View(PREFIX, tuple(log[:1]))
+    view = View.of(PREFIX).extended(log[:1])
 
-    assert View(PREFIX).following(log) == log
+    assert View.of(PREFIX).following(log) == log
     assert view.following(log) == log[1:]
     assert view.following(log[1:]) == log[1:]
     assert view.following(log[:1]) == ()
@@ -177,8 +176,8 @@ def test_a_view_follows_on_only_without_a_gap() -> None:
 def test_assembly_is_a_pure_function(turns: list[list[Part]], said_last: str) -> None:
     """The same view and recipe give the same request and the same bytes, however the view was put together."""
     log = log_of(turns)
-    whole = View(PREFIX).extended(log)
-    pieces = View(PREFIX)
+    whole = View.of(PREFIX).extended(log)
+    pieces = View.of(PREFIX)
     for message in log:
         pieces = pieces.extended([message])
     recipe = replace(RECIPE, tail=said_last)
@@ -186,6 +185,7 @@ def test_assembly_is_a_pure_function(turns: list[list[Part]], said_last: str) ->
 
     assert one == other
     assert canonical(one) == canonical(other)
+    assert whole.digest(said_last) == pieces.digest(said_last) == digest_of(one)
 
 
 @effort(60, 1000)
@@ -193,15 +193,15 @@ def test_assembly_is_a_pure_function(turns: list[list[Part]], said_last: str) ->
 def test_sent_bytes_stay_sent(said_next: str) -> None:
     """A longer view begins with the bytes of the shorter one; only what follows is new."""
     log = log_of([Text("hello"), Text(said_next)])
-    short = assemble("m", View(PREFIX).extended(log[:1]), replace(RECIPE, tail=""))
-    long = assemble("m", View(PREFIX).extended(log), replace(RECIPE, tail=""))
+    short = assemble("m", View.of(PREFIX).extended(log[:1]), replace(RECIPE, tail=""))
+    long = assemble("m", View.of(PREFIX).extended(log), replace(RECIPE, tail=""))
 
-    assert canonical(long).startswith(canonical(short) + b"\n")
+    assert canonical(long).startswith(canonical(short))
 
 
 def test_the_canonical_form_is_fixed() -> None:
     """Recorded hashes depend on it: tools, system, messages, tail, one JSON line each, in UTF-8."""
-    request = assemble("m", View(PREFIX).extended(log_of([Text("hi"), [Text("I look"), A], RA])), RECIPE)
+    request = assemble("m", View.of(PREFIX).extended(log_of([Text("hi"), [Text("I look"), A], RA])), RECIPE)
 
     assert canonical(request).decode("utf-8", "surrogatepass").split("\n") == [
         '{"tool":{"name":"look","parameters":{"a":2,"z":1}}}',
@@ -212,8 +212,9 @@ def test_the_canonical_form_is_fixed() -> None:
         '{"role":"tool","kind":"message","parts":[{"type":"tool_result","call_id":"a","name":"look",'
         '"text":"found","status":"success"}]}',
         '{"tail":"{\\"type\\": \\"context_status\\"}"}',
+        "",
     ]
-    assert canonical(replace(request, tail="")).count(b"\n") == 4
+    assert canonical(replace(request, tail="")).count(b"\n") == 5
 
 
 def different(message: Message) -> list[Message]:
@@ -229,7 +230,7 @@ def different(message: Message) -> list[Message]:
 def test_different_requests_have_different_bytes() -> None:
     """Whatever a model would notice is in the canonical form; ids and times are not."""
     log = log_of([Text("hi"), Text("you")])
-    request = assemble("m", View(PREFIX).extended(log), RECIPE)
+    request = assemble("m", View.of(PREFIX).extended(log), RECIPE)
     others = [
         replace(request, system="other"),
         replace(request, tools=()),
@@ -254,36 +255,3 @@ def test_the_tail_tells_date_and_counts_where_the_agent_lives() -> None:
         ' "timezone": "Asia/Tokyo", "recall_messages": 3, "archival_passages": 4}'
     )
     assert '"time": "15:05"' in tail(late, "Europe/Atlantis", Counts())
-
-
-# -- cuts --------------------------------------------------------------------------------------------------------------
-
-RUNS = st.lists(st.integers(0, 50), max_size=8).map(
-    lambda tokens: list(zip(accumulate([3] * len(tokens)), tokens, strict=True))
-)
-
-
-@effort(150, 5000)
-@given(RUNS, st.integers(0, 200))
-def test_a_cut_keeps_as_many_runs_as_fit(runs: list[tuple[int, int]], budget: int) -> None:
-    """It is where a run begins; what stays fits, or is the last run alone; one run more would not have fitted."""
-    cut = cut_point(runs, budget_tokens=budget)
-    starts = [start for start, _ in runs]
-    if cut is None:
-        fits = sum(tokens for _, tokens in runs) <= budget
-        assert len(runs) <= 1 or fits
-        return
-    at = starts.index(cut)
-    kept = sum(tokens for _, tokens in runs[at:])
-    assert at > 0
-    assert kept <= budget or at == len(runs) - 1
-    assert kept + runs[at - 1][1] > budget
-
-
-def test_cuts_by_example() -> None:
-    """The newest runs stay; the last one always does."""
-    runs = [(0, 50), (10, 50), (20, 50)]
-
-    assert [cut_point(runs, budget_tokens=budget) for budget in (150, 149, 100, 99, 0)] == [None, 10, 10, 20, 20]
-    assert cut_point([(0, 999)], budget_tokens=1) is None
-    assert cut_point([], budget_tokens=1) is None

@@ -155,8 +155,6 @@ PREFIX = Prefix(
 )
 UNCHANGED: dict[str, Any] = {
     "settings_revision": 3,
-    "view_tokens": 100,
-    "budget_tokens": 100,
     "seen_changed": False,
     "last_used_at": START,
     "now": START + timedelta(minutes=5),
@@ -170,15 +168,13 @@ COLD = START + COLD_AFTER + timedelta(seconds=1)
         ({}, None),
         ({"settings_revision": 4}, "settings"),
         ({"settings_revision": 2}, "settings"),
-        ({"view_tokens": 101}, "window"),
         ({"seen_changed": True}, None),  # a delta row tells it, and changes no byte that was sent
         ({"seen_changed": True, "now": START + COLD_AFTER}, None),
         ({"seen_changed": True, "now": COLD}, "cache_cold"),
         ({"seen_changed": True, "last_used_at": None}, "cache_cold"),
         ({"now": COLD}, None),  # there is nothing to fold in
         ({"last_used_at": None}, None),
-        ({"settings_revision": 4, "view_tokens": 101, "seen_changed": True, "now": COLD}, "settings"),
-        ({"view_tokens": 101, "seen_changed": True, "now": COLD}, "window"),
+        ({"settings_revision": 4, "seen_changed": True, "now": COLD}, "settings"),
     ],
 )
 def test_a_prefix_is_rewritten_for_a_reason(changes: dict[str, Any], reason: str | None) -> None:

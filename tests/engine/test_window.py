@@ -10,6 +10,7 @@ from perdure import AsyncPerdure, Delta, StoredEvent
 from perdure.context.assemble import canonical
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.events import PrefixRewritten
+from perdure.core.messages import Message
 from perdure.core.models import ModelRequest
 from perdure.memory.agents import NewBlock
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
@@ -29,6 +30,11 @@ def tokens(request: ModelRequest) -> int:
     return ScriptTokenCounter().count(canonical(request).decode())
 
 
+def shown(request: ModelRequest) -> list[Message]:
+    """The rows of the log that a request shows, without the summary before them."""
+    return [message for message in request.messages if message.kind != "summary"]
+
+
 def reasons(events: Sequence[StoredEvent | Delta]) -> list[str]:
     """Why prefixes were written anew, in order."""
     stored = [sent.event for sent in events if isinstance(sent, StoredEvent)]
@@ -46,7 +52,7 @@ async def test_a_conversation_longer_than_the_window_goes_on_with_its_newest_run
         found = await agent.search('"message 3"')
 
     assert all(tokens(request) <= WINDOW for request in model.asked)
-    assert all(request.messages[0].role == "user" for request in model.asked)
+    assert all(shown(request)[0].role == "user" for request in model.asked)
     assert [request.messages[-1].text.split()[1] for request in model.asked] == [str(number) for number in range(20)]
     assert set(rewritten) == {"first", "window"}
     assert 1 < rewritten.count("window") < 10  # each makes room for several runs
@@ -69,7 +75,7 @@ async def test_a_run_that_calls_tools_is_never_cut_in_two() -> None:
             await agent.send(f"{number} {FILLER}")
 
     for request in model.asked:
-        assert request.messages[0].role == "user"
+        assert shown(request)[0].role == "user"
         assert tokens(request) <= WINDOW
 
 

@@ -152,6 +152,7 @@ class Fault:
 
 
 LIMIT, AUTH, OVERFLOW = "llm_rate_limit", "llm_authentication", "context_window_exceeded"
+FLOOR = "context_window_overflow_in_system_prompt"  # nothing was left that could leave the view
 INVALID, REFUSED = "invalid_llm_response", "llm_refusal"
 PASSING = (
     Fault(
@@ -175,7 +176,7 @@ FINAL = (
         LIMIT,
     ),
     Fault(ANTHROPIC, "401", of_file("anthropic", "ModelAuthenticationFailed", 401), AUTH),
-    Fault(ANTHROPIC, "overflow", of_file("anthropic", "ModelOverflow", 400), OVERFLOW),
+    Fault(ANTHROPIC, "overflow", of_file("anthropic", "ModelOverflow", 400), OVERFLOW, FLOOR),
     Fault(ANTHROPIC, "refusal", anthropic_answer([], "refusal"), REFUSED, INVALID),
     Fault(
         ANTHROPIC,
@@ -187,7 +188,7 @@ FINAL = (
     Fault(GOOGLE, "429 with a long Retry-After", gemini_limit("3600s"), LIMIT),
     Fault(GOOGLE, "401", gemini_401(), AUTH),
     Fault(GOOGLE, "400 for the key", of_file("gemini", "ModelAuthenticationFailed", 400), AUTH),
-    Fault(GOOGLE, "overflow", of_file("gemini", "ModelOverflow", 400), OVERFLOW),
+    Fault(GOOGLE, "overflow", of_file("gemini", "ModelOverflow", 400), OVERFLOW, FLOOR),
     Fault(GOOGLE, "safety", stored("gemini_safety"), REFUSED, INVALID),
     Fault(GOOGLE, "blocked prompt", stored("gemini_blocked_prompt"), REFUSED, INVALID),
 )

@@ -42,6 +42,7 @@ TIMEOUT_S = 20.0
 SHORT_TIMEOUT_S = 0.05
 POLICY = RetryPolicy(retries=TRIES - 1, first_delay_s=0.001, max_delay_s=0.002, deadline_s=30)
 
+FLOOR = "context_window_overflow_in_system_prompt"
 OVERFLOW = {"error": {"code": "context_length_exceeded", "message": "This model's maximum context length is 9 tokens."}}
 ANSWER = thinks("hm", ModelReply(parts=(Text("one two"), ToolCall("c9", "look", '{"at": 9}'))))
 """Streamed: role, thought, two words, call, two halves of its arguments, finish, usage."""
@@ -77,7 +78,8 @@ FINAL = (
     Fault("401", Status(401), "llm_authentication", retried=False),
     Fault("402", Status(402), "llm_insufficient_credits", "insufficient_credits", retried=False),
     Fault("404", Status(404, {"error": "model not found"}), "llm_bad_request", retried=False),
-    Fault("overflow", Status(400, OVERFLOW), "context_window_exceeded", retried=False),
+    # Nothing is left that could leave the view, so the run ends before a second call.
+    Fault("overflow", Status(400, OVERFLOW), "context_window_exceeded", FLOOR, retried=False),
     Fault("refusal", Refusal("I can't"), "llm_refusal", "invalid_llm_response", retried=False),
     Fault(
         "malformed",

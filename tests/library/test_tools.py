@@ -15,6 +15,7 @@ import pytest
 from perdure import InvalidInput, ModelReply, NotFound, Perdure, Settings, tool
 from perdure.core.errors import StoreError
 from perdure.core.messages import ToolCall, ToolResult
+from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 from perdure.testing import ScriptedModel, calls, says
 from tests.library.opened import MODEL, Tools, open_async, open_sync
 
@@ -198,7 +199,7 @@ def test_a_tool_that_is_not_loaded_is_not_run(tmp_path: Path) -> None:
 
 
 def test_an_agent_has_only_the_tools_it_was_given(tmp_path: Path) -> None:
-    """Named tools and no others."""
+    """Named tools and those that open what is out of view; without any of its own not even these."""
 
     def ring() -> str:
         """Ring."""
@@ -209,7 +210,8 @@ def test_an_agent_has_only_the_tools_it_was_given(tmp_path: Path) -> None:
         perdure.create_agent("one", model=MODEL, tools=["ring"]).send("hello")
         perdure.create_agent("two", model=MODEL, tools=[]).send("hello")
 
-    assert [[told["name"] for told in request.tools] for request in model.asked] == [["ring"], []]
+    offered = [[told["name"] for told in request.tools] for request in model.asked]
+    assert offered == [["ring", *CONTEXT_TOOL_SPECS], []]
 
 
 def test_a_function_that_can_not_be_a_tool_is_refused(tmp_path: Path) -> None:
@@ -285,8 +287,8 @@ def test_tools_are_given_and_taken_away_by_name(tmp_path: Path) -> None:
         assert {"ring", "conversation_search", "memory_replace"} <= set(perdure.tools())
         assert perdure.tools() == sorted(perdure.tools())
         assert [[offered["name"] for offered in request.tools] for request in model.asked] == [
-            ["conversation_search"],
-            ["ring"],
+            ["conversation_search", *CONTEXT_TOOL_SPECS],
+            ["ring", *CONTEXT_TOOL_SPECS],
         ]
         with pytest.raises(NotFound, match=r"'rang' not found: there are .*ring"):
             agent.attach_tool("rang")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from perdure.core.tools import REPEATING_TOOLS
-from perdure.memory.tool_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS, MEMORY_TOOL_SPECS
+from perdure.memory.tool_specs import ARCHIVAL_TOOLS, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS, MEMORY_TOOL_SPECS
 
 
 def test_no_result_of_a_memory_tool_is_found_as_history() -> None:
     """A new tool must not be forgotten where search leaves them out."""
-    assert set(MEMORY_TOOL_SPECS) == REPEATING_TOOLS
+    assert set(MEMORY_TOOL_SPECS) | set(CONTEXT_TOOL_SPECS) == REPEATING_TOOLS
 
 
 def test_every_default_tool_is_there() -> None:

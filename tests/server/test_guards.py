@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from perdure import InvalidInput
 from perdure.server.config import ServerConfig
 from perdure.server.guards import depth_of
-from tests.server.served import BASE, in_process
+from tests.server.served import BASE, MODEL, in_process, served
 
 KEY = "a long random text"
 HEALTH = "/v1/health/"
@@ -80,6 +81,30 @@ async def test_bodies_are_bounded(tmp_path: Path) -> None:
         assert (deep.status_code, "20 levels" in deep.json()["detail"]) == (422, True)
         flat = await client.post("/v1/agents/", content=b'{"name":"' + b"[{" * 30 + b'","model":7}')
         assert (flat.status_code, "model" in flat.json()["detail"]) == (422, True)
+
+
+async def test_a_body_of_brackets_does_not_stop_the_server(tmp_path: Path) -> None:
+    """5 MB of arrays are refused in the time that others can wait; as many in a text are no arrays."""
+    async with in_process(tmp_path) as (client, _):
+        for content in (b"[" + b"[]," * 1_500_000 + b"0]", b"[" * 5_000_000, b'{"a":1}' * 700_000):
+            start = time.perf_counter()
+            refused = await client.post("/v1/agents/", content=content)
+            assert (refused.status_code, "200,000 arrays" in refused.json()["detail"]) == (422, True)
+            assert time.perf_counter() - start < 2  # 0.25 s here, alone on the machine
+        text = await client.post("/v1/agents/", content=b'{"name":"' + b"[" * 1_000_000 + b'","model":7}')
+        assert (text.status_code, "name" in text.json()["detail"]) == (422, True)
+
+
+async def test_an_upgrade_that_would_lose_the_body_is_refused(tmp_path: Path) -> None:
+    """Some clients offer HTTP/2 with every first request. Without a body they are answered as if they did not."""
+    upgrade = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAMAAABkAAQAoAAAAAIAAAAA"}
+    async with served(tmp_path) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        assert (await client.get(HEALTH, headers=upgrade)).status_code == 200
+        refused = await client.post("/v1/agents/", json={"model": MODEL}, headers=upgrade)
+        assert (refused.status_code, "Upgrade" in refused.json()["detail"]) == (400, True)
+        assert refused.headers["connection"] == "close"
+        named = {"connection": "keep-alive", "upgrade": "h2c"}  # no upgrade is asked for
+        assert (await client.post("/v1/agents/", json={"model": MODEL}, headers=named)).status_code == 200
 
 
 @pytest.mark.parametrize(

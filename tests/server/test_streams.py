@@ -251,6 +251,24 @@ async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
         assert kept.json()["run_id"].startswith("run-")
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_server_that_is_stopping_waits_for_no_new_run(tmp_path: Path, streaming: bool) -> None:
+    """A request that was still read when the stop began is told that its run goes on."""
+    async with in_process(tmp_path, model=SlowSpeaker("slow ", "reply")) as (client, perdure):
+        agent = await perdure.create_agent()
+        client._transport.app.state.streams.stop()  # type: ignore[attr-defined]
+        async with asyncio.timeout(5):
+            answered = await client.post(
+                f"/v1/agents/{agent.id}/messages", json={"input": "hi", "streaming": streaming}
+            )
+
+        if streaming:
+            chunks = chunks_of(answered.text)
+            assert chunks[-2][1]["error_type"] == "stream_incomplete"  # type: ignore[index]
+        else:
+            assert answered.status_code == 503 and answered.json()["run_id"].startswith("run-")
+
+
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     """With what helps; so is an address that is not of this machine."""
     async with served(tmp_path) as (address, perdure):

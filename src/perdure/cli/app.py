@@ -93,6 +93,36 @@ def agents(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
 
 
 @app.command()
+def context(
+    agent: Annotated[
+        str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option("--step", metavar="STEP", help="Explain one request: an id, its beginning, last, last-1, ..."),
+    ] = None,
+    diff: Annotated[
+        tuple[str, str] | None, typer.Option("--diff", metavar="STEP STEP", help="Compare the requests of two steps.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the request of --step, or the last, in its canonical form.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what fills the window, and what a model was told.
+
+    Requests are built again from the log, byte for byte.
+    """
+    if diff is not None and (step is not None or raw):
+        raise typer.BadParameter("it names its two steps itself: leave --step and --raw out", param_hint="--diff")
+    if raw and as_json:
+        raise typer.BadParameter("it prints JSON lines already: leave --json out", param_hint="--raw")
+    from perdure.cli.context import context
+
+    _leave(context(name=agent, step=step, pair=diff, raw=raw, as_json=as_json))
+
+
+@app.command()
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; by default on this machine only.")

@@ -1,32 +1,17 @@
-"""For people: a model and what is known of it, and the window of a conversation as a bar."""
+"""For people: a model and what is known of it; and how cells of a bar are shared out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from perdure.cli.fold import visible
 from perdure.cli.models import price
 from perdure.cli.view import ModelRow
-from perdure.context.overview import ContextOverview
 
-__all__ = ["cells", "context_view", "model_view"]
-
-BAR_CELLS = 60
-
-# Each part has a sign of its own, so that it can be told without colours.
-_SIGNS = {
-    "system prompt": ("█", "blue"),
-    "memory blocks": ("▓", "cyan"),
-    "tools": ("▒", "magenta"),
-    "messages": ("■", "green"),
-    "status": ("●", "white"),
-    "kept for the answer": ("░", "yellow"),
-    "free": ("·", "dim"),
-}
+__all__ = ["cells", "model_view"]
 
 
 def model_view(row: ModelRow) -> RenderableType:
@@ -55,37 +40,6 @@ def model_view(row: ModelRow) -> RenderableType:
         if has
     ]
     lines.append(Text(f"  {', '.join(can)}" if can else "  no tools: it can't keep a memory"))
-    return Group(*lines)
-
-
-def context_view(overview: ContextOverview, *, width: int) -> RenderableType:
-    """A bar of the whole window, and what each part of it takes, in tokens and percent."""
-    rows: list[tuple[str, int]] = [(part.name, part.tokens) for part in overview.parts]
-    rows += [("kept for the answer", overview.reserve_tokens), ("free", overview.free_tokens)]
-    total = max(1, overview.window_tokens, sum(tokens for _, tokens in rows))
-    bar = Text()
-    size = max(10, min(BAR_CELLS, width - 2))
-    for (name, _), count in zip(rows, cells([tokens for _, tokens in rows], size), strict=True):
-        sign, style = _SIGNS[name]
-        bar.append(sign * count, style=style)
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    for name, tokens in rows:
-        sign, style = _SIGNS[name]
-        table.add_row(Text(sign, style=style), name, f"{tokens:,}", f"{100 * tokens / total:.1f} %")
-    used = 100 * overview.used_tokens / max(1, overview.window_tokens)
-    head = f"{visible(overview.model)}: {overview.used_tokens:,} of {overview.window_tokens:,} tokens ({used:.1f} %)"
-    lines: list[RenderableType] = [Text(head), bar, table]
-    if overview.over_tokens:
-        told = (
-            f"{overview.over_tokens:,} tokens more than fit: the oldest messages leave the window before the next one"
-        )
-        lines.append(Text(told, style="yellow"))
-    if not overview.sent:
-        lines.append(Text("(nothing was sent like this yet: the next message will be)", style="dim"))
     return Group(*lines)
 
 

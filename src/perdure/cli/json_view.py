@@ -8,16 +8,19 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from perdure.cli.view import AgentRow, ModelRow
+from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError, RunFailed
 from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import StepId
 from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
 from perdure.core.runs import Usage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
+from perdure.library.steps import StepInfo
 
 __all__ = ["JsonView", "agent_shape", "to_line"]
 
@@ -64,8 +67,15 @@ class JsonView:
     def model(self, row: ModelRow) -> None:
         self._print({"model": model_shape(row)})
 
-    def context(self, overview: ContextOverview) -> None:
-        self._print({"context": context_shape(overview)})
+    def context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
+        listed = {} if steps is None else {"steps": [step_shape(step) for step in steps]}
+        self._print({"context": context_shape(overview), **listed})
+
+    def explanation(self, found: Explanation) -> None:
+        self._print({"step": explanation_shape(found)})
+
+    def difference(self, old: StepId, new: StepId, found: RequestDiff) -> None:
+        self._print({"diff": {"steps": [old, new], **asdict(found)}})
 
     def commands(self, commands: Mapping[str, str]) -> None:
         self._print({"commands": dict(commands)})
@@ -194,6 +204,59 @@ def context_shape(overview: ContextOverview) -> dict[str, Any]:
         "reserve_tokens": overview.reserve_tokens,
         "free_tokens": overview.free_tokens,
         "over_tokens": overview.over_tokens,
-        "parts": [{"name": part.name, "tokens": part.tokens} for part in overview.parts],
+        "estimated_tokens": overview.estimated_tokens,
+        "measured_tokens": overview.measured_tokens,
+        "parts": [asdict(part) for part in overview.parts],
         "sent": overview.sent,
+        "rewrite": overview.rewrite,
+        "messages": overview.message_count,
+        "hidden_messages": overview.hidden_messages,
+        "summaries": list(overview.nodes),
+        "shown_in_part": {str(seq): chars for seq, chars in overview.stubs.items()},
+        "pending_edits": overview.pending_edits,
+    }
+
+
+def step_shape(step: StepInfo) -> dict[str, Any]:
+    """Prices in US dollars, null where nobody knows; `rewritten` is null where the prefix stayed as it was."""
+    return {
+        "id": step.id,
+        "run_id": step.run_id,
+        "conversation_id": step.conversation_id,
+        "index": step.index,
+        "status": step.status,
+        "model": step.model,
+        "created_at": step.created_at.isoformat(),
+        "estimated_tokens": step.estimated_tokens,
+        "usage": asdict(step.usage),
+        "price": step.price,
+        "prefix": step.prefix_seq,
+        "rewritten": step.rewritten,
+    }
+
+
+def explanation_shape(found: Explanation) -> dict[str, Any]:
+    """The parts' tokens sum to `input_tokens`; prices in US dollars, null where nobody knows."""
+    return {
+        "id": found.step_id,
+        "model": found.model,
+        "status": found.status,
+        "created_at": found.created_at.isoformat(),
+        "measured": found.measured,
+        "doubtful": found.doubtful,
+        "input_tokens": found.input_tokens,
+        "estimated_tokens": found.estimated_tokens,
+        "certified_tokens": found.certified_tokens,
+        "usage": asdict(found.usage),
+        "hit_rate": found.hit_rate,
+        "input_price": found.input_price,
+        "output_price": found.output_price,
+        "price": found.price,
+        "parts": [asdict(use) | {"plain_tokens": use.plain_tokens} for use in found.segments],
+        "prefix": found.prefix_seq,
+        "prefix_reason": found.prefix_reason,
+        "messages": found.message_count,
+        "summaries": list(found.nodes),
+        "shown_in_part": {str(seq): chars for seq, chars in found.stubs.items()},
+        "digest": found.digest or None,
     }

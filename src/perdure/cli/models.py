@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.app import ALIASES, PROVIDERS, App, ModelRegistry, facts_of
+from perdure.app import App, ModelRegistry, facts_of
 from perdure.cli.view import ModelRow
 from perdure.core.errors import ModelNotFound
 from perdure.library.agent import AsyncAgent
@@ -30,25 +30,14 @@ def model_row(agent: AsyncAgent, app: App) -> ModelRow:
 
 def what_helps(agent: AsyncAgent, app: App) -> str:
     """What to do about a model that is not here; how a sentence begins."""
-    return what_is_missing(agent.info.model, app.models) or (
+    return app.models.what_helps(agent.info.model) or (
         f"Agent {agent.name!r} belongs to a program that brings this model along: talk to it from there"
     )
 
 
-def what_is_missing(handle: str, models: ModelRegistry) -> str:
-    """What to do so that a provider can be asked; empty for one that nobody knows."""
-    provider, _, name = handle.partition("/")
-    provider = ALIASES.get(provider, provider)
-    for found in models.found:
-        if found.provider == provider:
-            return found.problem or f"{found.address} has no model {name!r}"
-    known = PROVIDERS.get(provider)
-    return f"Set {' or '.join(known.keys or known.urls)}" if known is not None else ""
-
-
 def with_help(error: ModelNotFound, models: ModelRegistry) -> ModelNotFound:
     """The same error, saying what to do, and naming only some of the models there are."""
-    missing = what_is_missing(error.handle, models)
+    missing = models.what_helps(error.handle)
     told = f"model {error.handle!r} is not available here: there are {known_models(error.known)}"
     error.args = (f"{told}. {missing}" if missing else told,)
     return error

@@ -25,6 +25,8 @@ __all__ = [
     "Opened",
     "check_first_model",
     "choose",
+    "context_command",
+    "existing_agent",
     "go_on_with",
     "greet",
     "open_agent",
@@ -92,6 +94,15 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
     return Opened(agent, False, await _last_conversation(agent))
 
 
+async def existing_agent(perdure: AsyncPerdure, name: str | None) -> Opened | None:
+    """The agent of this name, or the one used last, in its last conversation; None when there is none at all.
+
+    Raises: NotFound: there is none of this name.
+    """
+    agent = await _existing(perdure, name, new=False)
+    return None if agent is None else Opened(agent, False, await _last_conversation(agent))
+
+
 async def choose(perdure: AsyncPerdure, view: View) -> None:
     """Find out which model new agents get, and tell what was tried in vain."""
     choice = await perdure.app.choose(progress=view.waiting)
@@ -129,6 +140,13 @@ def warn_of_model(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> None:
 def go_on_with(agent: AsyncAgent) -> str:
     """The command that goes on with this agent."""
     return f"perdure chat {shlex.quote(agent.name)}"
+
+
+def context_command(agent: AsyncAgent) -> str:
+    """The command that shows what this agent's model was told."""
+    name = agent.name
+    # Names have no characters that double quotes would not keep; theirs read better, where a name has a single one.
+    return f"perdure context {name}" if shlex.quote(name) == name else f'perdure context "{name}"'
 
 
 async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:

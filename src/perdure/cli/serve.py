@@ -49,7 +49,11 @@ async def serve(*, host: str | None, port: int | None) -> int:
                 await models.refresh()
             view.idle()
             if not models.takes(choice.handle):
-                raise with_help(ModelNotFound(choice.handle, known=models.handles()), models)
+                error = with_help(ModelNotFound(choice.handle, known=models.handles()), models)
+                there = models.provider_of(choice.handle)
+                if there is None or not there[0].local:
+                    raise error
+                view.note(str(error))  # such a server may be started, and get the model, after this one
 
             def ready(url: str) -> None:
                 line = (

@@ -106,9 +106,11 @@ class Session:
 
     async def _check_model(self) -> None:
         """Nothing, when the agent can be answered from here. Raises: ModelElsewhere, NotFound, StoreError."""
+        await self.perdure.app.models.look_for(self.agent.info.model)
         if self.agent.info.model in self.perdure.models:
             return
         self.agent = await self.perdure.agent(self.agent.id)  # it may have got another model since
+        await self.perdure.app.models.look_for(self.agent.info.model)
         if self.agent.info.model not in self.perdure.models:
             raise ModelElsewhere(self.agent, self.perdure)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from perdure.app import facts_of
 from perdure.cli.agents import list_agents
 from perdure.cli.models import known_models, model_row, with_help
+from perdure.cli.opening import context_command
 from perdure.core.errors import InvalidInput, ModelNotFound
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ async def _ask_for_models(session: Session) -> None:
 
 async def _context(session: Session, argument: str) -> None:
     session.view.context(await session.agent.context(conversation=session.conversation))
-    session.view.hint("tokens as Perdure estimates them; what leaves the window stays in /search and memory")
+    command = f"{context_command(session.agent)} --step last"
+    session.view.hint(f"`{command}` explains the newest request; what leaves the window stays in /search and memory")
 
 
 async def _agents(session: Session, argument: str) -> None:

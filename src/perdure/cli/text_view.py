@@ -9,20 +9,24 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perdure.cli.facts_view import context_view, model_view
+from perdure.cli.context_view import context_view, explanation_view, request_diff_view, short_id, steps_view
+from perdure.cli.facts_view import model_view
 from perdure.cli.fold import local_time, snippet, visible
 from perdure.cli.render import RunRenderer, diff_view
 from perdure.cli.terminal import Terminal
 from perdure.cli.view import AgentRow, ModelRow
+from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
+from perdure.core.ids import StepId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
+from perdure.library.steps import StepInfo
 
 __all__ = ["TextView"]
 
@@ -109,8 +113,16 @@ class TextView:
     def model(self, row: ModelRow) -> None:
         self._terminal.show(model_view(row))
 
-    def context(self, overview: ContextOverview) -> None:
+    def context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
         self._terminal.show(context_view(overview, width=self._terminal.width))
+        if steps:
+            self._terminal.show(Text(), steps_view(steps))
+
+    def explanation(self, found: Explanation) -> None:
+        self._terminal.show(explanation_view(found))
+
+    def difference(self, old: StepId, new: StepId, found: RequestDiff) -> None:
+        self._terminal.show(request_diff_view(found, names=(short_id(old), short_id(new))))
 
     def commands(self, commands: Mapping[str, str]) -> None:
         table = _table()

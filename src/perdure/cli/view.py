@@ -8,16 +8,18 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.app import ModelFacts
+from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
 from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, StepId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
+from perdure.library.steps import StepInfo
 
 __all__ = ["AgentRow", "ModelRow", "View"]
 
@@ -73,8 +75,14 @@ class View(Protocol):
     def model(self, row: ModelRow) -> None:
         """The model of the agent."""
 
-    def context(self, overview: ContextOverview) -> None:
-        """What fills the window."""
+    def context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
+        """What fills the window, and the newest steps."""
+
+    def explanation(self, found: Explanation) -> None:
+        """What one request was made of and took."""
+
+    def difference(self, old: StepId, new: StepId, found: RequestDiff) -> None:
+        """How the requests of two steps differ."""
 
     def commands(self, commands: Mapping[str, str]) -> None:
         """Usage -> what it does, of every / command."""

@@ -2,38 +2,70 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from perdure.context.envelopes import envelope
 from perdure.context.prefix import Counts
+from perdure.context.shown import shown
+from perdure.context.summary_section import summary_message
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import Message, parts_to_json
 from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.zones import zone
 
-__all__ = ["View", "assemble", "canonical", "check_legal", "cut_point", "tail"]
+__all__ = ["View", "assemble", "canonical", "check_legal", "digest_of", "tail"]
+
+_NONE: Mapping[int, int] = {}
+
+
+class _Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+    def copy(self) -> _Digest: ...
+
+    def hexdigest(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """What a conversation's model is shown: a prefix and the log rows that follow it, legal by construction.
 
-    A view only grows; a new prefix begins a new one. Legality is checked on the rows that are added, so that a long
-    view costs no more to extend than a short one.
+    A view only grows; a new prefix begins a new one. Legality is checked on the rows that are added, and the digest
+    goes on from where it was, so that a long view costs no more to extend than a short one.
+
+    Args:
+        stubs: row number -> characters, for rows that are not shown whole.
+        rows: those that follow the prefix, whole.
+        messages: what the request shows: the summary, the pinned rows, then the rows, cut where they are stubs.
     """
 
     prefix: Prefix
-    messages: tuple[Message, ...] = ()
+    stubs: Mapping[int, int]
+    pinned: tuple[Message, ...]
+    rows: tuple[Message, ...]
+    messages: tuple[Message, ...]
+    _digest: _Digest = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, prefix: Prefix, pinned: Sequence[Message] = (), stubs: Mapping[int, int] = _NONE) -> View:
+        """The view of a prefix, before any row that follows it."""
+        before = (summary_message(prefix),) if prefix.summary else ()
+        shown_first = (*before, *(shown(message, stubs) for message in pinned))
+        digest = hashlib.sha256()
+        for line in (*_head(prefix.tools, prefix.system), *map(_message_line, shown_first)):
+            digest.update(_bytes(line))
+        return cls(prefix, stubs, tuple(pinned), (), shown_first, digest)
 
     @property
     def next_seq(self) -> int:
         """The first sequence number that this view does not know of."""
-        return self.messages[-1].seq + 1 if self.messages else self.prefix.from_message_seq
+        return self.rows[-1].seq + 1 if self.rows else self.prefix.from_message_seq
 
     def following(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Those of the conversation's `messages` (in order) that come after the view's own; none if there is a gap.
@@ -45,12 +77,31 @@ class View:
         rows = [message for message in messages if message.seq >= seq]
         return rows if rows and rows[0].seq == seq and rows[-1].seq == seq + len(rows) - 1 else ()
 
-    def extended(self, messages: Sequence[Message]) -> View:
+    def with_stubs(self, stubs: Mapping[int, int]) -> View:
+        """The same rows, shown so."""
+        return self if stubs == self.stubs else View.of(self.prefix, self.pinned, stubs).extended(self.rows)
+
+    def extended(self, rows: Sequence[Message]) -> View:
         """The view with these rows after its own. Raises: IllegalLog."""
-        if not messages:
+        if not rows:
             return self
-        check_legal(messages)
-        return View(self.prefix, self.messages + tuple(messages))
+        check_legal(rows)
+        added = [shown(row, self.stubs) for row in rows] if self.stubs else rows
+        digest = self._digest.copy()
+        for message in added:
+            digest.update(_bytes(_message_line(message)))
+        all_rows = (*self.rows, *rows)
+        # One tuple serves as both, as long as nothing is shown otherwise.
+        shown_rows = all_rows if added is rows and self.messages is self.rows else (*self.messages, *added)
+        return View(self.prefix, self.stubs, self.pinned, all_rows, shown_rows, digest)
+
+    def digest(self, tail: str) -> str:
+        """`digest_of` the request that shows this view and this tail."""
+        digest = self._digest
+        if tail:
+            digest = digest.copy()
+            digest.update(_bytes(_line({"tail": tail})))
+        return digest.hexdigest()
 
 
 def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:
@@ -93,21 +144,40 @@ def check_legal(messages: Sequence[Message]) -> None:
 def canonical(request: ModelRequest) -> bytes:
     """Our canonical form of a request: tools, system, messages, tail, one JSON line each. Equal bytes, equal
     request."""
-    return "\n".join(_lines(request)).encode("utf-8", "surrogatepass")
+    return b"".join(map(_bytes, _lines(request)))
+
+
+def digest_of(request: ModelRequest) -> str:
+    """The SHA-256 of the canonical form, in hexadecimal digits: what a recipe records."""
+    return hashlib.sha256(canonical(request)).hexdigest()
 
 
 def _lines(request: ModelRequest) -> Iterator[str]:
-    for tool in request.tools:
-        yield _line({"tool": tool})
-    yield _line({"system": request.system})
-    for message in request.messages:
-        yield f'{{"role":"{message.role}","kind":"{message.kind}","parts":{parts_to_json(message.parts)}}}'
+    yield from _head(request.tools, request.system)
+    yield from map(_message_line, request.messages)
     if request.tail:
         yield _line({"tail": request.tail})
 
 
+def _head(tools: Sequence[Mapping[str, Any]], system: str) -> Iterator[str]:
+    for tool in tools:
+        yield _line({"tool": tool})
+    yield _line({"system": system})
+
+
+def _message_line(message: Message) -> str:
+    return f'{{"role":"{message.role}","kind":"{message.kind}","parts":{parts_to_json(message.parts)}}}'
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+
+
 def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _encode(value)
+
+
+def _bytes(line: str) -> bytes:
+    return f"{line}\n".encode("utf-8", "surrogatepass")
 
 
 def tail(now: datetime, timezone: str, counts: Counts) -> str:
@@ -122,22 +192,3 @@ def tail(now: datetime, timezone: str, counts: Counts) -> str:
         recall_messages=counts.messages,
         archival_passages=counts.passages,
     )
-
-
-def cut_point(runs: Sequence[tuple[int, int]], *, budget_tokens: int) -> int | None:
-    """Where the view should begin so that it fits again: the first message of a run.
-
-    A run begins after everything before it was answered, so no call is ever cut from its result.
-
-    Args:
-        runs: (first message's sequence number, tokens of the run), oldest first; the last one always stays.
-    Returns: the sequence number; None when there is nothing that could go.
-    """
-    kept = 0
-    start: int | None = None
-    for first_seq, tokens in reversed(runs):
-        kept += tokens
-        if start is not None and kept > budget_tokens:
-            break
-        start = first_seq
-    return start if runs and start != runs[0][0] else None

@@ -1,101 +1,91 @@
-"""What fills the window: how many tokens of it go to what, as the engine estimates them."""
+"""What fills the window: how many tokens of it go to what, by the certificate that the engine sends requests on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from perdure.core.ports import TokenCounter
+from perdure.context.budget import Certificate, SegmentName
+from perdure.context.explain import share_out
 
-__all__ = ["ContextOverview", "ContextPart", "PartName", "overview"]
-
-PartName = Literal["system prompt", "memory blocks", "tools", "messages", "status"]
-
-_BLOCKS_BEGIN, _BLOCKS_END = "<memory_blocks>", "</memory_blocks>"
+__all__ = ["ContextOverview", "ContextPart"]
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPart:
-    """One part of a request, in the order of the request, with its estimated tokens."""
+    """One part of a request, in the order of the request.
 
-    name: PartName
+    Args:
+        tokens: its share of what the request takes by the corrected estimate.
+        estimated_tokens: the upper estimate of it alone, not corrected.
+    """
+
+    name: SegmentName
     tokens: int
+    estimated_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOverview:
-    """How a conversation's window is filled: the parts, what is kept free for the answer, and what is left.
+    """How a conversation's window is filled: what its next request takes before anything more is said, what is kept
+    free for the answer, and what is left.
 
     `parts` + `reserve_tokens` + `free_tokens` are `window_tokens`, unless more is in view than fits: then
     `free_tokens` is 0 and `over_tokens` says how much has to go before the next request.
 
     Args:
         model: the agent's model.
-        sent: the prefix is the one that was sent last; False: it is what the next request would begin with.
+        sent: the prefix is the one that was sent last; False: it is what the next request will begin with.
+        rewrite: why the next request begins with a new prefix; None: it does not.
+        measured_tokens: what the provider counted of the last request, if the estimate is corrected by exactly that;
+            None: nothing was measured of this view, so all of it is estimated.
+        message_count: rows in view, the engine's own included.
+        hidden_messages: messages that left the view, for which summaries stand; `nodes` are the summaries' handles.
+        stubs: row number -> characters: the rows of which only so much is shown.
+        pending_edits: memory edits that the next request will tell the model of; their tokens are among the messages'.
     """
 
     model: str
-    window_tokens: int
-    reserve_tokens: int
-    parts: tuple[ContextPart, ...]
+    certificate: Certificate
     sent: bool
+    rewrite: str | None = None
+    measured_tokens: int | None = None
+    message_count: int = 0
+    hidden_messages: int = 0
+    nodes: tuple[str, ...] = ()
+    stubs: Mapping[int, int] = field(default_factory=dict)
+    pending_edits: int = 0
+
+    @property
+    def parts(self) -> tuple[ContextPart, ...]:
+        segments = self.certificate.segments
+        shares = share_out([segment.tokens for segment in segments], self.certificate.tokens)
+        return tuple(
+            ContextPart(segment.name, tokens, segment.tokens) for segment, tokens in zip(segments, shares, strict=True)
+        )
+
+    @property
+    def window_tokens(self) -> int:
+        return self.certificate.window_tokens
+
+    @property
+    def reserve_tokens(self) -> int:
+        return self.certificate.reserve_tokens
+
+    @property
+    def estimated_tokens(self) -> int:
+        """The upper estimate, not corrected."""
+        return self.certificate.estimated_tokens
 
     @property
     def used_tokens(self) -> int:
-        return sum(part.tokens for part in self.parts)
+        """The corrected estimate."""
+        return self.certificate.tokens
 
     @property
     def free_tokens(self) -> int:
-        return max(0, self.window_tokens - self.reserve_tokens - self.used_tokens)
+        return max(0, self.certificate.budget_tokens - self.used_tokens)
 
     @property
     def over_tokens(self) -> int:
-        return max(0, self.used_tokens + self.reserve_tokens - self.window_tokens)
-
-
-def overview(
-    *,
-    model: str,
-    window_tokens: int,
-    reserve_tokens: int,
-    system: str,
-    tools: Sequence[Mapping[str, Any]],
-    message_tokens: int,
-    status: str,
-    sent: bool,
-    counter: TokenCounter,
-) -> ContextOverview:
-    """The overview of a request of these pieces.
-
-    Args:
-        reserve_tokens: what is kept free for the answer at most; of a small window it is a quarter.
-        system: the system text, memory section included; tools: as the model sees them.
-        message_tokens: of the messages in view, as they were counted when they were written.
-        status: the volatile tail.
-    """
-    blocks = _blocks(system)
-    whole = counter.count(system)
-    block_tokens = min(whole, counter.count(blocks)) if blocks else 0
-    parts = (
-        # The rest, not a count of its own: so the parts sum to what the engine counted for the prefix.
-        ContextPart("system prompt", whole - block_tokens),
-        ContextPart("memory blocks", block_tokens),
-        ContextPart("tools", counter.count(str(tuple(tools))) if tools else 0),
-        ContextPart("messages", message_tokens),
-        ContextPart("status", counter.count(status)),
-    )
-    return ContextOverview(
-        model=model,
-        window_tokens=window_tokens,
-        reserve_tokens=min(reserve_tokens, window_tokens // 4),
-        parts=parts,
-        sent=sent,
-    )
-
-
-def _blocks(system: str) -> str:
-    """The memory section of a system text. A block can't hold its closing tag, so the last one is the section's."""
-    end = system.rfind(_BLOCKS_END)
-    start = system.find(_BLOCKS_BEGIN)
-    return system[start : end + len(_BLOCKS_END)] if 0 <= start < end else ""
+        return self.certificate.over_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,9 +12,9 @@ from perdure.context.blocks_xml import blocks_xml
 from perdure.context.prompts import base_prompt
 from perdure.core.blocks import Block
 from perdure.core.runs import Prefix
-from perdure.core.tools import Tool
+from perdure.core.tools import Tool, ToolSpec
 
-__all__ = ["MEMORY_PLACEHOLDER", "Counts", "compile_system", "compile_tools", "rewrite_reason"]
+__all__ = ["MEMORY_PLACEHOLDER", "Counts", "compile_system", "compile_tools", "rewrite_reason", "tools_text"]
 
 MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
 
@@ -43,32 +44,38 @@ def compile_system(custom: str | None, blocks: Sequence[Block], counts: Counts) 
     return "\n\n".join(filter(None, (base, memory)))
 
 
-def compile_tools(tools: Sequence[Tool]) -> tuple[Mapping[str, Any], ...]:
-    """The tools as the model sees them, sorted by name."""
+def compile_tools(tools: Sequence[Tool], engine: Sequence[ToolSpec] = ()) -> tuple[Mapping[str, Any], ...]:
+    """The tools as the model sees them: the agent's own sorted by name, then those that the engine offers.
+
+    An agent without tools gets none of the engine's: its model may not know how to call any. One of its own with the
+    name of an engine's takes its place.
+    """
+    own = sorted((tool.spec for tool in tools), key=lambda spec: spec.name)
+    names = {spec.name for spec in own}
+    offered = [spec for spec in engine if spec.name not in names] if own else []
     return tuple(
-        {
-            "name": tool.spec.name,
-            "description": tool.spec.description,
-            "parameters": dict(tool.spec.parameters),
-        }
-        for tool in sorted(tools, key=lambda tool: tool.spec.name)
+        {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+        for spec in (*own, *offered)
     )
+
+
+def tools_text(tools: Sequence[Mapping[str, Any]]) -> str:
+    """The tools as their tokens are counted."""
+    return json.dumps(tools, ensure_ascii=False, separators=(",", ":")) if tools else ""
 
 
 def rewrite_reason(
     prefix: Prefix | None,
     *,
     settings_revision: int,
-    view_tokens: int,
-    budget_tokens: int,
     seen_changed: bool,
     last_used_at: datetime | None,
     now: datetime,
 ) -> str | None:
-    """Why the prefix must, or may at no cost, be written anew; None to send it once more as it is.
+    """Why the prefix must, or may at no cost, be written anew; None to send it once more as it is. That the request
+    does not fit is another matter (`compaction`).
 
     Args:
-        view_tokens: tokens of prefix and messages together; budget_tokens: how many may be sent.
         seen_changed: memory differs from what the prefix shows, so a rewrite would fold something in.
         last_used_at: when the agent's last model call began.
     """
@@ -76,8 +83,6 @@ def rewrite_reason(
         return "first"
     if prefix.settings_revision != settings_revision:
         return "settings"
-    if view_tokens > budget_tokens:
-        return "window"
     if seen_changed and (last_used_at is None or now - last_used_at > COLD_AFTER):
         return "cache_cold"
     return None

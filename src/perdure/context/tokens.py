@@ -1,23 +1,156 @@
-"""Token counts without a tokenizer: an upper estimate by script."""
+"""Token counts without a tokenizer: how many a text takes at most, and how many at least.
+
+Both are weighed against o200k and cl100k, the tokenizers of Qwen, DeepSeek and Mistral (byte pairs and SentencePiece),
+and the one that was published for Claude 2. A provider's `usage` corrects what is left.
+"""
 
 from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Mapping
 
 __all__ = ["MESSAGE_OVERHEAD_TOKENS", "ScriptTokenCounter"]
 
 MESSAGE_OVERHEAD_TOKENS = 6
 """What a provider adds around each message: role, separators, and the like."""
 
+# One letter for each class of characters. In UTF-8 a character's first byte tells its script, or a few of them.
+_CLASSES: Mapping[str, Iterable[int]] = {
+    "n": (*range(32), 127),
+    "s": b" ",
+    "p": string.punctuation.encode(),
+    "d": string.digits.encode(),
+    "a": b"aeiouy",
+    "b": b"bcdfghklmnprstvw",
+    "j": b"jqxz",
+    "A": b"AEIOUY",
+    "B": b"BCDFGHJKLMNPQRSTVWXZ",
+    "1": (0xC2,),  # signs of Latin-1
+    "2": (0xC3,),  # letters of Latin-1
+    "3": (0xC4, 0xC5),  # Latin, extended
+    "4": (0xCE, 0xCF),  # Greek
+    "5": (0xD0, 0xD1),  # Cyrillic
+    "6": (0xD7,),  # Hebrew
+    "7": range(0xD8, 0xDC),  # Arabic
+    "8": range(0xE4, 0xEA),  # ideographs
+    "9": range(0xEA, 0xEE),  # Hangul
+}
+
+# Hundredths of a token for each character of a class, and for each place where one class follows another: what breaks
+# words into pieces (vowel after vowel, lower case before upper, digits beside letters). Found by linear programming:
+# the least estimate of ordinary text that is above every tokenizer's count in 12,000 samples. No pair is above a token,
+# so that cutting a text changes its estimate by one at most.
+_ASCII = {"a": 35, "b": 37, "j": 200, "A": 75, "B": 100, "d": 108, "p": 86, "n": 138}
+_PAIRS = {
+    "aa": 50,
+    "as": 16,
+    "bB": 48,
+    "sb": 23,
+    "sp": 22,
+    "ss": 40,
+    "pa": 36,
+    "sj": 100,
+    "sd": 100,
+    "da": 100,
+    "db": 100,
+}
+_LATIN_PAIRS = {"2a": 100, "2b": 30}
+
+# Other characters take a token for each byte of UTF-8, but for these: bytes, and hundredths of a token.
+_PER_BYTE = 108
+_BY_CLASS = {
+    "1": (2, 150),
+    "2": (2, 150),
+    "3": (2, 180),
+    "4": (2, 140),
+    "5": (2, 90),
+    "6": (2, 130),
+    "7": (2, 152),
+    "8": (3, 150),
+    "9": (3, 147),
+}
+_BY_PREFIX = {
+    b"\xe0\xa4": 148,  # Devanagari
+    b"\xe0\xa5": 148,
+    b"\xe0\xa6": 223,  # Bengali
+    b"\xe0\xa7": 223,
+    b"\xe0\xb8": 200,  # Thai
+    b"\xe0\xb9": 200,
+    b"\xe1\xba": 240,  # Vietnamese
+    b"\xe1\xbb": 240,
+    b"\xe2\x80": 178,  # dashes, quotes, dots
+    b"\xe3\x80": 170,  # ideographic punctuation
+    b"\xe3\x81": 115,  # kana
+    b"\xe3\x82": 115,
+    b"\xe3\x83": 115,
+    b"\xef\xbc": 130,  # wide forms
+}
+
+_CLASS_OF = bytearray(b"." * 256)
+for _name, _bytes in _CLASSES.items():
+    for _byte in _bytes:
+        _CLASS_OF[_byte] = ord(_name)
+_TABLE, _CONTINUATIONS, _NON_ASCII = bytes(_CLASS_OF), bytes(range(0x80, 0xC0)), bytes(range(0x80, 0x100))
+
+_WEIGHTS = [(name.encode(), weight) for name, weight in (_ASCII | _PAIRS).items()]
+_LATIN_WEIGHTS = [(name.encode(), weight) for name, weight in _LATIN_PAIRS.items()]
+_SAVED_BY_CLASS = [(name.encode(), size * _PER_BYTE - weight) for name, (size, weight) in _BY_CLASS.items()]
+_SAVED_BY_PREFIX = [(prefix, 3 * _PER_BYTE - weight) for prefix, weight in _BY_PREFIX.items()]
+
+# Lines, rules and leaders: from the fourth on, a sign costs 0.22 tokens instead of 0.82.
+_RULES = ("----", "====", "____", "****", "####", "....", "~~~~", "++++")
+_RULE_RUN = re.compile("|".join(re.escape(rule) + re.escape(rule[0]) + "*" for rule in _RULES))
+_SAVED_IN_A_RULE = 60
+
+# The largest pieces that some tokenizer may keep whole. Each part of such a piece is one too, so taking the longest
+# each time makes the fewest pieces. A word may keep the sign or space before it, and be a whole HTML tag (Gemma).
+_ASCII_PIECE = re.compile(
+    r"(?:</|[^A-Za-z0-9\r\n])?[A-Za-z]{1,104}(?:'[A-Za-z]{0,2}|[1-6]?>)?"
+    r"| ?[0-9]{1,3}"
+    r"|[ ]?[^\sA-Za-z0-9]{1,256}[\r\n/]{0,256}"
+    r"|\s{1,1024}"
+)
+# Beyond ASCII all but punctuation is taken for letters. Ideographs, kana and the scripts of South-East Asia have no
+# spaces between words: four, six and ten characters to a token are well above what any text comes to.
+_HAN = "\u2e80-\u2fff\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_KANA = "\u3040-\u30ff"
+_UNSPACED = "\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff"
+_SIGNS = "\u0080-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u2000-\u206f\u3000-\u3004\u3008-\u303f\uff01-\uff20"
+_LETTER = r"A-Za-z\u00aa\u00b5\u00ba\u00c0-\u0dff\u10a0-\u177f\u1800-\u1fff\u2070-\u2e7f\u3100-\u33ff\ua000-\uf8ff" + (
+    r"\ufb00-\uff00\uff21-\uffff\U00010000-\U0001ffff\U00040000-\U0010ffff"
+)
+_PIECE = re.compile(
+    rf"(?:</|[^{_LETTER}{_HAN}{_KANA}{_UNSPACED}0-9\r\n])?"
+    rf"(?:[{_LETTER}]{{1,104}}(?:'[A-Za-z]{{0,2}}|[1-6]?>)?|[{_HAN}]{{1,4}}|[{_KANA}]{{1,6}}|[{_UNSPACED}]{{1,10}})"
+    r"| ?[0-9]{1,3}"
+    rf"|[ ]?[{re.escape(string.punctuation)}{_SIGNS}\x00-\x08\x0e-\x1b\x7f]{{1,256}}[\r\n/]{{0,256}}"
+    r"|\s{1,1024}|[\s\S]"
+)
+
 
 class ScriptTokenCounter:
-    """`TokenCounter` by bytes: 0.4 tokens for an ASCII character, 0.5 for each byte of another.
-
-    English prose takes about 0.22 tokens a character, JSON and code up to 0.4; a Chinese character takes three bytes
-    and 0.7 to 1.5 tokens, an emoji four bytes and up to two. So the estimate is on the safe side for what people write.
-    """
+    """`TokenCounter` by script: what breaks words in ASCII text, and a price for each character of other scripts."""
 
     def count(self, text: str) -> int:
-        if text.isascii():
-            return -(-len(text) * 2 // 5)
-        ascii_chars = len(text.encode("ascii", "ignore"))
-        other_bytes = len(text.encode("utf-8", "surrogatepass")) - ascii_chars
-        return -(-(ascii_chars * 4 + other_bytes * 5) // 10)
+        """An upper estimate: 1.2 to 1.5 times the count of the least thrifty tokenizer, for prose and for code.
+
+        It never falls when text is added at either end, and two texts together take one token more than each at most.
+        Below the truth for rare ideographs and syllables, and for random letters of some other alphabets.
+        """
+        raw = text.encode("utf-8", "surrogatepass")
+        classes = raw.translate(_TABLE, _CONTINUATIONS)
+        hundredths = sum([classes.count(name) * weight for name, weight in _WEIGHTS])
+        if len(raw) > len(text):
+            hundredths += _PER_BYTE * (len(raw) - len(raw.translate(None, _NON_ASCII)))
+            hundredths += sum([classes.count(name) * weight for name, weight in _LATIN_WEIGHTS])
+            hundredths -= sum([classes.count(name) * saved for name, saved in _SAVED_BY_CLASS])
+            hundredths -= sum([raw.count(prefix) * saved for prefix, saved in _SAVED_BY_PREFIX])
+        if b"pppp" in classes and any(rule in text for rule in _RULES):
+            hundredths -= _SAVED_IN_A_RULE * sum([len(run) - 3 for run in _RULE_RUN.findall(text)])
+        return -(-hundredths // 100) or min(1, len(text))
+
+    def at_least(self, text: str) -> int:
+        """A lower estimate: the fewest pieces, were each word, group of three digits and run of signs one token."""
+        pieces = len((_ASCII_PIECE if text.isascii() else _PIECE).findall(text))
+        return min(pieces, self.count(text))

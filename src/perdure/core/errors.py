@@ -35,6 +35,7 @@
     │   ├── StoreClosed
     │   └── NotAStore
     ├── IllegalLog              a log that must not exist was found: a defect of ours
+    ├── ReplayMismatch          a past request can't be rebuilt as it was sent
     └── LeaseLost               another process has taken this run over
 
 Messages say what happened, with which value, and what helps; the facts stand in attributes.
@@ -42,8 +43,8 @@ Messages say what happened, with which value, and what helps; the facts stand in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
 from perdure.core.runs import StopReason
 
@@ -80,6 +81,7 @@ __all__ = [
     "NotFound",
     "PatchInvalid",
     "PerdureError",
+    "ReplayMismatch",
     "RunFailed",
     "StoreBusy",
     "StoreClosed",
@@ -348,6 +350,41 @@ class ModelOverflow(ModelError):
     code = kind = "context_window_exceeded"
 
 
+class IrreducibleFloor(PerdureError):
+    """What a request can't do without is larger than the window, so the model was not called.
+
+    Args:
+        reason: why nothing more could go: `no_candidate` (there is nothing that could leave the view) or
+            `floor_exceeds_target` (what has to stay is too large by itself).
+        sizes: part of the request -> its estimated tokens.
+        refused_tokens: how many the provider has just refused as too large, although they are fewer than the window; 0:
+            it has not.
+    """
+
+    code = kind = "context_window_exceeded"
+    stop_reason: StopReason = "context_window_overflow_in_system_prompt"
+
+    def __init__(
+        self,
+        *,
+        reason: Literal["no_candidate", "floor_exceeds_target"],
+        sizes: Mapping[str, int],
+        window_tokens: int,
+        reserve_tokens: int,
+        refused_tokens: int = 0,
+    ) -> None:
+        told = ", ".join(f"{name} {tokens:,}" for name, tokens in sizes.items() if tokens)
+        if refused_tokens > 0:
+            told += f"; and its provider refused about {refused_tokens:,} as too large: its window may be smaller"
+        super().__init__(
+            f"the request can't be made to fit: a window of {window_tokens:,} tokens, {reserve_tokens:,} of them kept"
+            f" for the answer, has to hold {told}. Shorten what is largest (memory blocks, the system prompt, the"
+            " message), detach tools, or use a model with a larger window (`context_window_tokens`)"
+        )
+        self.reason, self.sizes = reason, dict(sizes)
+        self.window_tokens, self.reserve_tokens = window_tokens, reserve_tokens
+
+
 class ModelRefused(ModelError):
     """The model, or a filter before it, declined to answer."""
 
@@ -434,6 +471,25 @@ class IllegalLog(PerdureError):
     """A log that must not exist was found, such as a call without a result in a finished run: a defect of ours."""
 
     code = "illegal_log"
+
+
+class ReplayMismatch(PerdureError):
+    """A past request, rebuilt from the log, is not the one that was sent: the store is damaged, or a defect of ours.
+
+    Args:
+        recorded, rebuilt: the digests of the two; `rebuilt` is empty where no request can be made at all, and `why`
+            then says what is missing.
+    """
+
+    code = "replay_mismatch"
+
+    def __init__(self, step_id: str, *, recorded: str, rebuilt: str = "", why: str = "") -> None:
+        found = f"its digest is {rebuilt}, what was sent had {recorded}" if rebuilt else why
+        super().__init__(
+            f"the request of {step_id} can't be rebuilt from the log as it was sent: {found}. The store is damaged"
+            " (`perdure doctor` looks), or this is a defect of Perdure: please report it"
+        )
+        self.step_id, self.recorded, self.rebuilt = step_id, recorded, rebuilt
 
 
 class LeaseLost(PerdureError):

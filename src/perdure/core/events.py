@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.messages import Message
+from perdure.core.nodes import MadeBy
 from perdure.core.runs import Failure, StopReason, Usage
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "MemoryEdited",
     "MessageAdded",
     "PrefixRewritten",
+    "RowsCut",
     "RunCancelRequested",
     "RunEnded",
     "RunQueued",
@@ -34,6 +36,7 @@ __all__ = [
     "StepStarted",
     "StoredEvent",
     "ToolStarted",
+    "ViewCompacted",
     "event_from_json",
     "event_to_json",
 ]
@@ -82,6 +85,34 @@ class PrefixRewritten:
     prefix_seq: int
     reason: str
     type: Literal["prefix.rewritten"] = "prefix.rewritten"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCompacted:
+    """Messages left the view behind a summary node, or (`merged`) several nodes behind one; nothing was deleted.
+
+    Args:
+        tokens_before, tokens_after: the upper estimate of what was shown for them.
+        rejected: why the model's own summary was not used; None: it was, or there is no language model.
+    """
+
+    node_seq: int
+    from_message_seq: int
+    upto_message_seq: int
+    merged: bool
+    made_by: MadeBy
+    tokens_before: int
+    tokens_after: int
+    rejected: str | None = None
+    type: Literal["view.compacted"] = "view.compacted"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsCut:
+    """Of these rows only the beginning and end are shown from now on: row number -> characters."""
+
+    stubs: Mapping[int, int]
+    type: Literal["rows.cut"] = "rows.cut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +183,8 @@ Event = (
     | StepStarted
     | StepAbandoned
     | PrefixRewritten
+    | RowsCut
+    | ViewCompacted
     | MessageAdded
     | ToolStarted
     | MemoryEdited
@@ -223,6 +256,8 @@ _READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "step.started": lambda shape: StepStarted(**shape),
     "step.abandoned": lambda shape: StepAbandoned(**shape),
     "prefix.rewritten": lambda shape: PrefixRewritten(**shape),
+    "rows.cut": lambda shape: RowsCut({int(seq): chars for seq, chars in shape["stubs"].items()}),
+    "view.compacted": lambda shape: ViewCompacted(**shape),
     "message.added": lambda shape: MessageAdded(**shape),
     "tool.started": lambda shape: ToolStarted(**shape),
     "memory.edited": lambda shape: MemoryEdited(**shape),

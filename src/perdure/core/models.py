@@ -63,8 +63,11 @@ _DEFAULTS = ModelOptions()
 class ModelRequest:
     """One request, as the model port takes it: a pure function of the log and a recipe.
 
-    Order of the bytes: `tools` (sorted by name), `system`, `messages` (append-only), `tail` (volatile, after
-    everything).
+    Order of the bytes: `tools` (the agent's own sorted by name, then the engine's), `system`, `messages` (append-only),
+    `tail` (volatile, after everything).
+
+    Args:
+        purpose: an answer that goes into the log, or a summary of messages that leave the view.
     """
 
     model: str
@@ -73,6 +76,7 @@ class ModelRequest:
     tools: tuple[Mapping[str, Any], ...] = ()
     tail: str = ""
     options: ModelOptions = _DEFAULTS
+    purpose: Literal["reply", "summary"] = "reply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,10 @@ class TokenCounter(Protocol):
         """An upper estimate of the tokens of `text`."""
         ...
 
+    def at_least(self, text: str) -> int:
+        """A lower estimate of them: no tokenizer in use makes fewer."""
+        ...
+
 
 class Embedder(Protocol):
     @property

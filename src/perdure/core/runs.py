@@ -151,6 +151,13 @@ class Prefix:
 
     `system` holds base prompt and memory section; `seen` the block versions folded into it; `from_message_seq` the
     first log row that follows it. `reason` says why it was (re)written.
+
+    Args:
+        summary: what stands for the rows before `from_message_seq`, as the model sees it; empty when nothing left.
+        nodes: the numbers of the summary nodes it was made of, oldest first.
+        pinned: the numbers of earlier rows that are shown between summary and the rows that follow: the input of a
+            run that is so long that its own beginning left the view.
+        tokens: the upper estimate of tools, system and summary.
     """
 
     agent_id: AgentId
@@ -163,18 +170,34 @@ class Prefix:
     from_message_seq: int = 0
     settings_revision: int = 0
     tokens: int = 0
+    summary: str = ""
+    nodes: tuple[int, ...] = ()
+    pinned: tuple[int, ...] = ()
     created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a request was made: enough to build it again, byte for byte, from the log."""
+    """How a request was made: enough to build it again, byte for byte, from the log.
+
+    Args:
+        stubs: row number -> characters: the rows of which only so much is shown, with a handle to the rest.
+        digest: of the request's canonical form (`context.assemble.digest_of`); empty where none was recorded.
+        tokens: the upper estimate of the whole request, not corrected.
+        overcount: by how much that is known to be too high, from what the provider measured of an earlier request;
+            negative if it is too low. `tokens - overcount` is what was certified to fit.
+        estimator: (tokens - overcount) / tokens.
+    """
 
     prefix_seq: int
     upto_message_seq: int
     tail: str
     settings_revision: int
     estimator: float = 1.0
+    stubs: Mapping[int, int] = field(default_factory=dict)
+    digest: str = ""
+    tokens: int = 0
+    overcount: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

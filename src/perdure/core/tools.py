@@ -20,6 +20,8 @@ REPEATING_TOOLS = frozenset(
     {
         "archival_memory_insert",
         "archival_memory_search",
+        "context_expand",
+        "context_grep",
         "conversation_search",
         "core_memory_append",
         "core_memory_replace",

@@ -5,49 +5,36 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from perdure.context.assemble import View, cut_point, tail
+from perdure.context.assemble import View, tail
+from perdure.context.budget import Certificate, factor_after_overflow
+from perdure.context.compaction import Plan, Situation, plan
 from perdure.context.memory_delta import memory_deltas, versions_of
-from perdure.context.prefix import Counts, compile_system, compile_tools, rewrite_reason
+from perdure.context.prefix import rewrite_reason
+from perdure.context.segments import segments
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation
-from perdure.core.errors import NotFound
+from perdure.core.errors import IllegalLog, IrreducibleFloor, NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted
 from perdure.core.ids import BlockId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Text
-from perdure.core.models import Models
-from perdure.core.passages import Archive
-from perdure.core.ports import Ids, TokenCounter
-from perdure.core.runs import Prefix, Recipe, Run, RunKey
+from perdure.core.nodes import SummaryNode
+from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
-from perdure.engine.next_action import Ask, next_action
-from perdure.engine.ports import EngineSettings, window_tokens
+from perdure.engine.asking import Asking
+from perdure.engine.finish import end_run
+from perdure.engine.next_action import Ask, Finish, next_action
+from perdure.engine.prefixes import Memory, dropped_prefix, read_memory, rows_tokens, write_prefix
 from perdure.engine.run_log import Progress, RunLog, run_log_of
+from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
-__all__ = ["Asked", "Asking", "CannotBegin", "ask", "begin", "claim", "load_view"]
-
-KEPT_VIEW = 0.7
-"""Of the budget, after a rewrite that the window forced: so that the next one is not due at once."""
+__all__ = ["Asked", "CannotBegin", "Full", "ask", "begin", "claim", "load_view"]
 
 
 class CannotBegin(Exception):
     """A run could be accepted, but how its model is asked could not be recorded. The cause says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """What T3 needs from outside the store. `have` is the view this process has already, if any."""
-
-    ids: Ids
-    have: View | None
-    counter: TokenCounter
-    models: Models
-    settings: EngineSettings
-    now: datetime
-    until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +43,19 @@ class Asked(Progress):
 
     agent: Agent
     view: View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Full(Progress):
+    """T3's outcome when the request would not fit: `plan` is what makes room, and then it is asked again."""
+
+    agent: Agent
+    conversation: Conversation
+    view: View
+    nodes: Sequence[SummaryNode]
+    plan: Plan
+    window_tokens: int
+    reserve_tokens: int
 
 
 def begin(tx: Tx, request: Request, asking: Asking, *, check_model: Callable[[str], None], owner: str) -> Accepted:
@@ -69,9 +69,12 @@ def begin(tx: Tx, request: Request, asking: Asking, *, check_model: Callable[[st
         check_model(agent.model)
         events.append(RunStarted(log.run.id, log.run.lease_number))
         try:
-            return _ask(tx, log, Ask(), asking, events, agent=agent)
+            progress = _ask(tx, log, Ask(), asking, events, agent=agent)
         except Exception as error:
             raise CannotBegin from error
+        if progress.log.run.ended:  # its request can't be made: that shows when it is claimed
+            raise CannotBegin
+        return progress
 
     return accept(tx, request, check_model=check_model, owner=owner, now=asking.now, until=asking.until, begin=start)
 
@@ -109,30 +112,49 @@ def _ask(
     events: list[Event],
     *,
     agent: Agent | None = None,
-) -> Asked:
-    run, now = log.run, asking.now
+) -> Progress:
+    run, now, counter = log.run, asking.now, asking.counter
     agent = agent or tx.agents.get(run.key.agent_id)
     conversation = tx.conversations.at(agent.id, run.conversation_seq)
-    memory = tx.blocks.current(agent.id)
-    archives = tx.archives.of_agent(agent.id)
-    counts = Counts(messages=agent.message_count, passages=sum(archive.passage_count for archive in archives))
+    memory = read_memory(tx, agent)
     if action.abandoned is not None:
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
         events.append(StepAbandoned(action.abandoned.id))
-    prefix, rewritten = _prefix(tx, agent, conversation, memory, archives, counts, asking)
-    if rewritten:
-        events.append(PrefixRewritten(prefix.seq, prefix.reason))
+    prefix, overcount, reason = _prefix(tx, agent, conversation, memory, asking)
+    if reason is not None:
+        events.append(PrefixRewritten(prefix.seq, reason))
+    view_tokens = conversation.view_tokens
     # Also behind a new prefix that shows it already: an older delta or result may be in view after that prefix, and
     # what is said last counts.
-    if memory != conversation.seen and conversation.prefix_seq is not None:
+    if memory.versions != conversation.seen and conversation.prefix_seq is not None:
         deltas = _add_deltas(tx, run, conversation, asking)
         log = log.after(messages=deltas)
         events += [MessageAdded(message.seq, message) for message in deltas]
+        view_tokens += sum(message.tokens for message in deltas)
+    view = _view(tx, log, prefix, asking.have, conversation.stubs)
+    if reason is not None:
+        if reason != "first":  # a message that was revised takes more or less than when it was written
+            view_tokens = rows_tokens(view, conversation.stubs, counter)
+        tx.conversations.fit(
+            agent.id, conversation.seq, view_tokens=view_tokens, stubs=conversation.stubs, overcount=overcount
+        )
+        conversation = replace(conversation, view_tokens=view_tokens, overcount=overcount, prefix_seq=prefix.seq)
+    status = tail(now, agent.timezone, memory.counts)
+    estimated = prefix.tokens + view_tokens + counter.count(status)
+    factor = _factor(log, agent, asking)
+    window, reserve = asking.window(agent)
+    if (estimated - overcount) * factor > window - reserve:
+        return _full(tx, log, agent, conversation, view, status, asking, events)
     recipe = Recipe(
         prefix_seq=prefix.seq,
         upto_message_seq=log.messages[-1].seq,
-        tail=tail(now, agent.timezone, counts),
+        tail=status,
         settings_revision=agent.settings_revision,
+        estimator=round((estimated - overcount) * factor / max(1, estimated), 4),
+        stubs=conversation.stubs,
+        digest=view.digest(status),
+        tokens=estimated,
+        overcount=overcount,
     )
     step = tx.steps.add(
         run,
@@ -145,44 +167,105 @@ def _ask(
     )
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(run.key, events, at=now)
-    log = log.after(step=step)
-    return Asked(log, stored, agent=agent, view=_view(tx, log, prefix, asking.have))
+    return Asked(log.after(step=step), stored, agent=agent, view=view)
+
+
+def _full(
+    tx: Tx,
+    log: RunLog,
+    agent: Agent,
+    conversation: Conversation,
+    view: View,
+    status: str,
+    asking: Asking,
+    events: list[Event],
+) -> Progress:
+    """What makes room for a request that does not fit; a run whose request can't be made to fit is ended."""
+    window, reserve = asking.window(agent)
+    run, stubs, counter = log.run, conversation.stubs, asking.counter
+    nodes = tx.nodes.by_seqs(agent.id, conversation.seq, view.prefix.nodes)
+    situation = Situation(
+        certificate=Certificate(
+            window_tokens=window,
+            reserve_tokens=reserve,
+            segments=segments(view, stubs=stubs, status=status, run_seq=run.key.seq, counter=counter),
+            overcount=conversation.overcount,
+            factor=_factor(log, agent, asking),
+        ),
+        nodes=tuple(nodes),
+        pinned=view.pinned,
+        rows=view.rows,
+        run_seq=run.key.seq,
+        stubs=stubs,
+        seen_upto=max((step.recipe.upto_message_seq for step in log.steps if step.status == "success"), default=-1),
+        sent_upto=max((step.recipe.upto_message_seq for step in log.steps), default=-1),
+        can_open=any(tool["name"] in CONTEXT_TOOL_SPECS for tool in view.prefix.tools),
+        counter=counter,
+    )
+    try:
+        found = plan(situation)
+    except IrreducibleFloor as floor:
+        end = Finish(floor.stop_reason, Failure(kind=floor.kind, message=str(floor)))
+        return end_run(tx, log, end, events, ids=asking.ids, settings=asking.settings, now=asking.now)
+    if found is None:
+        raise IllegalLog(f"the rows in view of {run.conversation_id} do not add up to its estimate")
+    stored = tx.events.add(run.key, events, at=asking.now)
+    return Full(
+        log,
+        stored,
+        agent=agent,
+        conversation=conversation,
+        view=view,
+        nodes=nodes,
+        plan=found,
+        window_tokens=window,
+        reserve_tokens=reserve,
+    )
+
+
+def _factor(log: RunLog, agent: Agent, asking: Asking) -> float:
+    """What the estimate is multiplied with: 1, but after the provider has refused a request of this run."""
+    if not (overflows := log.overflows):
+        return 1.0
+    window, reserve = asking.window(agent)
+    refused = overflows[-1].recipe
+    return factor_after_overflow(window - reserve, refused.tokens - refused.overcount)
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
     """What the model is shown by this recipe, read from the log: also long after the call, and whatever was revised
     since."""
-    prefix = tx.prefixes.at(run.key.agent_id, recipe.prefix_seq)
-    rows = tx.messages.view(
-        run.key.agent_id,
-        run.conversation_seq,
-        from_seq=prefix.from_message_seq,
-        upto_seq=recipe.upto_message_seq,
-        settings_revision=recipe.settings_revision,
-    )
-    return View(prefix).extended(rows)
+    agent_id = run.key.agent_id
+
+    def rows(from_seq: int, upto_seq: int) -> Sequence[Message]:
+        return tx.messages.view(
+            agent_id,
+            run.conversation_seq,
+            from_seq=from_seq,
+            upto_seq=upto_seq,
+            settings_revision=recipe.settings_revision,
+        )
+
+    prefix = tx.prefixes.at(agent_id, recipe.prefix_seq)
+    pinned = [message for seq in prefix.pinned for message in rows(seq, seq)]
+    following = rows(prefix.from_message_seq, recipe.upto_message_seq)
+    return View.of(prefix, pinned, recipe.stubs).extended(following)
 
 
-def _view(tx: Tx, log: RunLog, prefix: Prefix, have: View | None) -> View:
+def _view(tx: Tx, log: RunLog, prefix: Prefix, have: View | None, stubs: Mapping[int, int]) -> View:
     """What the model is shown, up to the newest row of the log."""
     if have is None or have.prefix.seq != prefix.seq:
-        have = View(prefix)
+        have = View.of(prefix, tx.messages.by_seqs(prefix.agent_id, prefix.pinned) if prefix.pinned else (), stubs)
     rows = have.following(log.messages) or tx.messages.view(
         log.run.key.agent_id, log.run.conversation_seq, from_seq=have.next_seq, upto_seq=log.messages[-1].seq
     )
-    return have.extended(rows)
+    return have.with_stubs(stubs).extended(rows)
 
 
 def _prefix(
-    tx: Tx,
-    agent: Agent,
-    conversation: Conversation,
-    memory: Mapping[BlockId, int],
-    archives: Sequence[Archive],
-    counts: Counts,
-    asking: Asking,
-) -> tuple[Prefix, bool]:
-    """The prefix to send, and whether it was written anew."""
+    tx: Tx, agent: Agent, conversation: Conversation, memory: Memory, asking: Asking
+) -> tuple[Prefix, int, str | None]:
+    """The prefix to send, the overcount of the estimate behind it, and why it was written anew; None: it was not."""
     current: Prefix | None = None
     if conversation.prefix_seq is not None:
         have = asking.have
@@ -191,49 +274,33 @@ def _prefix(
             if have is not None and have.prefix.seq == conversation.prefix_seq
             else tx.prefixes.at(agent.id, conversation.prefix_seq)
         )
-    budget = _budget(agent, asking)
-    seen_changed = current is not None and current.seen != memory
+    seen_changed = current is not None and current.seen != memory.versions
     reason = rewrite_reason(
         current,
         settings_revision=agent.settings_revision,
-        view_tokens=conversation.view_tokens + (current.tokens if current else 0),
-        budget_tokens=budget,
         seen_changed=seen_changed,
         last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
         now=asking.now,
     )
     if current is not None and reason is None:
-        return current, False
-    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
-    blocks = tx.blocks.of_agent(agent.id)
-    system = compile_system(agent.system, blocks, replace(counts, tags=tuple(tags)[:20]))
-    tools = compile_tools(tx.tools.of_agent(agent.id))
-    tokens = asking.counter.count(system) + asking.counter.count(str(tools))
-    from_seq = current.from_message_seq if current else 0
-    if conversation.view_tokens + tokens > budget:
-        # Whatever the reason, the view has to fit behind the new prefix.
-        runs = tx.messages.run_tokens(agent.id, conversation.seq, from_seq=from_seq)
-        cut = cut_point(runs, budget_tokens=max(0, int(budget * KEPT_VIEW) - tokens))
-        if cut is None and reason == "window" and current is not None:
-            return current, False  # the newest run alone fills the window; rewriting would remove nothing
-        from_seq = from_seq if cut is None else cut
-    prefix = tx.prefixes.add(
-        Prefix(
-            agent_id=agent.id,
-            seq=0,
-            conversation_seq=conversation.seq,
-            reason=reason or "first",
-            system=system,
-            tools=tools,
-            seen=memory,
-            from_message_seq=from_seq,
-            settings_revision=agent.settings_revision,
-            tokens=tokens,
-            created_at=asking.now,
-        )
+        return current, conversation.overcount, None
+    prefix = write_prefix(
+        tx,
+        agent,
+        conversation,
+        memory,
+        asking,
+        reason=reason or "first",
+        from_seq=current.from_message_seq if current else 0,
+        pinned=current.pinned if current else (),
+        nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes) if current else (),
     )
-    tx.conversations.show(agent.id, conversation.seq, memory, prefix=prefix)
-    return prefix, True
+    if current is None or reason == "settings":  # perhaps another model: what its tokens are is not measured yet
+        tokens = prefix.tokens + conversation.view_tokens
+        overcount = -int((tx.steps.factor(agent.model) - 1) * tokens)
+    else:
+        overcount = dropped_prefix(conversation.overcount, current, asking.counter)
+    return prefix, overcount, prefix.reason
 
 
 def _add_deltas(tx: Tx, run: Run, conversation: Conversation, asking: Asking) -> Sequence[Message]:
@@ -265,8 +332,3 @@ def _seen_labels(tx: Tx, seen: Mapping[BlockId, int], blocks: Sequence[Block]) -
             with contextlib.suppress(NotFound):
                 labels[block_id] = tx.blocks.version(block_id, version).label
     return labels
-
-
-def _budget(agent: Agent, asking: Asking) -> int:
-    tokens = window_tokens(agent, asking.models, asking.settings)
-    return max(1, tokens - min(asking.settings.reserve_tokens, tokens // 4))

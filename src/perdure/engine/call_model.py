@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from perdure.context.assemble import assemble
+from perdure.context.budget import overcount_measured
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.errors import (
     LeaseLost,
@@ -35,6 +36,9 @@ from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run_log import Progress, RunLog, load_run_log
 
 __all__ = ["call_model"]
+
+NEWS = 1.02
+"""A factor that is this much above what was reckoned with is remembered for the model's other conversations."""
 
 
 async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Progress | Delta | StoredEvent]:
@@ -115,6 +119,7 @@ def _store_reply(
     now: datetime,
 ) -> Progress:
     log = log.after(run=tx.runs.hold(key, log.lease, until=None))
+    overcount = _learn_measured(tx, log, step, reply)
     messages = tx.messages.append(
         key.agent_id,
         [draft],
@@ -123,6 +128,7 @@ def _store_reply(
         tokens=[tokens],
         run=log.run,
         step_id=step.id,
+        overcount=overcount,
     )
     step = tx.steps.end(step, status="success", at=now, usage=reply.usage, stop_reason=reply.stop_reason)
     if reply.exchange is not None:
@@ -130,6 +136,20 @@ def _store_reply(
     log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
     return _advanced(tx, log, events, ids=ids, settings=settings, now=now)
+
+
+def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply) -> int | None:
+    """What the provider's count teaches of the conversation's estimate, and of the model's."""
+    recipe, measured = step.recipe, reply.usage.input_tokens
+    before = [
+        other.usage.input_tokens
+        for other in log.steps
+        if other.status == "success" and other.recipe.prefix_seq == recipe.prefix_seq and other.index < step.index
+    ]
+    overcount = overcount_measured(recipe.tokens, measured, before=before)
+    if overcount is not None and measured > recipe.tokens * max(1.0, recipe.estimator) * NEWS:
+        tx.steps.learn_factor(step.model, measured / recipe.tokens)
+    return overcount
 
 
 def _store_failure(

@@ -16,6 +16,7 @@ from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, Perdur
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, ToolCall, ToolResult
+from perdure.core.models import Models
 from perdure.core.ports import CallContext, Ids, TokenCounter
 from perdure.core.runs import RunKey
 from perdure.core.tool_schema import parse_arguments
@@ -23,15 +24,20 @@ from perdure.core.tools import ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.interrupts import Interrupted, is_cancelled
 from perdure.engine.leases import holding
-from perdure.engine.ports import Ports
+from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
 from perdure.memory.agent_tools import run_memory_tool
 from perdure.memory.calls import MemoryCall, MemoryEdit
+from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = ["call_tools"]
 
 REFUSED = (ToolError, InvalidInput, Conflict)
 """What a tool says no with: it becomes the call's result, and the model may act on it."""
+
+RESULT_SHARE = 0.1
+"""Of the window, what one answer about what is out of view may take; `LEAST_RESULT_TOKENS` of a small one."""
+LEAST_RESULT_TOKENS = 500
 
 
 async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> AsyncIterator[Progress]:
@@ -73,14 +79,24 @@ def _batch(waiting: Sequence[OpenCall], specs: Mapping[str, ToolSpec]) -> list[O
 
 
 def _specs(tx: Tx, key: RunKey) -> dict[str, ToolSpec]:
-    return {tool.spec.name: tool.spec for tool in tx.tools.of_agent(key.agent_id)}
+    """The agent's own tools and, if it has any, those that the engine offers."""
+    own = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(key.agent_id)}
+    return {**CONTEXT_TOOL_SPECS, **own} if own else own
 
 
 async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: Ports) -> Progress:
     call = open_call.call
     try:
         arguments = parse_arguments(call.name, spec.parameters, call.arguments)
-        return await ports.store.write(_store_edit, log=log, open_call=open_call, arguments=arguments, **_now(ports))
+        return await ports.store.write(
+            _store_edit,
+            log=log,
+            open_call=open_call,
+            arguments=arguments,
+            models=ports.models,
+            settings=ports.settings,
+            **_now(ports),
+        )
     except REFUSED as error:
         # The edit's own transaction is gone without a trace; its error is the result.
         refused = isinstance(error, InvalidArguments)
@@ -95,13 +111,23 @@ def _store_edit(
     arguments: Mapping[str, Any],
     ids: Ids,
     counter: TokenCounter,
+    models: Models,
+    settings: EngineSettings,
     now: datetime,
     until: datetime,
 ) -> Progress:
     """A memory tool's work and its result, together (T7)."""
     run = tx.runs.hold(log.run.key, log.lease, until=until)
     agent = tx.agents.get(run.key.agent_id)
-    call = MemoryCall(agent=agent, run=run, message_id=open_call.message.id, now=now, ids=ids)
+    call = MemoryCall(
+        agent=agent,
+        run=run,
+        message_id=open_call.message.id,
+        now=now,
+        ids=ids,
+        counter=counter,
+        result_tokens=max(LEAST_RESULT_TOKENS, int(window_tokens(agent, models, settings) * RESULT_SHARE)),
+    )
     result = run_memory_tool(tx, open_call.call.name, arguments, call)
     _show_edits(tx, log, result.edits)
     edits = [MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in result.edits]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from perdure.core.events import Delta, StoredEvent
-from perdure.engine.ask import Asked
+from perdure.engine.ask import Asked, Full
 from perdure.engine.call_model import call_model
 from perdure.engine.call_tools import call_tools
 from perdure.engine.finish import finish
+from perdure.engine.make_room import make_room
 from perdure.engine.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
 from perdure.engine.ports import Ports
 from perdure.engine.run_log import Progress
@@ -38,6 +39,10 @@ async def run(progress: Progress, ports: Ports, views: Views) -> AsyncIterator[S
                 progress = await finish(log, ports)
             case Ask():
                 progress = await views.ask(log, ports)
+                if isinstance(progress, Full):
+                    for event in progress.events:
+                        yield event
+                    progress = await make_room(progress, views, ports)
             case CallModel(step):
                 asked = progress if isinstance(progress, Asked) else await views.asked(log, step, ports)
                 async for out in call_model(asked, step, ports):

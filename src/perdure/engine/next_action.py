@@ -47,6 +47,16 @@ REPAIRS = 3
 """How often in a row a model may try again after calls that can't be run."""
 
 
+OVERFLOWS = 1
+"""How often a run may go on after its model found the request too large: once, with an estimate that was corrected."""
+
+
+def _asked_again(log: RunLog) -> bool:
+    """Whether the newest step failed for its request's size, and may be followed by another."""
+    overflows = log.overflows
+    return 0 < len(overflows) <= OVERFLOWS and overflows[-1] is log.last_step
+
+
 def next_action(log: RunLog) -> Action:
     """The one thing to do now.
 
@@ -64,7 +74,7 @@ def next_action(log: RunLog) -> Action:
     if step is not None:
         if step.status == "pending":
             return CallModel(step) if step.lease_number == run.lease_number else Ask(abandoned=step)
-        if step.status == "failed":
+        if step.status == "failed" and not _asked_again(log):
             return Finish(step.stop_reason or "error", step.failure)
         if step.status == "success" and not log.calls_of(step):
             return Finish(step.stop_reason or "end_turn")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from perdure.core.errors import LeaseLost
+from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.events import StoredEvent
 from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
@@ -86,6 +86,17 @@ class RunLog:
                 break
             count += 1
         return count
+
+    @property
+    def overflows(self) -> tuple[Step, ...]:
+        """The model calls since the last answer whose request was larger than the model's window, oldest first."""
+        since: list[Step] = []
+        for step in self.steps:
+            if step.status == "success":
+                since.clear()
+            elif step.failure is not None and step.failure.kind == ModelOverflow.kind:
+                since.append(step)
+        return tuple(since)
 
     def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
         """The tool calls of the answer that this step brought."""

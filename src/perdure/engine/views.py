@@ -15,7 +15,8 @@ from perdure.core.ids import AgentId
 from perdure.core.runs import RunKey, Step
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept
-from perdure.engine.ask import Asked, Asking, CannotBegin, ask, begin, claim, load_view
+from perdure.engine.ask import Asked, CannotBegin, Full, ask, begin, claim, load_view
+from perdure.engine.asking import Asking
 from perdure.engine.ports import Ports
 from perdure.engine.run_log import Progress, RunLog
 
@@ -31,7 +32,7 @@ class Views:
 
     async def begin(self, request: Request, ports: Ports, *, check_model: Callable[[str], None]) -> Accepted:
         """T1, with T2 and T3 where nothing is in the way. Raises: as `accept`."""
-        asking = self._asking((request.agent_id, request.conversation_seq), ports)
+        asking = self.asking((request.agent_id, request.conversation_seq), ports)
         try:
             accepted = await ports.store.write(begin, request, asking, check_model=check_model, owner=ports.owner)
         except CannotBegin:  # what is wrong with it shows when it is claimed, and ends the run
@@ -46,13 +47,13 @@ class Views:
         self, key: RunKey, conversation_seq: int, ports: Ports, *, dead_owner: str | None = None
     ) -> Progress | None:
         """T2 (and T3): the progress of taking the run; None if it can't be taken now."""
-        asking = self._asking((key.agent_id, conversation_seq), ports)
+        asking = self.asking((key.agent_id, conversation_seq), ports)
         progress = await ports.store.write(claim, key, asking, owner=ports.owner, dead_owner=dead_owner)
         return None if progress is None else self._kept(progress)
 
     async def ask(self, log: RunLog, ports: Ports) -> Progress:
         """T3: the progress of recording the next model call."""
-        asking = self._asking((log.run.key.agent_id, log.run.conversation_seq), ports)
+        asking = self.asking((log.run.key.agent_id, log.run.conversation_seq), ports)
         return self._kept(await ports.store.write(ask, log.run.key, asking, log=log))
 
     async def asked(self, log: RunLog, step: Step, ports: Ports) -> Asked:
@@ -70,7 +71,8 @@ class Views:
         if (view := self._views.get(key)) is not None and log.run.ended:
             self._views[key] = view.extended(view.following(log.messages))
 
-    def _asking(self, key: tuple[AgentId, int], ports: Ports) -> Asking:
+    def asking(self, key: tuple[AgentId, int], ports: Ports) -> Asking:
+        """What a unit of work that makes a request needs besides the store."""
         now = ports.clock.now()
         return Asking(
             ids=ports.ids,
@@ -83,7 +85,7 @@ class Views:
         )
 
     def _kept(self, progress: Progress) -> Progress:
-        if isinstance(progress, Asked):
+        if isinstance(progress, (Asked, Full)):
             key = (progress.log.run.key.agent_id, progress.log.run.conversation_seq)
             self._views[key] = progress.view
             self._views.move_to_end(key)

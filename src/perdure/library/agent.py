@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import Unpack, get_args
 
 from perdure.app import App
-from perdure.context.assemble import tail
-from perdure.context.overview import ContextOverview, overview
-from perdure.context.prefix import Counts, compile_system, compile_tools
+from perdure.context.explain import Explanation
+from perdure.context.overview import ContextOverview
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
@@ -17,15 +16,23 @@ from perdure.core.errors import InvalidInput, NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, PassageId, RunId, StepId
 from perdure.core.messages import Draft, Message, Role, Text
-from perdure.core.models import Exchange
+from perdure.core.models import Exchange, ModelRequest
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.accept import Accepted, Request
-from perdure.engine.ports import window_tokens
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import USER, check_choice, check_key, check_limit, check_model, check_number, check_text
 from perdure.library.reply import Reply
+from perdure.library.steps import (
+    StepInfo,
+    asking_now,
+    load_explanation,
+    load_overview,
+    load_request,
+    load_step,
+    load_steps,
+)
 from perdure.memory.agents import AgentChanges, update_agent
 from perdure.memory.messages import MessageHit, search_messages
 from perdure.memory.passages import (
@@ -136,10 +143,7 @@ class AsyncAgent:
         check_text("step_id", step_id)
 
         def read(tx: Tx) -> Exchange | None:
-            step = tx.steps.get(step_id)
-            if step.agent_id != self.id:
-                raise NotFound("step", step_id, hint=f"agent {self.name!r} has no such step")
-            return tx.steps.exchange(step)
+            return tx.steps.exchange(load_step(tx, self.info, step_id))
 
         return await self._app.store.read(read)
 
@@ -270,7 +274,7 @@ class AsyncAgent:
         field.
         """
         if "model" in changes:
-            check_model(changes["model"], self._app.models.handles())
+            await check_model(changes["model"], self._app.models)
         now = self._app.ports.clock.now()
         return AsyncAgent(self._app, await self._app.store.write(update_agent, self.id, changes, author=USER, at=now))
 
@@ -291,36 +295,62 @@ class AsyncAgent:
     async def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
         """What fills the window of a conversation (default: the agent's first): tokens of each part, and what is free.
 
-        The numbers are the engine's estimates, of the prefix that was sent last and the messages behind it; before the
-        first message, of what it will be sent with. Raises: InvalidInput, NotFound.
+        The numbers are those that the engine certifies requests by: its estimates, corrected by what the provider
+        measured. Raises: InvalidInput, NotFound.
         """
-        ports = self._app.ports
+        asking = asking_now(self._app.ports)
 
         def read(tx: Tx) -> ContextOverview:
-            agent = tx.agents.get(self.id)
-            line = tx.conversations.at(self.id, 0) if conversation is None else _conversation(tx, agent, conversation)
-            passages = sum(archive.passage_count for archive in tx.archives.of_agent(self.id))
-            counts = Counts(messages=agent.message_count, passages=passages)
-            prefix = None if line.prefix_seq is None else tx.prefixes.at(self.id, line.prefix_seq)
-            if prefix is not None and prefix.settings_revision == agent.settings_revision:
-                sent, system, tools = True, prefix.system, prefix.tools
-            else:
-                sent = False
-                system = compile_system(agent.system, tx.blocks.of_agent(self.id), counts)
-                tools = compile_tools(tx.tools.of_agent(self.id))
-            return overview(
-                model=agent.model,
-                window_tokens=window_tokens(agent, ports.models, ports.settings),
-                reserve_tokens=ports.settings.reserve_tokens,
-                system=system,
-                tools=tools,
-                message_tokens=line.view_tokens,
-                status=tail(ports.clock.now(), agent.timezone, counts),
-                sent=sent,
-                counter=ports.counter,
-            )
+            seq = 0 if conversation is None else _conversation(tx, self.info, conversation).seq
+            return load_overview(tx, self.info, seq, asking)
 
         return await self._app.store.read(read)
+
+    async def steps(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        run_id: RunId | None = None,
+        limit: int = 20,
+        before: StepId | None = None,
+    ) -> Sequence[StepInfo]:
+        """A page of the agent's model calls, newest first: all of them, or of one conversation or run.
+
+        Args:
+            before: the last step of the page before.
+        Raises: InvalidInput; NotFound, also for what is another agent's.
+        """
+        check_limit(limit)
+        if before is not None:
+            check_text("before", before)
+        if run_id is not None:
+            check_text("run_id", run_id)
+
+        def read(tx: Tx) -> Sequence[StepInfo]:
+            line = None if conversation is None else _conversation(tx, self.info, conversation)
+            run = None if run_id is None else _run(tx, self.info, run_id)
+            return load_steps(tx, self.info, conversation=line, run=run, limit=limit, before=before)
+
+        return await self._app.store.read(read)
+
+    async def request(self, step_id: StepId) -> ModelRequest:
+        """What the model was sent at a step of this agent, built again from the log, byte for byte.
+
+        Its canonical form (`perdure.context.assemble.canonical`) is checked against the digest that was recorded; a
+        step of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
+        its settings are still the same, else the defaults; `exchange` tells which were sent.
+        Raises: NotFound, also for another agent's; ReplayMismatch.
+        """
+        check_text("step_id", step_id)
+        return await self._app.store.read(load_request, self.info, step_id)
+
+    async def explain(self, step_id: StepId) -> Explanation:
+        """What each part of a step's request took: tokens, the provider's cache, the price.
+
+        Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
+        """
+        check_text("step_id", step_id)
+        return await self._app.store.read(load_explanation, self.info, step_id, self._app.ports.counter)
 
     async def new_conversation(self) -> Conversation:
         """A new line of messages over the same memory."""

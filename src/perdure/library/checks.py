@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from perdure.app import ModelRegistry
 from perdure.core.blocks import Author
-from perdure.core.errors import InvalidInput, ModelNotFound
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_USER
 
 __all__ = [
@@ -62,7 +63,12 @@ def check_key(key: Any) -> None:
         )
 
 
-def check_model(handle: str, known: Collection[str]) -> None:
-    """Nothing, when the model can be used here. Raises: ModelNotFound, naming those that can."""
-    if handle not in known:
-        raise ModelNotFound(handle, known=tuple(known))
+async def check_model(handle: str, models: ModelRegistry) -> None:
+    """Nothing, when an agent may be given this model; a server of local models is asked before one is refused.
+
+    Raises: ModelNotFound, naming those that there are, and saying what helps.
+    """
+    check_text("model", handle)
+    await models.look_for(handle)
+    if not models.takes(handle):
+        raise models.not_found(handle)

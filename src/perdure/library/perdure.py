@@ -119,7 +119,7 @@ class AsyncPerdure:
         Raises: InvalidInput, NameInvalid, ModelNotFound, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
         """
         handle = self._app.choice.handle if model is None else model
-        check_model(handle, self.models)
+        await check_model(handle, self._app.models)
         made = as_blocks(blocks)
         labels = {block.label for block in made}
         for label, value in (("persona", persona), ("human", human)):

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
+from perdure.context.explain import Explanation
 from perdure.context.overview import ContextOverview
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
@@ -16,7 +17,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, BlockId, ConversationId, PassageId, RunId, StepId
 from perdure.core.messages import Message, Role
-from perdure.core.models import Exchange, Model
+from perdure.core.models import Exchange, Model, ModelRequest
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.ports import Clock, Ids, Store
 from perdure.core.runs import IfBusy, Run
@@ -26,6 +27,7 @@ from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
+from perdure.library.steps import StepInfo
 from perdure.memory.agents import AgentChanges, NewBlock
 from perdure.memory.messages import MessageHit
 from perdure.memory.passages import PassageHit
@@ -336,6 +338,25 @@ class Agent:
     def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
         """What fills the window of a conversation: tokens of each part, and what is free."""
         return self._portal.run(self._inner.context(conversation=conversation))
+
+    def steps(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        run_id: RunId | None = None,
+        limit: int = 20,
+        before: StepId | None = None,
+    ) -> Sequence[StepInfo]:
+        """A page of the agent's model calls, newest first."""
+        return self._portal.run(self._inner.steps(conversation=conversation, run_id=run_id, limit=limit, before=before))
+
+    def request(self, step_id: StepId) -> ModelRequest:
+        """What the model was sent at a step of this agent, built again from the log, byte for byte."""
+        return self._portal.run(self._inner.request(step_id))
+
+    def explain(self, step_id: StepId) -> Explanation:
+        """What each part of a step's request took: tokens, the provider's cache, the price."""
+        return self._portal.run(self._inner.explain(step_id))
 
     def new_conversation(self) -> Conversation:
         """A new line of messages over the same memory."""

@@ -15,6 +15,7 @@ from perdure.core.blocks import appended, inserted, replaced, rewritten
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.memory.calls import MemoryCall, MemoryEdit, MemoryResult, edited
+from perdure.memory.context_tools import context_expand, context_grep
 from perdure.memory.memory_files import run_memory_command
 from perdure.memory.messages import search_messages
 from perdure.memory.passages import archive_of, insert_passage, search_passages
@@ -172,4 +173,6 @@ _TOOLS: dict[str, Callable[..., MemoryResult]] = {
     "conversation_search": _conversation_search,
     "archival_memory_insert": _archival_memory_insert,
     "archival_memory_search": _archival_memory_search,
+    "context_expand": context_expand,
+    "context_grep": context_grep,
 }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block, diff_of
 from perdure.core.errors import BlockReadOnly
 from perdure.core.ids import MessageId
-from perdure.core.ports import Ids
+from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run
 from perdure.core.tx import Tx
 from perdure.memory.blocks import edit_block, find_block
@@ -20,13 +21,19 @@ __all__ = ["MemoryCall", "MemoryEdit", "MemoryResult", "edited"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCall:
-    """For whom and from where a memory tool is called. `ids` names what the call creates."""
+    """For whom and from where a memory tool is called. `ids` names what the call creates.
+
+    Args:
+        result_tokens: the most that a result may take of the model's window, as `counter` counts it.
+    """
 
     agent: Agent
     run: Run
     message_id: MessageId
     now: datetime
     ids: Ids
+    counter: TokenCounter = field(default_factory=ScriptTokenCounter)
+    result_tokens: int = 4_000
 
     @property
     def author(self) -> Author:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.tools import ToolSpec
 
-__all__ = ["ARCHIVAL_TOOLS", "DEFAULT_TOOLS", "MEMORY_TOOL_SPECS"]
+__all__ = ["ARCHIVAL_TOOLS", "CONTEXT_TOOL_SPECS", "DEFAULT_TOOLS", "MEMORY_TOOL_SPECS"]
 
 
 def _spec(
@@ -201,8 +201,37 @@ _SPECS = (
     ),
 )
 
+_STRING = {"type": "string"}
+_INTEGER = {"type": "integer"}
+
+# These two are in every request with tools, so each word counts: one description names all arguments.
+_CONTEXT_SPECS = (
+    _spec(
+        "context_expand",
+        "Open what is out of view. handle: node-3, msg-17 or msg-17..40. rows: only these numbers, 20..30. lines of one"
+        " message: 120..180, or 3:500..900 for characters of line 3. pattern (regex): only matches. max_tokens: default"
+        " 1000, up to 4000.",
+        {"handle": _STRING, "rows": _STRING, "lines": _STRING, "pattern": _STRING, "max_tokens": _INTEGER},
+        ("handle",),
+        tool_type="perdure_context",
+        parallel=True,
+    ),
+    _spec(
+        "context_grep",
+        "Lines of this conversation (or of a handle) that match a regex, newest first. from: where to go on.",
+        {"pattern": _STRING, "handle": _STRING, "max_tokens": _INTEGER, "from": _STRING},
+        ("pattern",),
+        tool_type="perdure_context",
+        parallel=True,
+    ),
+)
+
 MEMORY_TOOL_SPECS: dict[str, ToolSpec] = {spec.name: spec for spec in _SPECS}
 """Name -> spec, of every built-in memory tool."""
+
+CONTEXT_TOOL_SPECS: dict[str, ToolSpec] = {spec.name: spec for spec in _CONTEXT_SPECS}
+"""Name -> spec, of the tools that open what is out of view. The engine itself offers them, behind an agent's own: they
+are not stored as tools."""
 
 DEFAULT_TOOLS: dict[str, tuple[str, ...]] = {
     "letta_v1_agent": ("conversation_search", "memory_insert", "memory_replace"),

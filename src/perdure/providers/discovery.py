@@ -35,6 +35,7 @@ __all__ = [
     "is_chat_model",
     "list_models",
     "local_providers",
+    "may_probe",
     "probe_local",
 ]
 
@@ -243,6 +244,11 @@ def local_providers() -> list[Found]:
     ]
 
 
+def may_probe() -> bool:
+    """Whether ports of this machine may be asked who listens there."""
+    return os.environ.get(PROBE_VARIABLE, "").strip().lower() not in ("0", "no", "off", "false")
+
+
 async def probe_local(
     candidates: Sequence[Found] | None = None, *, timeout_s: float = PROBE_TIMEOUT_S
 ) -> list[tuple[Found, Listing]]:
@@ -252,9 +258,7 @@ async def probe_local(
     asked.
     """
     if candidates is None:
-        if os.environ.get(PROBE_VARIABLE, "").strip().lower() in ("0", "no", "off", "false"):
-            return []
-        candidates = local_providers()
+        candidates = local_providers() if may_probe() else []
     # A port that nobody listens on is not worth the import of an HTTP client.
     open_ports = await asyncio.gather(*(_listens(found, timeout_s) for found in candidates))
     there = [found for found, is_open in zip(candidates, open_ports, strict=True) if is_open]

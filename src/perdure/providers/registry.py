@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from perdure.core.errors import ModelNotFound
 from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.catalog import facts_of
 from perdure.providers.choosing import BUILT_IN as EXTRACTIVE
@@ -19,15 +20,17 @@ from perdure.providers.discovery import (
     is_chat_model,
     list_models,
     local_providers,
+    may_probe,
     probe_local,
 )
 
 if TYPE_CHECKING:
     from perdure.providers.openai_chat import Connections
 
-__all__ = ["EXTRACTIVE", "Handles", "ModelRegistry"]
+__all__ = ["EXTRACTIVE", "Handles", "ModelMissing", "ModelRegistry"]
 
 CACHED_MAX = 256
+LOOK_FOR_TIMEOUT_S = 1.0
 
 
 class Handles(list[str]):
@@ -41,12 +44,25 @@ class Handles(list[str]):
         return isinstance(handle, str) and self._takes(handle)
 
 
+class ModelMissing(ModelNotFound):
+    """No such model here; `helps` is what to do about it, a sentence or nothing."""
+
+    def __init__(self, handle: str, *, known: Sequence[str], helps: str) -> None:
+        super().__init__(handle, known=known)
+        self.helps = helps
+        if helps:
+            self.args = (f"{self}. {helps}",)
+
+
 class ModelRegistry:
     """`Models` over what the program brings along, what is built in, and the providers of the environment.
 
-    Ollama and LM Studio can always be named: where they run by default is known, whether they do is seen at the call.
-    `find` and `handles` ask no network and may be called from any thread; `refresh`, `choose` and `close` belong to the
-    event loop.
+    Ollama and LM Studio can be named without a variable: where they run by default is known. `find` gives a model of
+    theirs whether they run or not, so that an agent that has one keeps it; `takes` says whether an agent may be given
+    one, which after `probe_local` or `look_for` depends on what they answered.
+
+    `find`, `takes` and `handles` ask no network and may be called from any thread; what is `async` belongs to the event
+    loop.
 
     Args:
         models: handle -> model; they win over a provider's of the same handle.
@@ -58,6 +74,8 @@ class ModelRegistry:
         self._given = frozenset(self._models)
         self._found = {one.provider: one for one in found}
         self._assumed = {one.provider: one for one in local_providers() if one.provider not in self._found}
+        self._unnamed = frozenset(self._assumed)  # no variable names them, also when they answer
+        self._silent: set[str] = set()  # servers of local models that did not answer when they were asked last
         self._listings: dict[str, Listing] = {}
         self._made: dict[str, _Reached] = {}
         self._endpoints: dict[str, _Endpoint] = {}
@@ -108,16 +126,58 @@ class ModelRegistry:
         return None if handle == EXTRACTIVE or handle in self._given else facts_of(handle).window_tokens
 
     def takes(self, handle: str) -> bool:
-        """Whether an agent may be given this model. Where a provider has told what it has, that decides; a server of
-        local models gets new ones while this process runs, so there any name is taken. `find` asks for less: an agent
-        that has a model keeps it when a list is short for a moment."""
+        """Whether an agent may be given this model, as far as is known: what a provider said it has decides. One that
+        did not say is believed to have it, but for a server that no variable names and that did not answer."""
         if handle == EXTRACTIVE or handle in self._models:
             return True
         if (there := self.provider_of(handle)) is None:
             return False
         found, name = there
-        known = self._listings.get(found.provider, Listing()).models
-        return found.local or not known or (_is_listed(name, known) and is_chat_model(name))
+        if found.provider in self._silent:  # who gave its address wants it, up or down
+            return found.provider not in self._unnamed
+        listing = self._listings.get(found.provider)
+        if listing is None or listing.problem:
+            return True
+        if found.local:
+            return _is_local(name, listing.models)
+        return not listing.models or (_is_listed(name, listing.models) and is_chat_model(name))
+
+    async def look_for(self, handle: str) -> None:
+        """Ask the server of local models that this handle names, unless it is known to have the model: it gets new ones
+        while this process runs, and may have been started since. At most 1 s; never raises."""
+        there = self.provider_of(handle) if isinstance(handle, str) else None
+        if handle in self._models or there is None or not there[0].local:
+            return
+        found, name = there
+        listing = self._listings.get(found.provider, Listing())
+        if found.provider not in self._silent and _is_local(name, listing.models):
+            return
+        if found.provider not in self._unnamed:
+            self._heard(found, await list_models(found, timeout_s=LOOK_FOR_TIMEOUT_S))
+        elif may_probe():
+            answered = dict(await probe_local([found]))
+            self._heard(found, answered.get(found, Listing(problem=f"nobody answers on {found.source}")))
+
+    def not_found(self, handle: str) -> ModelNotFound:
+        """The error for a model that is not here: which ones there are, and what helps."""
+        return ModelMissing(handle, known=self.handles(), helps=self.what_helps(handle))
+
+    def what_helps(self, handle: str) -> str:
+        """What to do so that this model can be asked; empty for one of a provider that nobody knows."""
+        prefix, _, name = handle.partition("/")
+        provider = PROVIDERS.get(ALIASES.get(prefix, prefix))
+        if provider is None:
+            return ""
+        found = self._found.get(provider.name)
+        if provider.name in self._unnamed and (found is None or provider.name in self._silent):
+            port = (found or self._assumed[provider.name]).source
+            return f"Nobody answers on {port} of this machine: start {provider.name}, or set {provider.urls[0]}"
+        if found is None:
+            return f"Set {' or '.join(provider.keys or provider.urls)}"
+        if found.problem:
+            return found.problem
+        get_it = f": `ollama pull {name}` gets it" if provider.name == "ollama" else ""
+        return f"{found.address} has no model {name!r}{get_it}"
 
     def provider_of(self, handle: str) -> tuple[Found, str] | None:
         """The provider that takes this handle, and the model's name there; None if there is none.
@@ -138,11 +198,22 @@ class ModelRegistry:
         """Ask every provider that was found for its models, all at once; at most 3 s. Never raises."""
         found = self.found
         answers = await asyncio.gather(*map(list_models, found))
-        # A list that was read once is better than none when the provider can't be asked now.
         for one, listing in zip(found, answers, strict=True):
-            if not listing.problem or not self._listings.get(one.provider, Listing()).models:
-                self._listings[one.provider] = listing
+            self._heard(one, listing)
         return self.listings
+
+    def _heard(self, found: Found, listing: Listing) -> None:
+        """Keep what a provider answered to the question for its models."""
+        name = found.provider
+        if found.local:
+            (self._silent.add if listing.problem else self._silent.discard)(name)
+        if listing.problem and name in self._assumed:
+            return
+        if self._assumed.pop(name, None) is not None:
+            self._found[name] = found
+        # A list that was read once is better than none when the provider can't be asked now.
+        if not listing.problem or not self._listings.get(name, Listing()).models:
+            self._listings[name] = listing
 
     def choose_unasked(self, setting: str) -> Choice:
         """The model of agents made without one, as far as it is known without a network."""
@@ -169,12 +240,13 @@ class ModelRegistry:
         return await choose_model(setting, self.found, self._listings, probe_local=self.probe_local, probe_tools=tried)
 
     async def probe_local(self) -> Sequence[tuple[Found, Listing]]:
-        """The servers on this machine that answer and that no variable names; they are known afterwards."""
+        """The servers on this machine that answer and that no variable names; they are known afterwards, and that the
+        others don't answer."""
         there = [(one, listing) for one, listing in await probe_local() if one.provider not in self._found]
         for one, listing in there:
-            self._assumed.pop(one.provider, None)
-            self._found[one.provider] = one
-            self._listings[one.provider] = listing
+            self._heard(one, listing)
+        if may_probe():
+            self._silent |= self._assumed.keys()
         return there
 
     async def close(self) -> None:
@@ -238,6 +310,11 @@ class _Reached:
     async def close(self) -> None:
         if (close := getattr(self._model, "aclose", None)) is not None:
             await close()
+
+
+def _is_local(name: str, known: Sequence[str]) -> bool:
+    """Whether a server of local models has this one. Ollama's `qwen3` is its `qwen3:latest`."""
+    return name in known or f"{name}:latest" in known or name.removesuffix(":latest") in known
 
 
 def _is_listed(name: str, known: Sequence[str]) -> bool:

@@ -67,7 +67,9 @@ def answer_of(error: PerdureError) -> Response:
     match error:
         case ModelNotFound():
             known = ", ".join(map(repr, error.known))
-            return _answer(404, {"detail": f"NOT_FOUND: Handle {error.handle} not found, must be one of [{known}]"})
+            detail = f"NOT_FOUND: Handle {error.handle} not found, must be one of [{known}]"
+            helps = getattr(error, "helps", "")
+            return _answer(404, {"detail": f"{detail}. {helps}" if helps else detail})
         case NotFound():
             return _answer(404, {"detail": _not_found(error)})
         case InvalidInput():

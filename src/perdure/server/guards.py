@@ -32,9 +32,12 @@ _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,
 _ORIGIN = re.compile(r"https?://(?P<host>[^/]+)")
 
 # A string that never ends is taken to the end of the text, so that the search stays linear in its length.
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
+CONTAINERS_MAX = 200_000
+"""Arrays and objects in one body. Parsing stops everything else, in whichever thread it is done: 5 MB take 10 ms as one
+text, and 0.7 s as empty arrays."""
 
 DEFAULT_PORTS = ("80", "443")
 
@@ -68,7 +71,12 @@ class Guard:
             return
         headers = _wanted(scope["headers"])
         refusal = self._refusal(scope, headers)
-        if refusal is None and _has_body(scope, headers):
+        has_body = _has_body(scope, headers)
+        if refusal is None and has_body and _asks_for_upgrade(headers):
+            # Uvicorn's parser takes what follows such a request's head for another protocol, and the body is lost.
+            text = "this server speaks HTTP/1.1 and no other protocol: send the request without an Upgrade header"
+            refusal = 400, {"detail": text}
+        if refusal is None and has_body:
             body = await self._body(headers, receive)
             if body is None:
                 return  # the client left before it had sent everything
@@ -174,21 +182,39 @@ class Guard:
             return 422, {"trace_id": "", "detail": "body: JSON must be encoded as UTF-8", "examples": []}
         limit = self._config.max_depth
         # Most bodies have fewer brackets than they may have levels, and need no closer look.
-        if body.count(b"[") + body.count(b"{") <= limit or depth_of(body) <= limit:
+        if body.count(b"[") + body.count(b"{") <= limit:
             return None
-        return 422, {"trace_id": "", "detail": f"body: nested deeper than {limit} levels", "examples": []}
+        brackets = _brackets(body)
+        if brackets.count(b"[") + brackets.count(b"{") > CONTAINERS_MAX:
+            detail = f"body: more than {CONTAINERS_MAX:,} arrays and objects"
+        elif _depth(brackets) > limit:
+            detail = f"body: nested deeper than {limit} levels"
+        else:
+            return None
+        return 422, {"trace_id": "", "detail": detail, "examples": []}
 
 
 _Refusal = tuple[int, dict[str, Any]]
 
 _WANTED = frozenset(
-    {b"host", b"origin", b"authorization", b"x-bare-password", b"content-length", b"content-type", b"transfer-encoding"}
+    {
+        *(b"host", b"origin", b"authorization", b"x-bare-password"),
+        *(b"content-length", b"content-type", b"transfer-encoding", b"connection", b"upgrade"),
+    }
 )
 
 
 def depth_of(body: bytes) -> int:
     """How deep the arrays and objects of a JSON text nest; of another text some number."""
-    brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
+    return _depth(_brackets(body))
+
+
+def _brackets(body: bytes) -> bytes:
+    """The brackets of a JSON text that stand outside its strings."""
+    return _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
+
+
+def _depth(brackets: bytes) -> int:
     depth = deepest = 0
     for bracket in brackets:
         if bracket in b"[{":
@@ -215,6 +241,10 @@ def _has_body(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
     return scope["method"] not in WITHOUT_BODY
 
 
+def _asks_for_upgrade(headers: Mapping[bytes, bytes]) -> bool:
+    return b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower()
+
+
 def _again(body: bytes, receive: Receive) -> Receive:
     """A `receive` that gives the whole body once, and then what follows: that the client leaves."""
     given = False
@@ -232,7 +262,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 async def _answer(send: Send, status: int, shape: dict[str, Any]) -> None:
     body = json.dumps(shape).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 413:
+    if status in (400, 413):
         headers.append((b"connection", b"close"))  # the rest of the body is not read
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -53,10 +53,12 @@ class Streams:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """While this holds, the current task is cancelled when the server stops."""
+        """While this holds, the current task is cancelled when the server stops; at once, if that has begun."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting.add(task)
+        if self.stopping:  # the request came, or was still read, while `stop` was under way
+            task.cancel()
         try:
             yield
         finally:

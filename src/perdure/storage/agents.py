@@ -41,6 +41,7 @@ _CHILDREN = (
     "prefixes",
     "idempotency_keys",
     "runs",
+    "summary_nodes",
     "message_revisions",
     "messages",
     "conversations",

@@ -13,11 +13,11 @@ from perdure.core.runs import Prefix
 from perdure.core.text import restored
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 
-__all__ = ["Conversations"]
+__all__ = ["Conversations", "load_stubs"]
 
 _COLUMNS = (
     "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
-    " last_message_at"
+    " last_message_at, stubs, overcount"
 )
 
 
@@ -77,6 +77,20 @@ class Conversations:
             f"UPDATE conversations SET {changes} WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}", params
         )
 
+    def fit(self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int) -> None:
+        self._db.run(
+            "UPDATE conversations SET view_tokens = :view_tokens, stubs = :stubs, overcount = :overcount"
+            f" WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
+            {
+                "agent_id": agent_id,
+                "seq": seq,
+                "view_tokens": view_tokens,
+                "stubs": dump(stubs),
+                "overcount": overcount,
+                "org_id": self._org_id,
+            },
+        )
+
 
 def _conversation(row: Row) -> Conversation:
     return Conversation(
@@ -92,4 +106,11 @@ def _conversation(row: Row) -> Conversation:
         created_at=from_iso(row[9]),
         updated_at=from_iso(row[10]),
         last_message_at=from_iso(row[11]),
+        stubs=load_stubs(load(row[12])),
+        overcount=row[13],
     )
+
+
+def load_stubs(stored: Mapping[str, int]) -> dict[int, int]:
+    """Row number -> characters; JSON knows keys of text only."""
+    return {int(seq): chars for seq, chars in stored.items()}

@@ -52,6 +52,7 @@ class Messages:
         tokens: Sequence[int],
         run: Run | None = None,
         step_id: StepId | None = None,
+        overcount: int | None = None,
     ) -> Sequence[Message]:
         said = sum(draft.kind == "message" for draft in drafts)
         advanced = self._db.rows(
@@ -84,9 +85,15 @@ class Messages:
         self._db.run_many(_INSERT, [_params(message) for message in messages])
         register(self._db, self._org_id, agent_id, [(message.id, message.seq) for message in messages])
         self._db.run(
-            "UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens"
-            " WHERE agent_id = :agent_id AND seq = :seq",
-            {"at": iso(at), "tokens": sum(tokens), "agent_id": agent_id, "seq": conversation_seq},
+            "UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens,"
+            " overcount = COALESCE(:overcount, overcount) WHERE agent_id = :agent_id AND seq = :seq",
+            {
+                "at": iso(at),
+                "tokens": sum(tokens),
+                "overcount": overcount,
+                "agent_id": agent_id,
+                "seq": conversation_seq,
+            },
         )
         if words := list(filter(None, map(_words, messages))):
             self._db.index_words("message_words", number, words)
@@ -139,20 +146,6 @@ class Messages:
         rows = map(_message, self._db.rows(sql, params | {"org_id": self._org_id}))
         shown = (_as_of(self._db, row, settings_revision) if row.revision else row for row in rows)
         return [message for message in shown if message is not None]
-
-    def run_tokens(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int) -> Sequence[tuple[int, int]]:
-        # All rows without a run (imported history) make one group, wherever they stand.
-        rows = self._db.rows(
-            "SELECT MIN(seq), SUM(tokens) FROM messages WHERE agent_id = :agent_id AND conversation_seq = :conversation"
-            f" AND seq >= :from_seq AND removed = 0 AND {OWN_AGENT} GROUP BY run_seq ORDER BY MIN(seq)",
-            {
-                "agent_id": agent_id,
-                "conversation": conversation_seq,
-                "from_seq": from_seq,
-                "org_id": self._org_id,
-            },
-        )
-        return [(row[0], int(row[1])) for row in rows]
 
     def of_run(self, run: Run) -> Sequence[Message]:
         # By the conversation's index, from the run's first message to the next run's. An index by run would cost every

@@ -12,6 +12,7 @@ from perdure.core.ids import AgentId, OrgId, StepId
 from perdure.core.models import Exchange
 from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, StepStatus, StopReason, Usage
 from perdure.core.text import restored, storable
+from perdure.storage.conversations import load_stubs
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 from perdure.storage.runs import dump_usage, load_failure, load_usage
 
@@ -23,7 +24,7 @@ _STEP = (
 )
 _PREFIX = (
     "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
-    " created_at"
+    " created_at, summary, nodes, pinned"
 )
 
 
@@ -80,6 +81,27 @@ class Steps:
             {"agent_id": key.agent_id, "run_seq": key.seq},
         )
 
+    def list(
+        self,
+        agent_id: AgentId,
+        *,
+        conversation_seq: int | None = None,
+        limit: int = 100,
+        before: Step | None = None,
+    ) -> Sequence[Step]:
+        params: dict[str, Any] = {"agent_id": agent_id, "limit": limit}
+        where = "agent_id = :agent_id"
+        if conversation_seq is not None:
+            where += (
+                " AND EXISTS (SELECT 1 FROM runs r WHERE r.agent_id = steps.agent_id AND r.seq = steps.run_seq"
+                " AND r.conversation_seq = :conversation_seq)"
+            )
+            params["conversation_seq"] = conversation_seq
+        if before is not None:
+            where += " AND (run_seq, step_index) < (:run_seq, :index)"
+            params |= {"run_seq": before.run_seq, "index": before.index}
+        return self._read(f"{where} ORDER BY run_seq DESC, step_index DESC LIMIT :limit", params)
+
     def last_at(self, agent_id: AgentId) -> datetime | None:
         rows = self._db.rows(
             f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT}"
@@ -118,6 +140,21 @@ class Steps:
             step, status=status, usage=usage or Usage(), stop_reason=stop_reason, failure=failure, ended_at=at
         )
 
+    def factor(self, model: str) -> float:
+        rows = self._db.rows(
+            "SELECT factor FROM token_factors WHERE org_id = :org_id AND model = :model",
+            {"org_id": self._org_id, "model": storable(model)},
+        )
+        return float(rows[0][0]) if rows else 1.0
+
+    def learn_factor(self, model: str, factor: float) -> None:
+        self._db.run(
+            "INSERT INTO token_factors (org_id, model, factor) VALUES (:org_id, :model, :factor)"
+            " ON CONFLICT (org_id, model) DO UPDATE SET factor = excluded.factor"
+            " WHERE excluded.factor > token_factors.factor",
+            {"org_id": self._org_id, "model": storable(model), "factor": factor},
+        )
+
     def put_exchange(self, step: Step, exchange: Exchange) -> None:
         self._db.run(
             "INSERT INTO step_exchanges (agent_id, run_seq, step_index, request, response, attempts)"
@@ -143,7 +180,7 @@ class Steps:
     def _own(self, step: Step) -> dict[str, Any]:
         return {"org_id": self._org_id, "agent_id": step.agent_id, "run_seq": step.run_seq, "index": step.index}
 
-    def _read(self, where: str, params: dict[str, Any]) -> list[Step]:
+    def _read(self, where: str, params: dict[str, Any]) -> Sequence[Step]:
         sql = f"SELECT {_STEP} FROM steps WHERE {OWN_AGENT} AND {where}"
         return [_step(row) for row in self._db.rows(sql, params | {"org_id": self._org_id})]
 
@@ -156,7 +193,7 @@ class Prefixes:
         prefix = replace(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
         self._db.run(
             f"INSERT INTO prefixes ({_PREFIX}) VALUES (:agent_id, :seq, :conversation, :reason, :system, :tools, :seen,"
-            " :from_seq, :settings_revision, :tokens, :at)",
+            " :from_seq, :settings_revision, :tokens, :at, :summary, :nodes, :pinned)",
             {
                 "agent_id": prefix.agent_id,
                 "seq": prefix.seq,
@@ -169,6 +206,9 @@ class Prefixes:
                 "settings_revision": prefix.settings_revision,
                 "tokens": prefix.tokens,
                 "at": iso(prefix.created_at),
+                "summary": storable(prefix.summary),
+                "nodes": dump(prefix.nodes),
+                "pinned": dump(prefix.pinned),
             },
         )
         return prefix
@@ -193,6 +233,9 @@ class Prefixes:
             settings_revision=row[8],
             tokens=row[9],
             created_at=from_iso(row[10]),
+            summary=restored(row[11]),
+            nodes=tuple(load(row[12])),
+            pinned=tuple(load(row[13])),
         )
 
 
@@ -206,6 +249,10 @@ def _advance(db: Database, org_id: OrgId, agent_id: AgentId, counter: str) -> in
     return int(rows[0][0])
 
 
+def _recipe(shape: dict[str, Any]) -> Recipe:
+    return Recipe(**shape | {"stubs": load_stubs(shape.get("stubs", {}))})
+
+
 def _step(row: Row) -> Step:
     return Step(
         id=row[0],
@@ -214,7 +261,7 @@ def _step(row: Row) -> Step:
         index=row[3],
         status=row[4],
         model=restored(row[5]),
-        recipe=Recipe(**load(row[6])),
+        recipe=_recipe(load(row[6])),
         lease_number=row[7],
         usage=load_usage(row[8]),
         stop_reason=row[9],

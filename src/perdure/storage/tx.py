@@ -9,6 +9,7 @@ from perdure.storage.conversations import Conversations
 from perdure.storage.database import Database
 from perdure.storage.events import Events
 from perdure.storage.messages import Messages
+from perdure.storage.nodes import Nodes
 from perdure.storage.passages import Archives, Passages
 from perdure.storage.runs import Runs
 from perdure.storage.steps import Prefixes, Steps
@@ -32,5 +33,6 @@ class SqlTx:
         self.runs = Runs(db, org_id)
         self.steps = Steps(db, org_id)
         self.prefixes = Prefixes(db, org_id)
+        self.nodes = Nodes(db, org_id)
         self.events = Events(db, org_id)
         self.tools = Tools(db, org_id)

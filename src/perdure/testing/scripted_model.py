@@ -42,17 +42,24 @@ def fails(message: str = "the provider is down", *, kind: str = "llm_error") -> 
 class ScriptedModel:
     """`Model` that gives the lines of its script, one a request; after the last one it repeats `otherwise`.
 
-    `asked` holds the requests, in order.
+    `asked` holds the requests for an answer, `asked_summaries` those for a summary, in order. A summary is
+    `summarises`, whatever the script; without one it fails, and an extract is made.
     """
 
-    def __init__(self, *script: Line, otherwise: Line | None = None) -> None:
+    def __init__(self, *script: Line, otherwise: Line | None = None, summarises: Line | None = None) -> None:
         self._script = list(script)
         self._otherwise = otherwise if otherwise is not None else says("OK.")
+        self._summarises = summarises if summarises is not None else fails("the script has no summary")
         self.asked: list[ModelRequest] = []
+        self.asked_summaries: list[ModelRequest] = []
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        self.asked.append(request)
-        line = self._script.pop(0) if self._script else self._otherwise
+        if request.purpose == "summary":
+            self.asked_summaries.append(request)
+            line = self._summarises
+        else:
+            self.asked.append(request)
+            line = self._script.pop(0) if self._script else self._otherwise
         if isinstance(line, ModelError):
             raise line
         reply = line if isinstance(line, ModelReply) else line(request)

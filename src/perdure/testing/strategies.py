@@ -21,6 +21,7 @@ from perdure.core.events import (
     MemoryEdited,
     MessageAdded,
     PrefixRewritten,
+    RowsCut,
     RunCancelRequested,
     RunEnded,
     RunQueued,
@@ -28,6 +29,7 @@ from perdure.core.events import (
     StepAbandoned,
     StepStarted,
     ToolStarted,
+    ViewCompacted,
 )
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, MessageId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
@@ -137,6 +139,18 @@ def events() -> st.SearchStrategy[Event]:
         st.builds(StepStarted, text, number),
         st.builds(StepAbandoned, text),
         st.builds(PrefixRewritten, number, text),
+        st.builds(RowsCut, st.dictionaries(number, number, max_size=3)),
+        st.builds(
+            ViewCompacted,
+            number,
+            number,
+            number,
+            st.booleans(),
+            st.sampled_from(["model", "extract"]),
+            number,
+            number,
+            st.none() | text,
+        ),
         st.builds(MessageAdded, number),
         st.builds(ToolStarted, text, text),
         st.builds(MemoryEdited, text, text, number, text),

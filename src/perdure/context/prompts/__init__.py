@@ -5,10 +5,20 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-__all__ = ["base_prompt"]
+__all__ = ["base_prompt", "summary_prompt"]
 
 
 @functools.cache
 def base_prompt() -> str:
     """The base prompt of an agent that has none of its own."""
-    return resources.files(__package__).joinpath("base.txt").read_text(encoding="utf-8").strip()
+    return _text("base.txt")
+
+
+@functools.cache
+def summary_prompt() -> str:
+    """What a summariser is told; with the places `{words}` and `{characters}` for the limit."""
+    return _text("summary.txt")
+
+
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8").strip()

@@ -15,6 +15,7 @@ from perdure.core.tx.conversations import Conversations
 from perdure.core.tx.events import Events
 from perdure.core.tx.found import Found
 from perdure.core.tx.messages import MessageFilter, Messages
+from perdure.core.tx.nodes import Nodes
 from perdure.core.tx.passages import Archives, PassageFilter, Passages
 from perdure.core.tx.runs import Runs
 from perdure.core.tx.steps import Prefixes, Steps
@@ -29,6 +30,7 @@ __all__ = [
     "Found",
     "MessageFilter",
     "Messages",
+    "Nodes",
     "PassageFilter",
     "Passages",
     "Prefixes",
@@ -62,6 +64,8 @@ class Tx(Protocol):
     def steps(self) -> Steps: ...
     @property
     def prefixes(self) -> Prefixes: ...
+    @property
+    def nodes(self) -> Nodes: ...
     @property
     def events(self) -> Events: ...
     @property

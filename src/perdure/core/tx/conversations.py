@@ -29,5 +29,12 @@ class Conversations(Protocol):
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]: ...
 
     def show(self, agent_id: AgentId, seq: int, seen: Mapping[BlockId, int], *, prefix: Prefix | None = None) -> None:
-        """Record which block versions the conversation's log now shows, and its new prefix if there is one."""
+        """Record which block versions the conversation's log now shows, and its new prefix if there is one.
+
+        With a prefix, the tokens of the view are counted anew, over all the rows that follow it.
+        """
+        ...
+
+    def fit(self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int) -> None:
+        """Record how the rows in view are shown from now on, and the estimate of that."""
         ...

@@ -39,8 +39,14 @@ class Messages(Protocol):
         tokens: Sequence[int],
         run: Run | None = None,
         step_id: StepId | None = None,
+        overcount: int | None = None,
     ) -> Sequence[Message]:
-        """The messages with their numbers, consecutive, at once searchable. Raises: NotFound: no such agent."""
+        """The messages with their numbers, consecutive, at once searchable. Raises: NotFound: no such agent.
+
+        Args:
+            overcount: what the request before these messages taught of the conversation's estimate
+                (`Conversation.overcount`); None: nothing.
+        """
         ...
 
     def get(self, message_id: MessageId) -> Message:
@@ -72,10 +78,6 @@ class Messages(Protocol):
     ) -> Sequence[Message]:
         """Every row of a conversation in [from_seq, upto_seq], the engine's own included: what a model is shown. With a
         settings revision, as it was shown then, whatever was revised or removed since."""
-        ...
-
-    def run_tokens(self, agent_id: AgentId, conversation_seq: int, *, from_seq: int) -> Sequence[tuple[int, int]]:
-        """(first message's number, tokens) of each run that a view from `from_seq` on shows, oldest first."""
         ...
 
     def of_run(self, run: Run) -> Sequence[Message]:

@@ -32,6 +32,17 @@ class Steps(Protocol):
 
     def of_run(self, key: RunKey) -> Sequence[Step]: ...
 
+    def list(
+        self,
+        agent_id: AgentId,
+        *,
+        conversation_seq: int | None = None,
+        limit: int = 100,
+        before: Step | None = None,
+    ) -> Sequence[Step]:
+        """The agent's steps, or those of one conversation, newest first; with `before` those that came before it."""
+        ...
+
     def last_at(self, agent_id: AgentId) -> datetime | None:
         """When the agent's last model call began."""
         ...
@@ -46,6 +57,14 @@ class Steps(Protocol):
         stop_reason: StopReason | None = None,
         failure: Failure | None = None,
     ) -> Step: ...
+
+    def factor(self, model: str) -> float:
+        """How many tokens the model's provider was at most seen to count for each one estimated; at least 1."""
+        ...
+
+    def learn_factor(self, model: str, factor: float) -> None:
+        """Remember a measured factor; one below what is known changes nothing."""
+        ...
 
     def put_exchange(self, step: Step, exchange: Exchange) -> None:
         """Keep what went over the wire at this step; a second one replaces the first."""

@@ -31,7 +31,8 @@ class ExtractiveModel:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Deltas, text word by word, then the one reply. It raises nothing, whatever the request holds."""
-        parts = answer_to(request)
+        # It can't summarise: nothing is no summary, and then the engine extracts what has to stay.
+        parts = answer_to(request) if request.purpose == "reply" else ()
         for delta in deltas_of(parts):
             yield delta
         usage = Usage(input_tokens=_tokens_of(request), output_tokens=sum(map(_length, parts)) // CHARS_PER_TOKEN)

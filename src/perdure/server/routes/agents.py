@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Response
 
+from perdure.app import App
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
-from perdure.core.errors import EmptyMessage, MessageTooLarge
+from perdure.core.errors import EmptyMessage, MessageTooLarge, ModelNotFound
 from perdure.core.ids import AgentId, BlockId, MessageId, ToolId
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Randomness
@@ -89,12 +90,29 @@ _NOUNS = [
 # --- agents
 
 
+async def _model_of(body: AgentChangesIn, app: App, agent_id: AgentId | None = None) -> str | None:
+    """The handle of the model that is asked for; a server of local models is asked again before one is refused.
+
+    Args:
+        agent_id: an agent keeps the model that it has, whatever became of that: clients send back what they were shown.
+    Raises: ModelNotFound.
+    """
+    if body.asked_model is not None:
+        await app.models.look_for(body.asked_model)
+    try:
+        return body.handle(app.models.handles())
+    except ModelNotFound as error:
+        if agent_id is not None and await app.store.read(lambda tx: tx.agents.model(agent_id)) == error.handle:
+            return error.handle
+        raise app.models.not_found(error.handle) from None
+
+
 @router.post("/v1/agents/")
 async def create(body: AgentIn, library: Library) -> Response:
     """Make an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
     app = library.app
-    handle = body.handle(app.models.handles())
+    handle = await _model_of(body, app)
     if handle is None:
         detail = "INVALID_ARGUMENT: Must specify either model or llm_config in request"
         raise HTTPException(400, f"{detail}. There are {', '.join(handles_of(app))}.")
@@ -182,7 +200,7 @@ async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) ->
     """Change what is given; `tool_ids` and `block_ids` are the whole new sets, `tags` and `metadata` the new values."""
     body.check_supported()
     app = library.app
-    handle = body.handle(app.models.handles())
+    handle = await _model_of(body, app, agent_id)
     now = app.ports.clock.now()
 
     def unit(tx: Tx) -> AgentParts:

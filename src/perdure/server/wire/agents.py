@@ -179,10 +179,14 @@ class AgentChangesIn(WireRequest):
             needed = ", ".join(dict.fromkeys(_REFUSED[name] for name in asked))
             raise NotSupported(f"{', '.join(asked)}: this server has no {needed} yet; leave it out or empty")
 
+    @property
+    def asked_model(self) -> str | None:
+        """The model that is asked for, as the client calls it."""
+        return self.model or (self.llm_config and self.llm_config.named) or None
+
     def handle(self, known: Collection[str]) -> str | None:
         """The model that is asked for, as it is called here. Raises: ModelNotFound."""
-        asked = self.model or (self.llm_config and self.llm_config.named)
-        return resolved(asked, known) if asked else None
+        return resolved(self.asked_model, known) if self.asked_model else None
 
     def prompt(self) -> str | None:
         """The base prompt, None for Perdure's own: a client that sends back what it was shown changes nothing."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from perdure.context.assemble import assemble, canonical, check_legal
+from perdure.context.assemble import assemble, check_legal, digest_of
 from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, RunQueued
 from perdure.core.ids import AgentId
@@ -85,7 +84,7 @@ def _check_runs(tx: Tx, agent_id: AgentId, requests: set[str] | None) -> None:
                 raise Violation(f"step {step.index} of run {run.key.seq} is pending in an ended run")
             if requests is not None and step.status == "success":
                 request = assemble(step.model, load_view(tx, run, step.recipe), step.recipe)
-                if hashlib.sha256(canonical(request)).hexdigest() not in requests:
+                if step.recipe.digest not in requests or digest_of(request) != step.recipe.digest:
                     raise Violation(
                         f"the request of step {step.index} of run {run.key.seq} can't be rebuilt from its recipe"
                     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.context.assemble import canonical
-from perdure.core.messages import Part, Text, ToolCall
+from perdure.context.assemble import digest_of
+from perdure.core.messages import Message, Part, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.ports import CallContext
 from perdure.core.runs import Usage
@@ -49,18 +49,22 @@ class PlannedModel:
     """`Model` that makes the calls named in the last user message, one answer a letter, then says `done KEY`.
 
     The message reads `KEY PLAN`; what was already done is seen from the request alone, so it does not matter which
-    process asks.
+    process asks. Summaries are made well, badly or not at all, as the request's digest has it.
     """
 
     def __init__(self, world: World, fault: Callable[[str], Awaitable[None]]) -> None:
         self._world, self._fault = world, fault
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        self._world.requests.add(hashlib.sha256(canonical(request)).hexdigest())
+        if request.purpose == "summary":
+            await self._fault("model")
+            yield ModelReply(parts=self._summary(request), usage=Usage(input_tokens=10, output_tokens=1))
+            return
+        self._world.requests.add(digest_of(request))
         await self._fault("model")
         said = [index for index, message in enumerate(request.messages) if message.role == "user"]
         key, _, plan = request.messages[said[-1]].text.partition(" ")
-        step = sum(message.role == "assistant" for message in request.messages[said[-1] :])
+        step = _step(key, request.messages[said[-1] :])
         usage = Usage(input_tokens=10, output_tokens=1)
         if step >= len(plan):
             for word in ("done ", key):
@@ -74,6 +78,28 @@ class PlannedModel:
                 yield ModelDelta("tool_name", part.name, index, part.call_id)
         await self._fault("model")
         yield ModelReply(parts=parts, usage=usage)
+
+    def _summary(self, request: ModelRequest) -> tuple[Part, ...]:
+        source = request.messages[-1].text
+        match int(digest_of(request), 16) % 4:
+            case 0:
+                return ()
+            case 1:
+                return (Text("I'm sorry, but I can't help with that."),)
+            case 2:
+                return (Text(source),)
+            case _:
+                keys = dict.fromkeys(re.findall(r"[a-z]\d+(?:\.\d+)?", source))
+                return (Text(f"The user asked for {', '.join([*keys][:8])}; all of it was done."),)
+
+
+def _step(key: str, messages: Sequence[Message]) -> int:
+    """How many answers of the plan were given: the newest says its number, also when older ones have left the view."""
+    for message in reversed(messages):
+        for call in message.calls:
+            if found := re.search(rf"{re.escape(key)}\.(\d+)", call.arguments):
+                return int(found[1]) + 1
+    return 0
 
 
 def _calls(letter: str, token: str) -> tuple[Part, ...]:
@@ -95,7 +121,7 @@ def _calls(letter: str, token: str) -> tuple[Part, ...]:
         case "p":
             return (call("fetch", token=f"{token}a"), call("fetch", 1, token=f"{token}b"))
         case "b":
-            return (ToolCall("call_0", "charge", '{"token": '),)
+            return (ToolCall("call_0", "charge", f'{{"token": "{token}'),)
         case "u":
             return (call("no_such_tool", token=token),)
         case "d":

@@ -14,6 +14,7 @@ from perdure.testing.store_contract.agents import AgentContract
 from perdure.testing.store_contract.blocks import BlockContract
 from perdure.testing.store_contract.events import EventContract
 from perdure.testing.store_contract.messages import MessageContract
+from perdure.testing.store_contract.nodes import NodeContract
 from perdure.testing.store_contract.organisations import OrganisationContract
 from perdure.testing.store_contract.passages import PassageContract
 from perdure.testing.store_contract.revisions import RevisionContract
@@ -30,6 +31,7 @@ class StoreContract(
     BlockContract,
     EventContract,
     MessageContract,
+    NodeContract,
     OrganisationContract,
     PassageContract,
     RevisionContract,

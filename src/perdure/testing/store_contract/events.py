@@ -13,6 +13,7 @@ from perdure.core.events import (
     MemoryEdited,
     MessageAdded,
     PrefixRewritten,
+    RowsCut,
     RunCancelRequested,
     RunEnded,
     RunQueued,
@@ -20,6 +21,7 @@ from perdure.core.events import (
     StepAbandoned,
     StepStarted,
     ToolStarted,
+    ViewCompacted,
 )
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.messages import Text
@@ -38,6 +40,8 @@ FACTS: tuple[Event, ...] = (
     StepStarted(StepId("step-1"), 0),
     StepAbandoned(StepId("step-1")),
     PrefixRewritten(3, "window"),
+    ViewCompacted(3, 0, 2**40, True, "extract", 900, 80, ODD),
+    RowsCut({17: 200, 2**40: 3}),
     ToolStarted(ODD, ODD),
     MemoryEdited(BlockId("block-1"), ODD, 4, ODD),
     RunEnded(RunId("run-1"), "end_turn", Usage(input_tokens=1), 2),

@@ -21,6 +21,7 @@ from perdure.core.text import query_of
 from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.testing.store_contract.base import ADA, AT, LATER, UNTIL, Contract, claimed, raises
+from perdure.testing.store_contract.nodes import node_of
 
 __all__ = ["OrganisationContract"]
 
@@ -69,6 +70,7 @@ class OrganisationContract(Contract):
         spec = ToolSpec(name="look", description="Look.", parameters={})
         tool = tx.tools.put(Tool(id=ToolId(self.ids.new("tool")), spec=spec), at=AT)
         tx.tools.attach(agent.id, "look")
+        tx.nodes.add(node_of(agent.id))
         return Property(
             agent=tx.agents.get(agent.id),
             conversation=tx.conversations.at(agent.id, 0),
@@ -114,7 +116,6 @@ class OrganisationContract(Contract):
             "messages.get": lambda tx: tx.messages.get(p.message.id),
             "messages.list": lambda tx: tx.messages.list(agent_id),
             "messages.view": lambda tx: tx.messages.view(agent_id, 0, from_seq=0, upto_seq=9),
-            "messages.run_tokens": lambda tx: tx.messages.run_tokens(agent_id, 0, from_seq=0),
             "messages.of_run": lambda tx: tx.messages.of_run(p.run),
             "messages.count": lambda tx: tx.messages.count(agent_id),
             "messages.match": lambda tx: tx.messages.match(agent_id, query, where=anything, limit=9),
@@ -131,6 +132,9 @@ class OrganisationContract(Contract):
             "steps.get": lambda tx: tx.steps.get(p.step.id),
             "steps.of_run": lambda tx: tx.steps.of_run(key),
             "steps.last_at": lambda tx: tx.steps.last_at(agent_id),
+            "nodes.get": lambda tx: tx.nodes.get(agent_id, 0, 0),
+            "nodes.by_seqs": lambda tx: tx.nodes.by_seqs(agent_id, 0, [0]),
+            "nodes.list": lambda tx: tx.nodes.list(agent_id, 0),
             "prefixes.at": lambda tx: tx.prefixes.at(agent_id, 0),
             "events.list": lambda tx: tx.events.list(key),
             "tools.find_by_name": lambda tx: tx.tools.find_by_name("look"),
@@ -186,6 +190,10 @@ class OrganisationContract(Contract):
                 "passages.add": lambda tx: self.add_passage(tx, p.archive.id, "a walrus"),
                 "passages.delete": lambda tx: tx.passages.delete(p.passage.id),
                 "conversations.show": lambda tx: tx.conversations.show(p.agent.id, 0, {p.block.id: 9}),
+                "conversations.fit": lambda tx: tx.conversations.fit(
+                    p.agent.id, 0, view_tokens=1, stubs={0: 1}, overcount=1
+                ),
+                "nodes.add": lambda tx: tx.nodes.add(node_of(p.agent.id)),
                 "messages.append": lambda tx: self.say(tx, p.agent.id, "hello"),
                 "messages.revise": lambda tx: tx.messages.revise(p.message.id, None, author=ADA, at=AT),
                 "runs.add": lambda tx: self.add_run(tx, p.agent.id),

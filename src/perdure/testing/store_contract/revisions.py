@@ -79,16 +79,6 @@ class RevisionContract(Contract):
             with raises(NotFound):
                 await store.write(lambda tx: tx.messages.revise(message.id, [Text("x")], author=ADA, at=AT))
 
-    async def test_a_removed_message_takes_its_tokens_with_it(self) -> None:
-        """What a view costs is counted without the rows it does not show."""
-        async with self.opened() as store:
-            agent = await store.write(self.add_agent)
-            run = await store.write(self.add_run, agent.id)
-            first, _ = await store.write(lambda tx: self.say(tx, agent.id, "a", "b", run=run, tokens=7))
-            await store.write(lambda tx: tx.messages.revise(first.id, None, author=ADA, at=AT))
-
-            assert await store.read(lambda tx: tx.messages.run_tokens(agent.id, 0, from_seq=0)) == [(1, 7)]
-
     async def test_a_revision_makes_the_prefix_new(self) -> None:
         """A request that showed the old parts must not be built on, so the settings revision grows."""
         async with self.opened() as store:

@@ -153,6 +153,52 @@ class StepContract(Contract):
                 assert await store.read(lambda tx: tx.steps.exchange(first)) == exchange
             assert await store.read(lambda tx: tx.steps.exchange(second)) is None
 
+    async def test_steps_are_listed_from_the_newest(self) -> None:
+        """Of an agent, or of one conversation; pages follow each other; another agent's are not among them."""
+        async with self.opened() as store:
+
+            def fill(tx: Tx) -> tuple[AgentId, list[Step]]:
+                agent, other = self.add_agent(tx), self.add_agent(tx)
+                tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
+                steps = []
+                for owner, line, count in ((agent.id, 0, 2), (agent.id, 1, 2), (other.id, 0, 1), (agent.id, 0, 1)):
+                    run = self.add_run(tx, owner, conversation_seq=line)
+                    steps += [
+                        tx.steps.add(
+                            run,
+                            StepId(self.ids.new("step")),
+                            index=index,
+                            model="m",
+                            recipe=RECIPE,
+                            lease=Lease("here", 1),
+                            at=AT,
+                        )
+                        for index in range(count)
+                    ]
+                return agent.id, steps
+
+            agent_id, (first, second, third, fourth, _, fifth) = await store.write(fill)
+
+            def look(tx: Tx) -> list[list[Step]]:
+                page = tx.steps.list(agent_id, limit=3)
+                return [
+                    list(page),
+                    list(tx.steps.list(agent_id, limit=3, before=page[-1])),
+                    list(tx.steps.list(agent_id, conversation_seq=0)),
+                    list(tx.steps.list(agent_id, conversation_seq=1, limit=1)),
+                    list(tx.steps.list(agent_id, conversation_seq=1, before=third)),
+                    list(tx.steps.list(agent_id, conversation_seq=7)),
+                ]
+
+            assert await store.read(look) == [
+                [fifth, fourth, third],
+                [second, first],
+                [fifth, second, first],
+                [fourth],
+                [],
+                [],
+            ]
+
     async def test_an_unknown_run_has_no_steps(self) -> None:
         """A step is not recorded for a run that is not there."""
         async with self.opened() as store:

@@ -1,0 +1,490 @@
+"""What our own code can find in messages: statements, decisions, open questions, identifiers, paths, numbers, names.
+
+It is the floor under every summary: a model's summary is checked against it, and without a model it is the summary.
+Patterns only, no understanding; every pattern runs in time linear in the text, whatever the text is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
+
+from perdure.core.messages import Message, Text, ToolCall, ToolResult
+from perdure.core.nodes import SummaryNode, message_handle, node_handle
+from perdure.core.ports import TokenCounter
+
+__all__ = [
+    "SPACELESS",
+    "Extract",
+    "Item",
+    "by_value",
+    "clip",
+    "extract",
+    "lines_of",
+    "merge_texts",
+    "most_that_fit",
+    "render_extract",
+    "sentences_of",
+    "spread",
+]
+
+SENTENCE_CHARS = 240  # a longer one is quoted up to here
+PROSE_CHARS = 60_000  # of a longer text (something pasted) sentences and names are looked for at both ends only
+TOKENS_PER_PART = 24_000  # different words of one part that are looked at; of more, those at both ends
+FOUND_PER_PART = 60  # of one kind in one part; of more, those at both ends
+
+SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""The inside of a character class: letters of scripts that are written without spaces between words, and Hangul."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing found: `text` stands word for word in a text, in call arguments or in a result of message `seq`.
+
+    `worth`: 3 if a user said it, 2 the agent, 1 in a call's arguments, 0 in a result; one more if several messages
+    have it (then `seq` is the first of them).
+    """
+
+    seq: int
+    text: str
+    worth: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """What was found, each in the order of the messages, no text twice within a field.
+
+    Args:
+        statements: the first sentence of each user message, and what users tell of themselves.
+        decisions: sentences in which something is agreed or promised.
+        questions: what users asked and nobody answered, and what is said to be still to do.
+        identifiers: ids, hashes, names from code, e-mail and web addresses.
+        numbers: with unit, or the words next to them; dates, times and versions too.
+        names: capitalised words within a sentence; in scripts that have capitals.
+        replies: the first sentence of each answer of the agent.
+    """
+
+    statements: tuple[Item, ...] = ()
+    decisions: tuple[Item, ...] = ()
+    questions: tuple[Item, ...] = ()
+    identifiers: tuple[Item, ...] = ()
+    paths: tuple[Item, ...] = ()
+    numbers: tuple[Item, ...] = ()
+    names: tuple[Item, ...] = ()
+    replies: tuple[Item, ...] = ()
+
+
+# Field -> how many of it are taken for one of another when room is short. A text of two fields is told as the first.
+_FIELDS = ("questions", "decisions", "statements", "paths", "identifiers", "numbers", "names", "replies")
+_WEIGHTS = dict(zip(_FIELDS, (4, 4.5, 5, 3, 3, 3, 1, 1), strict=True))
+_SENTENCES = {"questions": "open", "decisions": "decided", "statements": "user", "replies": "agent"}
+
+_END = re.compile(
+    r"[.!?…]{1,6}[\"'”’»)\]]{0,3}(?=\s|$)|[。！？｡؟۔।]{1,6}[\"'”’）」』]{0,3}|[\n\r\x0b\x0c\x85\u2028\u2029]+"
+)
+_ABBREVIATED = ("Dr.", "Mr.", "Mrs.", "Ms.", "St.", "Prof.", "Nr.", "No.", "vs.", "e.g.", "i.e.", "z.B.", "bzw.", "ca.")
+_ASKS = re.compile(r"[?？؟][\"'”’»)\]）」』]{0,3}$")
+_GREETING = 14  # characters; a first sentence as short as that says nothing unless it is the only one
+
+# These three are held against lower-case text: ignoring case would take three times as long.
+_DECIDED = re.compile(
+    r"\b(?:(?:we|i|they|user)(?:'ve| have)? (?:decided|agreed|chose|settled|will)\b|(?:we|i)['’]ll\b|agreed\b|decided\b"
+    r"|let['’]?s (?!see\b|talk\b|say\b|look\b|hope\b)\w|decision\b|go with\b|the plan is\b"
+    r"|(?:wir|ich) (?:nehmen?|werden?|machen?|verwenden?)\b|(?:entschieden|beschlossen|vereinbart|abgemacht)\b"
+    r"|einverstanden\b|(?:hemos )?(?:decidido|decidimos|acordado|acordamos)\b|de acuerdo\b|vamos a\b|combinado\b"
+    r"|(?:nous avons|on a|j['’]ai) (?:décidé|choisi|convenu)|d['’]accord\b|abbiamo deciso"
+    r"|(?:мы )?(?:решили|договорились|решено)|давайте|اتفقنا|قررنا|سنستخدم)",
+)
+_DECIDED_SPACELESS = re.compile(
+    r"决定|決定|决议|同意|说定|說定|商定|约定|就这么|就這麼|就用|[我咱]们?(?:来|會|会|就)?用|我們(?:來|會|就)?用|我(?:们|們)?(?:会|會|将|將)"
+    r"|一言为定|にします|にしよう|ことにし|使いましょう|합의|결정|하기로"
+)
+_TO_DO = re.compile(
+    r"\b(?:TODO\b|FIXME\b|[Tt]o[- ]do:|still (?:to do|open)\b|noch (?:zu tun|offen)\b|pendiente:|à faire\b)"
+    r"|待[办辦]|尚未完成|[还還]没完成|やること|할 일"
+)
+_SELF = re.compile(
+    r"\b(?:i am|i['’]m|my name|call me|i (?:live|work|like|love|hate|prefer|need|want|have)|(?:please )?remember that"
+    r"|ich (?:bin|heiße|wohne|arbeite|mag|brauche|will)|mein name|me llamo|soy|vivo en|trabajo|prefiero"
+    r"|je (?:suis|m['’]appelle|préfère|travaille|veux)|j['’]habite|меня зовут|я (?:живу|работаю|люблю|хочу))\b"
+    r"|我(?:叫|是|姓|住|在|喜[欢歡]|不喜|想|要|需要|有)|[请請]?[记記]住|私[はの]|اسمي|أنا"
+)
+_PUT_OFF = re.compile(
+    r"\b(?:i(?: do|['’]?m)?(?: not|n['’]t) (?:know|sure)|not sure yet|can['’]?t (?:say|tell)"
+    r"|weiß (?:ich )?(?:es )?nicht|i(?:['’]| wi)ll (?:check|look|find out|get back)|no (?:lo )?sé"
+    r"|je ne sais pas|не знаю)|不知道|不清楚|不确定|稍后|稍後|回头|わかりません|모르"
+)
+
+_TOKEN = re.compile(r"[A-Za-z0-9_./\\~@:#%&?=+$-]{3,}")
+_WIDE_PATH = re.compile(r"(?:~|[A-Za-z]:)?(?:[/\\][\w.+-]{1,80}){2,20}")
+_ESCAPED = re.compile(r"\\(?:[nrtbf\"]|u[0-9a-fA-F]{4})")  # in a call's arguments, which are JSON
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://[^/].+")
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w", re.ASCII)
+_PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w.@~+#%$-].*", re.ASCII)
+_DATE_OR_RATIO = re.compile(r"[\d/:.+-]+")
+_FILE = re.compile(
+    r"[\w.+-]*\w\.(?:py|[jt]sx?|json|ya?ml|toml|ini|cfg|md|txt|rst|[ct]sv|xlsx?|docx?|pptx?|pdf|html?|css|sql|sh|rs|go|[ch]"
+    r"|[ch]pp|java|kt|rb|php|log|xml|png|jpe?g|gif|svg|webp|zip|gz|tar|mp[34]|wav|db|lock|env|ipynb|parquet)(?::\d+)*",
+    re.ASCII,
+)
+_CODE = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]+)+|\w*[a-z]\w*[A-Z]\w*|\w+_\w+", re.ASCII)
+_CODED = re.compile(r"#\d+|(?=[A-Za-z\d#_-]*\d)(?=[\d#_-]*[A-Za-z])[A-Za-z\d#][A-Za-z\d_.:#-]*[A-Za-z\d]", re.ASCII)
+_MEASURE = re.compile(r"v?\d[\d.,:/x-]*(?:[A-Za-z]{0,4}|T[\d:.+-]+Z?)", re.ASCII)
+_EXTENSION_END = re.compile(r"(.*\.[A-Za-z0-9]{1,5})[^\x00-\x7f]+")
+
+_NUMBER = re.compile(r"\d(?:[\d.,:/'’–T-]{0,30}\d)?")
+_BEFORE = re.compile(
+    rf"(?:(?:[^\W\d]\w{{0,24}}(?: |['\"]?[:=] ?['\"]?)){{1,2}}|[{SPACELESS}]{{1,6}})?[vV$€£¥₹₽₩#~≈±+-]? ?$"
+)
+_AFTER = re.compile(
+    rf"(?: ?(?:[%‰$€£¥₹₽₩]|°[CF]?))?"
+    rf"(?:[{SPACELESS}]{{1,4}}|[ -]?(?![{SPACELESS}])[^\W\d_]{{1,20}}(?: [^\W\d_]{{1,20}})?)?"
+)
+_SPACELESS_ONE = re.compile(f"[{SPACELESS}]")
+
+_UPPER = "A-ZÀ-ÖØ-ÞĀ-žΑ-ΫЀ-Я"
+_CASED = "A-Za-zÀ-ɏΆ-ώЀ-ӿ"
+_NAME_WORD = rf"[{_UPPER}][{_CASED}]{{1,30}}(?:['’-][{_CASED}]{{1,30}}){{0,3}}"
+_NAME = re.compile(
+    rf"{_NAME_WORD}(?: (?:(?:de|da|di|du|del|la|le|van|von|der|den|of|bin|al) ){{0,2}}{_NAME_WORD}){{0,4}}"
+)
+_NO_NAMES = frozenset({"I'm", "I'll", "I've", "I'd", "I’m", "I’ll", "I’ve", "I’d", "OK", "The", "This", "That", "TODO"})
+
+
+class _Found:
+    """Texts of one kind in the order they were first seen, with what they are worth."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, Item] = {}
+        self._again: set[str] = set()
+
+    def add(self, seq: int, text: str, worth: int) -> None:
+        known = self._items.get(text)
+        if known is None:
+            self._items[text] = Item(seq, text, worth)
+        elif known.seq != seq:
+            best = max(known.worth - (text in self._again), worth) + 1
+            self._again.add(text)
+            if best > known.worth:
+                self._items[text] = Item(known.seq, text, best)
+
+    def items(self) -> tuple[Item, ...]:
+        return tuple(self._items.values())
+
+
+def extract(texts: Sequence[Message]) -> Extract:
+    """What can be found in these messages, in their order. Messages of the engine and reasoning are passed over."""
+    found = {field.name: _Found() for field in fields(Extract)}
+    asked: list[tuple[int, str]] = []  # what nobody has answered yet
+    put_off: list[tuple[int, str]] = []  # what was answered with "I'll have a look"
+    for message in texts:
+        if message.kind != "message":
+            continue
+        seq = message.seq
+        for part in message.parts:
+            match part:
+                case Text(text=text):
+                    by_user = message.role == "user"
+                    worth = 3 if by_user else 2
+                    _add_details(found, seq, text, worth)
+                    said = [one for end in _ends(text, PROSE_CHARS) for one in sentences_of(end)]
+                    _add_sentences(found, seq, said, worth)
+                    for name in _few(_names(text)):
+                        found["names"].add(seq, name, worth)
+                    if by_user:
+                        asked += [(seq, cut) for one in said if _ASKS.search(one) and (cut := _quoted(one, -1))]
+                    elif message.role == "assistant" and said:
+                        if _PUT_OFF.search(" ".join(said[:4])[:600].lower()):
+                            put_off += asked
+                        asked = []
+                case ToolCall(arguments=arguments):
+                    _add_details(found, seq, _ESCAPED.sub(lambda one: "\n" * len(one[0]), arguments), 1)
+                case ToolResult(text=text):
+                    _add_details(found, seq, text, 0)
+                case _:
+                    pass
+    for seq, question in (*put_off, *asked):
+        found["questions"].add(seq, question, 3)
+    made = {name: one.items() for name, one in found.items()}
+    made["questions"] = tuple(sorted(made["questions"], key=lambda item: item.seq))
+    return Extract(**made)
+
+
+def _add_sentences(found: dict[str, _Found], seq: int, said: Sequence[str], worth: int) -> None:
+    by_user = worth == 3
+    first = next((at for at, one in enumerate(said) if len(one) > _GREETING or _SPACELESS_ONE.search(one)), 0)
+    of_oneself = 0
+    for at, one in enumerate(said):
+        lower = one.lower()
+        if at == first:
+            found["statements" if by_user else "replies"].add(seq, one[:SENTENCE_CHARS].rstrip(), worth)
+        elif by_user and of_oneself < 3 and _SELF.search(lower):
+            of_oneself += 1
+            found["statements"].add(seq, one[:SENTENCE_CHARS].rstrip(), worth)
+        if _ASKS.search(one) is None and (decided := _DECIDED.search(lower) or _DECIDED_SPACELESS.search(one)):
+            found["decisions"].add(seq, _quoted(one, decided.start()), worth)
+        if to_do := _TO_DO.search(one):
+            found["questions"].add(seq, _quoted(one, to_do.start()), worth)
+
+
+def _quoted(sentence: str, at: int) -> str:
+    """The sentence, or of a long one the piece that holds position `at`; -1: its end."""
+    if len(sentence) <= SENTENCE_CHARS:
+        return sentence
+    start = len(sentence) - SENTENCE_CHARS if at < 0 else 0 if at < SENTENCE_CHARS // 2 else at
+    return sentence[start : start + SENTENCE_CHARS].strip()
+
+
+def sentences_of(text: str) -> Iterator[str]:
+    """The sentences of a text with their marks, in order, none empty; a line's end ends one too."""
+    start = 0
+    for end in _END.finditer(text):
+        if end[0] == "." and text[max(0, end.end() - 6) : end.end()].endswith(_ABBREVIATED):
+            continue
+        if sentence := text[start : end.end()].strip():
+            yield sentence
+        start = end.end()
+    if rest := text[start:].strip():
+        yield rest
+
+
+def _ends(text: str, limit_chars: int) -> tuple[str, ...]:
+    """The text, or of a longer one its beginning and its end, cut at spaces if there are any near."""
+    if len(text) <= limit_chars:
+        return (text,)
+    head = text[: limit_chars * 2 // 3]
+    tail = text[len(head) - limit_chars :]
+    return head[: head.find(" ", -80) % len(head) + 1], tail[max(0, tail.find(" ", 0, 80)) :]
+
+
+def _few(texts: Iterable[str]) -> Sequence[str]:
+    """Each once; of too many those at both ends."""
+    once = list(dict.fromkeys(texts))
+    tail = FOUND_PER_PART // 3
+    return once if len(once) <= FOUND_PER_PART else once[: FOUND_PER_PART - tail] + once[-tail:]
+
+
+def _add_details(found: dict[str, _Found], seq: int, text: str, worth: int) -> None:
+    """Identifiers, paths and numbers of one text."""
+    paths: list[str] = []
+    identifiers: list[str] = []
+    rest = text
+    if not text.isascii() and ("/" in text or "\\" in text):
+        wide = dict.fromkeys(one for one in _WIDE_PATH.findall(text) if not one.isascii())
+        paths += [cut[1] if (cut := _EXTENSION_END.fullmatch(one)) else one for one in wide]
+        rest = _WIDE_PATH.sub(lambda one: one[0] if one[0].isascii() else " ", text)
+    tokens = list(dict.fromkeys(_TOKEN.findall(rest)))
+    if len(tokens) > TOKENS_PER_PART:
+        tokens[TOKENS_PER_PART // 2 : -TOKENS_PER_PART // 2] = ()
+    for token in tokens:
+        # One look at each word of a megabyte: most are plain, and end here.
+        if token.isalpha() and (token.islower() or token[1:].islower() or token.isupper()):
+            continue
+        pieces = (token,) if "://" in token else re.split("[=&?]", token) if len(token) < 2_000 else ()
+        for piece in pieces:
+            bare = piece.strip(":=?&%+").rstrip(".:#-\\@$")
+            if 3 <= len(bare) <= 300:
+                kind = _kind(bare)
+                if kind is not None:
+                    (paths if kind == "paths" else identifiers).append(bare)
+    for one in _few(paths):
+        found["paths"].add(seq, one, worth)
+    for one in _few(identifiers):
+        found["identifiers"].add(seq, one, worth)
+    for end in _ends(text, PROSE_CHARS if worth >= 2 else PROSE_CHARS // 3):
+        for one in islice(_numbers(end, bare=worth >= 2), FOUND_PER_PART):
+            found["numbers"].add(seq, one, worth)
+
+
+def _kind(token: str) -> str | None:
+    """`paths`, `identifiers`, or None for a plain word, a number, or data."""
+    if "://" in token:
+        return "identifiers" if _ADDRESS.fullmatch(token) else None
+    if len(token) > 160:
+        return None
+    if "/" in token or "\\" in token:
+        if _DATE_OR_RATIO.fullmatch(token):
+            return None
+        named = _PATH.fullmatch(token) or _FILE.search(token) or token.count("/") > 1
+        return "paths" if named and any(map(str.isalpha, token)) else None
+    if "@" in token:
+        return "identifiers" if _EMAIL.fullmatch(token) else None
+    if _FILE.fullmatch(token):
+        return "paths"
+    if _MEASURE.fullmatch(token):
+        return None
+    return "identifiers" if _CODE.fullmatch(token) or _CODED.fullmatch(token) else None
+
+
+def _numbers(text: str, *, bare: bool) -> Iterator[str]:
+    """Numbers with what stands next to them; alone only if `bare`. Parts of identifiers and list marks are left out."""
+    done = 0
+    for match in _NUMBER.finditer(text):
+        start, end = match.span()
+        if start < done:
+            continue
+        before, earlier = text[start - 1 : start], text[start - 2 : start - 1] if start > 1 else ""
+        version = before in ("v", "V") and not earlier.isalnum()
+        if not version and (before.isalnum() or before == "_") and not _SPACELESS_ONE.match(before):
+            continue
+        if text[end : end + 1].isdigit():  # too long a row of digits to be a number
+            continue
+        if before and before in "-/.\\#@" and earlier.isalpha() and not _SPACELESS_ONE.match(earlier):
+            continue
+        if (not before or before == "\n") and text[end : end + 2] in (". ", ") "):
+            continue
+        window = max(done, start - 48)
+        if "://" in text[window:start].rpartition(" ")[2]:
+            continue
+        led = _BEFORE.search(text[window:start])
+        follows = _AFTER.match(text, end)
+        begin = window + led.start() if led else start
+        stop = follows.end() if follows else end
+        if text[stop : stop + 1].isdigit() or text[stop : stop + 1] == "_":
+            if stop > end and text[end].isalpha():
+                continue  # letters and digits by turns: a hash
+            stop = end
+        done = stop
+        piece = text[begin:stop].strip()
+        if bare or len(piece) > end - start:
+            yield piece
+
+
+def _names(text: str) -> Iterator[str]:
+    """Capitalised words that do not open a sentence."""
+    for end in _ends(text, PROSE_CHARS):
+        for match in _NAME.finditer(end):
+            start, name = match.start(), match[0]
+            before = end[start - 1 : start]
+            within = before == " " and start > 1 and (end[start - 2].isalnum() or end[start - 2] in ",;)%'’")
+            if not within and not _SPACELESS_ONE.match(before):
+                continue
+            if name not in _NO_NAMES and name[0].isupper() and (len(name) > 3 or not name.isupper()):
+                yield name
+
+
+def spread(count: int) -> list[int]:
+    """0..count-1 in an order whose every beginning is spread over the whole: both ends, the middle, the quarters."""
+    order = list(dict.fromkeys((0, count - 1))) if count > 0 else []
+    gaps = [(0, count - 1)]
+    for first, last in gaps:  # grows while it is walked, widest gaps first
+        if last - first > 1:
+            middle = (first + last) // 2
+            order.append(middle)
+            gaps += [(first, middle), (middle, last)]
+    return order
+
+
+def clip(text: str, max_tokens: int, counter: TokenCounter) -> str:
+    """The longest beginning of a text that fits."""
+    if counter.count(text) <= max_tokens:
+        return text
+    low, high = 0, min(len(text), max(0, max_tokens) * 40)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if counter.count(text[:middle]) <= max_tokens else (low, middle - 1)
+    return text[:low]
+
+
+def most_that_fit(count: int, render: Callable[[int], str], max_tokens: int, counter: TokenCounter) -> str:
+    """`render(n)` for the largest n up to `count` that fits; empty if not even one does."""
+    low, high, best = 0, count, ""
+    while low < high:
+        middle = (low + high + 1) // 2
+        made = render(middle)
+        if counter.count(made) <= max_tokens:
+            low, best = middle, made
+        else:
+            high = middle - 1
+    return best
+
+
+def render_extract(extract: Extract, *, max_tokens: int, counter: TokenCounter) -> str:
+    """The extract as lines, each with the handle of its message: what is worth most, from all over the range.
+
+    User statements, decisions and open questions first, then what else was found, by message, then the agent's
+    replies. Empty if nothing was found, or nothing fits.
+    """
+    order = by_value(extract)[: max(0, max_tokens)]
+
+    def render(count: int) -> str:
+        return "\n".join(lines_of(order[:count]))
+
+    return most_that_fit(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()
+
+
+def by_value(extract: Extract) -> list[tuple[str, Item]]:
+    """(field, item), the most valuable first: fields by turns, within each the worthiest, spread over the range."""
+    ranked: list[tuple[float, str, Item]] = []
+    told: set[tuple[int, str]] = set()
+    for name, weight in _WEIGHTS.items():
+        items: Sequence[Item] = getattr(extract, name)
+        items = [item for item in items if (item.seq, item.text) not in told]
+        told.update((item.seq, item.text) for item in items)
+        places = sorted(spread(len(items)), key=lambda at: -items[at].worth)
+        for rank, at in enumerate(places, 1):
+            ranked.append((rank / weight * (2 if items[at].worth == 0 else 1), name, items[at]))
+    return [(name, item) for _, name, item in sorted(ranked, key=lambda one: one[0])]
+
+
+def lines_of(chosen: Sequence[tuple[str, Item]]) -> list[str]:
+    """Lines of (field, item): sentences one by one, the rest in one line for each message."""
+    sentences: dict[str, list[tuple[int, str]]] = {name: [] for name in _SENTENCES}
+    details: dict[int, list[str]] = {}
+    quoted: dict[int, list[str]] = {}
+    for name, item in chosen:
+        if name in sentences:
+            sentences[name].append((item.seq, _one_line(item.text)))
+            quoted.setdefault(item.seq, []).append(item.text)
+    for name, item in chosen:
+        if name not in sentences and not any(item.text in one for one in quoted.get(item.seq, ())[:20]):
+            details.setdefault(item.seq, []).append(_one_line(item.text))
+    made = {
+        name: [f"{message_handle(seq)} {_SENTENCES[name]}: {text}" for seq, text in sorted(said)]
+        for name, said in sentences.items()
+    }
+    found = [f"{message_handle(seq)}: {'; '.join(texts)}" for seq, texts in sorted(details.items())]
+    return [*made["statements"], *made["decisions"], *made["questions"], *found, *made["replies"]]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: TokenCounter) -> str:
+    """One text for several summaries: the first lines of each, behind its handle; as many as fit, fairly shared.
+
+    If there is not even room for a line of each, the lines are shortened, then nodes from both ends and the middle
+    are told of.
+    """
+    share = max(24, max_tokens // max(1, len(nodes)) - 16)  # a handle with its range takes up to 16
+    units = [[clip(unit, share, counter) for unit in _units(node.text)] for node in nodes]
+    order = [
+        (at, line)
+        for line in range(max(map(len, units), default=0))
+        for at in spread(len(nodes))
+        if line < len(units[at])
+    ][: max(0, max_tokens)]
+
+    def render(count: int) -> str:
+        shown: dict[int, list[str]] = {}
+        for at, line in order[:count]:
+            shown.setdefault(at, []).append(units[at][line])
+        return "\n".join(
+            f"{node_handle(nodes[at].seq)} "
+            f"({message_handle(nodes[at].from_message_seq, nodes[at].upto_message_seq)}): " + "\n".join(shown[at])
+            for at in sorted(shown)
+        )
+
+    return most_that_fit(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()
+
+
+def _units(text: str) -> list[str]:
+    """The lines of a summary, long ones by sentences; a summary without any is one empty line."""
+    lines = filter(None, map(_one_line, text.splitlines()))
+    return [unit for line in lines for unit in ([line] if len(line) <= 300 else sentences_of(line))] or [""]

@@ -1,0 +1,60 @@
+"""The segments of a request: what each part of it takes, as its certificate and the overview tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perdure.context.assemble import View
+from perdure.context.budget import Segment
+from perdure.context.prefix import tools_text
+from perdure.context.shown import row_tokens
+from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.ports import TokenCounter
+
+__all__ = ["blocks_section", "segments", "summary_tokens"]
+
+_BLOCKS_BEGIN, _BLOCKS_END = "<memory_blocks>", "</memory_blocks>"
+
+
+def segments(
+    view: View, *, stubs: Mapping[int, int], status: str, run_seq: int | None, counter: TokenCounter
+) -> tuple[Segment, ...]:
+    """The segments in the order of the request; their sum is what the engine counts for it.
+
+    Args:
+        status: the volatile tail.
+        run_seq: the run whose rows are the newest turn; None: there is none.
+    """
+    prefix = view.prefix
+    tools = counter.count(tools_text(prefix.tools))
+    summary = summary_tokens(prefix.summary, counter)
+    text = max(0, prefix.tokens - tools - summary)
+    blocks = min(text, counter.count(blocks_section(prefix.system)))
+    newest = older = 0
+    for message in (*view.pinned, *view.rows):
+        tokens = row_tokens(message, stubs, counter)
+        if run_seq is not None and message.run_seq == run_seq:
+            newest += tokens
+        else:
+            older += tokens
+    return (
+        Segment("tools", tools),
+        Segment("system prompt", text - blocks),
+        Segment("memory blocks", blocks),
+        Segment("summary", summary),
+        Segment("messages", older),
+        Segment("newest turn", newest),
+        Segment("status", counter.count(status)),
+    )
+
+
+def summary_tokens(summary: str, counter: TokenCounter) -> int:
+    """The tokens of a summary section, which is a message of its own."""
+    return counter.count(summary) + MESSAGE_OVERHEAD_TOKENS if summary else 0
+
+
+def blocks_section(system: str) -> str:
+    """The memory section of a system text. A block can't hold its closing tag, so the last one is the section's."""
+    end = system.rfind(_BLOCKS_END)
+    start = system.find(_BLOCKS_BEGIN)
+    return system[start : end + len(_BLOCKS_END)] if 0 <= start < end else ""

@@ -1,0 +1,53 @@
+"""Stubs: a large text of which only the beginning and end are shown, with a handle that opens the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.messages import Message, Part, Text, ToolResult, parts_to_json, text_of
+from perdure.core.nodes import message_handle
+from perdure.core.ports import TokenCounter
+
+__all__ = ["row_tokens", "shown", "stub_chars"]
+
+
+def shown(message: Message, stubs: Mapping[int, int]) -> Message:
+    """The message as the model sees it: whole, or with so many characters of its texts as `stubs` (row number ->
+    characters) says, two thirds of them from the beginning. A pure function: the same stub gives the same bytes."""
+    chars = stubs.get(message.seq)
+    if chars is None:
+        return message
+    left = chars
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, (Text, ToolResult)):
+            text = _cut(part.text, left, message.seq)
+            left = max(0, left - len(part.text))
+            parts.append(replace(part, text=text))
+        else:
+            parts.append(part)
+    return replace(message, parts=tuple(parts))
+
+
+def stub_chars(message: Message) -> int:
+    """How many characters there are of which a stub could show fewer."""
+    return sum(len(part.text) for part in message.parts if isinstance(part, (Text, ToolResult)))
+
+
+def row_tokens(message: Message, stubs: Mapping[int, int], counter: TokenCounter) -> int:
+    """The upper estimate of a row as it is shown; that of a whole one was made when it was written."""
+    if message.seq not in stubs and not message.revision:
+        return message.tokens
+    parts = shown(message, stubs).parts
+    return counter.count(parts_to_json(parts) if message.calls else text_of(parts)) + MESSAGE_OVERHEAD_TOKENS
+
+
+def _cut(text: str, chars: int, seq: int) -> str:
+    if len(text) <= chars:
+        return text
+    head, tail = chars - chars // 3, chars // 3
+    hidden = len(text) - chars
+    note = f'[… {hidden:,} of {len(text):,} characters are not shown: context_expand("{message_handle(seq)}") …]'
+    return f"{text[:head]}\n{note}\n{text[len(text) - tail :]}" if tail else f"{text[:head]}\n{note}"

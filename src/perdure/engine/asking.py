@@ -1,0 +1,34 @@
+"""What T3 and T8 need from outside the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.context.assemble import View
+from perdure.context.budget import reserve_tokens
+from perdure.core.agents import Agent
+from perdure.core.models import Models
+from perdure.core.ports import Ids, TokenCounter
+from perdure.engine.ports import EngineSettings, window_tokens
+
+__all__ = ["Asking"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What a unit of work that makes or plans a request can't find in the store. `have` is the view this process has
+    already, if any."""
+
+    ids: Ids
+    have: View | None
+    counter: TokenCounter
+    models: Models
+    settings: EngineSettings
+    now: datetime
+    until: datetime
+
+    def window(self, agent: Agent) -> tuple[int, int]:
+        """(tokens of the agent's window, how many of them are kept for the answer)."""
+        tokens = window_tokens(agent, self.models, self.settings)
+        return tokens, reserve_tokens(tokens, self.settings.reserve_tokens)

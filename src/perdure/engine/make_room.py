@@ -1,0 +1,187 @@
+"""T8: a request would not fit, so something leaves its view: what the plan says, in one transaction.
+
+A summary is asked of the agent's model first, outside the transaction. After a kill the same plan is made again from
+the log; nothing of a half-made one was stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.context.compaction import Evict, Merge, Stub
+from perdure.context.shown import row_tokens
+from perdure.core.events import Event, PrefixRewritten, RowsCut, ViewCompacted
+from perdure.core.messages import Message
+from perdure.core.nodes import SummaryNode
+from perdure.core.runs import Prefix
+from perdure.core.tx import Tx
+from perdure.engine.ask import Full
+from perdure.engine.asking import Asking
+from perdure.engine.interrupts import Interrupted
+from perdure.engine.next_action import Ask, next_action
+from perdure.engine.ports import Ports
+from perdure.engine.prefixes import dropped_prefix, dropped_rows, read_memory, write_prefix
+from perdure.engine.run_log import Progress, load_run_log
+from perdure.engine.summarise import Summary, summarise
+from perdure.engine.views import Views
+
+__all__ = ["make_room"]
+
+
+async def make_room(full: Full, views: Views, ports: Ports) -> Progress:
+    """The progress of carrying out the plan. Raises: LeaseLost, StoreError."""
+    key = (full.agent.id, full.conversation.seq)
+    match full.plan:
+        case Stub() as stub:
+            return await ports.store.write(_store_stub, full, stub, views.asking(key, ports))
+        case Evict() | Merge() as smaller:
+            summary: Summary | None = None
+            if isinstance(smaller, Merge) or smaller.atoms:
+                try:
+                    summary = await summarise(full, smaller, ports)
+                except Interrupted:
+                    return Progress(await ports.store.read(load_run_log, full.log.run.key))
+            return await ports.store.write(_store_smaller, full, smaller, summary, views.asking(key, ports))
+
+
+def _store_smaller(tx: Tx, full: Full, smaller: Evict | Merge, summary: Summary | None, asking: Asking) -> Progress:
+    """The node that stands for what leaves, and the prefix that begins behind it."""
+    held = _held(tx, full, asking)
+    if held is None:
+        return Progress(load_run_log(tx, full.log.run.key))
+    counter, prefix, stubs = asking.counter, full.view.prefix, full.conversation.stubs
+    events: list[Event] = []
+    gone: tuple[Message, ...] = ()
+    kept, pinned, from_seq = full.view.rows, full.view.pinned, prefix.from_message_seq
+    nodes = list(full.nodes)
+    if isinstance(smaller, Evict):
+        stay = {message.seq for message in smaller.pinned}
+        gone = tuple(message for message in (*pinned, *smaller.messages) if message.seq not in stay)
+        kept = tuple(message for message in kept if message.seq >= smaller.from_seq)
+        pinned, from_seq = smaller.pinned, smaller.from_seq
+    if summary is not None:
+        node = tx.nodes.add(_node(full, smaller, summary, asking))
+        if isinstance(smaller, Merge):
+            merged = {old.seq for old in smaller.nodes}
+            place = next(index for index, old in enumerate(nodes) if old.seq in merged)
+            nodes = [old for old in nodes if old.seq not in merged]
+            nodes.insert(place, node)
+            before = sum(old.tokens for old in smaller.nodes)
+        else:
+            nodes.append(node)
+            before = sum(row_tokens(message, stubs, counter) for message in gone)
+        events.append(_compacted(node, merged=isinstance(smaller, Merge), before=before))
+    agent = tx.agents.get(full.agent.id)
+    rewritten = write_prefix(
+        tx,
+        agent,
+        held,
+        read_memory(tx, agent),
+        asking,
+        reason="window",
+        from_seq=from_seq,
+        pinned=[message.seq for message in pinned],
+        nodes=nodes,
+    )
+    events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
+    overcount = dropped_rows(dropped_prefix(held.overcount, prefix, counter), gone, stubs, counter)
+    left = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in gone}}
+    tx.conversations.fit(
+        held.agent_id,
+        held.seq,
+        view_tokens=sum(row_tokens(message, left, counter) for message in (*pinned, *kept)),
+        stubs=left,
+        overcount=overcount,
+    )
+    return _progress(tx, full, events, asking)
+
+
+def _store_stub(tx: Tx, full: Full, stub: Stub, asking: Asking) -> Progress:
+    """How much is shown of some rows from now on. Where a model has seen more of them, that is a rewrite too."""
+    held = _held(tx, full, asking)
+    if held is None:
+        return Progress(load_run_log(tx, full.log.run.key))
+    counter, view = asking.counter, full.view
+    changed = {seq: chars for seq, chars in stub.stubs.items() if held.stubs.get(seq) != chars}
+    events: list[Event] = [RowsCut(changed)]
+    if stub.sent:
+        rewritten = _same_prefix(tx, full, asking)
+        events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
+    rows = (*view.pinned, *view.rows)
+    cut = [message for message in rows if message.seq in changed]
+    tx.conversations.fit(
+        held.agent_id,
+        held.seq,
+        view_tokens=sum(row_tokens(message, stub.stubs, counter) for message in rows),
+        stubs=stub.stubs,
+        # What is shown of them now was measured with the rest of them, so it counts as new.
+        overcount=dropped_rows(held.overcount, cut, held.stubs, counter),
+    )
+    return _progress(tx, full, events, asking)
+
+
+def _same_prefix(tx: Tx, full: Full, asking: Asking) -> Prefix:
+    """The prefix once more under a new number, so that requests before and after the cut are told apart."""
+    prefix = tx.prefixes.add(replace(full.view.prefix, reason="window", created_at=asking.now))
+    tx.conversations.show(full.agent.id, full.conversation.seq, full.conversation.seen, prefix=prefix)
+    return prefix
+
+
+def _held(tx: Tx, full: Full, asking: Asking) -> Any:
+    """The conversation, if its state is still the one that was planned for; None if there is nothing to do."""
+    log = full.log
+    log = log.after(run=tx.runs.hold(log.run.key, log.lease, until=asking.until))
+    conversation = tx.conversations.at(full.agent.id, full.conversation.seq)
+    same = (conversation.prefix_seq, conversation.stubs) == (full.view.prefix.seq, full.conversation.stubs)
+    return conversation if same and isinstance(next_action(log), Ask) else None
+
+
+def _node(full: Full, smaller: Evict | Merge, summary: Summary, asking: Asking) -> SummaryNode:
+    if isinstance(smaller, Merge):
+        first, last = smaller.nodes[0], smaller.nodes[-1]
+        span = (first.from_message_seq, last.upto_message_seq, first.since, last.until)
+        level, children = first.level + 1, tuple(node.seq for node in smaller.nodes)
+        count = sum(node.message_count for node in smaller.nodes)
+    else:
+        rows: Sequence[Message] = smaller.messages
+        span = (rows[0].seq, rows[-1].seq, rows[0].occurred_at, rows[-1].occurred_at)
+        level, children, count = 0, (), sum(message.kind == "message" for message in rows)
+    return SummaryNode(
+        agent_id=full.agent.id,
+        conversation_seq=full.conversation.seq,
+        seq=0,
+        level=level,
+        from_message_seq=span[0],
+        upto_message_seq=span[1],
+        children=children,
+        message_count=count,
+        since=span[2],
+        until=span[3],
+        text=summary.text,
+        tokens=asking.counter.count(summary.text),
+        made_by=summary.made_by,
+        model=full.agent.model,
+        rejected=summary.rejected,
+        usage=summary.usage,
+        created_at=asking.now,
+    )
+
+
+def _compacted(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted:
+    return ViewCompacted(
+        node.seq,
+        node.from_message_seq,
+        node.upto_message_seq,
+        merged,
+        node.made_by,
+        before,
+        node.tokens,
+        node.rejected,
+    )
+
+
+def _progress(tx: Tx, full: Full, events: list[Event], asking: Asking) -> Progress:
+    stored = tx.events.add(full.log.run.key, events, at=asking.now)
+    return Progress(load_run_log(tx, full.log.run.key), stored)

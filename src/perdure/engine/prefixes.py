@@ -1,0 +1,135 @@
+"""Prefixes: written once per rewrite, each with its reason, and the estimate of what follows them kept right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.context.assemble import View
+from perdure.context.budget import overcount_after
+from perdure.context.prefix import Counts, compile_system, compile_tools, tools_text
+from perdure.context.segments import summary_tokens
+from perdure.context.shown import row_tokens, shown
+from perdure.context.summary_section import summary_section
+from perdure.core.agents import Agent
+from perdure.core.blocks import Block
+from perdure.core.conversations import Conversation
+from perdure.core.ids import BlockId
+from perdure.core.messages import Message, text_of
+from perdure.core.nodes import SummaryNode
+from perdure.core.passages import Archive
+from perdure.core.ports import TokenCounter
+from perdure.core.runs import Prefix
+from perdure.core.tx import Tx
+from perdure.engine.asking import Asking
+from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
+
+__all__ = ["Memory", "compile_prefix", "dropped_prefix", "dropped_rows", "read_memory", "rows_tokens", "write_prefix"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What an agent knows at one moment: block id -> version, its archives, and how much is out of view."""
+
+    versions: Mapping[BlockId, int]
+    archives: Sequence[Archive]
+    counts: Counts
+
+
+def read_memory(tx: Tx, agent: Agent) -> Memory:
+    archives = tx.archives.of_agent(agent.id)
+    counts = Counts(messages=agent.message_count, passages=sum(archive.passage_count for archive in archives))
+    return Memory(versions=tx.blocks.current(agent.id), archives=archives, counts=counts)
+
+
+def write_prefix(
+    tx: Tx,
+    agent: Agent,
+    conversation: Conversation,
+    memory: Memory,
+    asking: Asking,
+    *,
+    reason: str,
+    from_seq: int,
+    pinned: Sequence[int] = (),
+    nodes: Sequence[SummaryNode] = (),
+    blocks: Sequence[Block] | None = None,
+) -> Prefix:
+    """A new prefix, which folds in memory as it is now."""
+    prefix = tx.prefixes.add(
+        compile_prefix(
+            tx,
+            agent,
+            conversation,
+            memory,
+            asking,
+            reason=reason,
+            from_seq=from_seq,
+            pinned=pinned,
+            nodes=nodes,
+            blocks=blocks,
+        )
+    )
+    # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
+    # said last counts, so what it shows is said once more behind them.
+    seen = memory.versions if conversation.prefix_seq is None else conversation.seen
+    tx.conversations.show(agent.id, conversation.seq, seen, prefix=prefix)
+    return prefix
+
+
+def compile_prefix(
+    tx: Tx,
+    agent: Agent,
+    conversation: Conversation,
+    memory: Memory,
+    asking: Asking,
+    *,
+    reason: str,
+    from_seq: int,
+    pinned: Sequence[int] = (),
+    nodes: Sequence[SummaryNode] = (),
+    blocks: Sequence[Block] | None = None,
+) -> Prefix:
+    """What `write_prefix` would write, without a number and not stored."""
+    counter = asking.counter
+    tags = dict.fromkeys(tag for archive in memory.archives for tag, _ in tx.archives.tags(archive.id))
+    blocks = tx.blocks.of_agent(agent.id) if blocks is None else blocks
+    system = compile_system(agent.system, blocks, replace(memory.counts, tags=tuple(tags)[:20]))
+    tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()))
+    summary = summary_section(nodes)
+    return Prefix(
+        agent_id=agent.id,
+        seq=0,
+        conversation_seq=conversation.seq,
+        reason=reason,
+        system=system,
+        tools=tools,
+        seen=memory.versions,
+        from_message_seq=from_seq,
+        settings_revision=agent.settings_revision,
+        tokens=counter.count(system) + counter.count(tools_text(tools)) + summary_tokens(summary, counter),
+        summary=summary,
+        nodes=tuple(node.seq for node in nodes),
+        pinned=tuple(pinned),
+        created_at=asking.now,
+    )
+
+
+def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
+    """The upper estimate of all rows that a view shows, without prefix and summary."""
+    return sum(row_tokens(message, stubs, counter) for message in (*view.pinned, *view.rows))
+
+
+def dropped_prefix(overcount: int, prefix: Prefix, counter: TokenCounter) -> int:
+    """What is left of an overcount when a prefix goes."""
+    texts = (prefix.system, tools_text(prefix.tools), prefix.summary)
+    return overcount_after(overcount, dropped=prefix.tokens, dropped_at_least=sum(map(counter.at_least, texts)))
+
+
+def dropped_rows(overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter) -> int:
+    """What is left of an overcount when these rows go."""
+    return overcount_after(
+        overcount,
+        dropped=sum(row_tokens(message, stubs, counter) for message in rows),
+        dropped_at_least=sum(counter.at_least(text_of(shown(message, stubs).parts)) for message in rows),
+    )

@@ -1,0 +1,28 @@
+"""Summary nodes, what of a view is shown as a stub, and what measured requests taught of the estimates."""
+
+from __future__ import annotations
+
+from perdure.storage.database import Database
+
+__all__ = ["apply"]
+
+
+def apply(db: Database) -> None:
+    db.run(
+        "CREATE TABLE summary_nodes (agent_id TEXT NOT NULL, conversation_seq BIGINT NOT NULL, seq BIGINT NOT NULL,"
+        " level BIGINT NOT NULL, from_message_seq BIGINT NOT NULL, upto_message_seq BIGINT NOT NULL,"
+        " children TEXT NOT NULL, message_count BIGINT NOT NULL, since TEXT NOT NULL, until TEXT NOT NULL,"
+        " text TEXT NOT NULL, tokens BIGINT NOT NULL, made_by TEXT NOT NULL, model TEXT, rejected TEXT, usage TEXT,"
+        f" created_at TEXT NOT NULL, PRIMARY KEY (agent_id, conversation_seq, seq)) {db.clustered}",
+        {},
+    )
+    db.run(
+        "CREATE TABLE token_factors (org_id TEXT NOT NULL, model TEXT NOT NULL, factor DOUBLE PRECISION NOT NULL,"
+        f" PRIMARY KEY (org_id, model)) {db.clustered}",
+        {},
+    )
+    db.run("ALTER TABLE prefixes ADD COLUMN summary TEXT NOT NULL DEFAULT ''", {})
+    db.run("ALTER TABLE prefixes ADD COLUMN nodes TEXT NOT NULL DEFAULT '[]'", {})
+    db.run("ALTER TABLE prefixes ADD COLUMN pinned TEXT NOT NULL DEFAULT '[]'", {})
+    db.run("ALTER TABLE conversations ADD COLUMN stubs TEXT NOT NULL DEFAULT '{}'", {})
+    db.run("ALTER TABLE conversations ADD COLUMN overcount BIGINT NOT NULL DEFAULT 0", {})

@@ -1,0 +1,127 @@
+"""`perdure context`: the window, the newest steps, one request explained, printed, or compared with another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.context_view import cost
+from tests.cli.running import called, perdure
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A data folder with an agent that was told two things."""
+    perdure(tmp_path, "chat", "helper", "--new", stdin="My name is Ada.\nI live in Turin.\n")
+    return tmp_path
+
+
+def test_the_window_and_the_newest_steps_are_shown(home: Path) -> None:
+    """What is measured is said to be; the last line says what to do next."""
+    done = called(home, "context")
+
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert lines[0].startswith("perdure/extractive: ")
+    assert any(line.startswith("measured: the last request took ") for line in lines)
+    steps = [line for line in lines if line.startswith("step-")]
+    assert len(steps) == 4
+    assert steps[-1].endswith("first")
+    assert "perdure context helper --step last" in done.stderr
+
+
+def test_a_step_is_explained_part_by_part(home: Path) -> None:
+    """By `last`, by its whole id or its beginning; the parts sum to what was measured."""
+    by_name = called(home, "context", "helper", "--step", "last")
+    step_id = by_name.stdout.split()[0]
+
+    assert by_name.returncode == 0
+    for name in (step_id, step_id[:16]):
+        assert called(home, "context", "--step", name).stdout == by_name.stdout
+    assert "prefix 0: the conversation's first request" in by_name.stdout
+    assert "built again from the log, as it was sent" in by_name.stdout
+    found = json.loads(called(home, "context", "--step", step_id, "--json").stdout)["step"]
+    assert sum(part["tokens"] for part in found["parts"]) == found["usage"]["input_tokens"] == found["input_tokens"]
+    assert (found["id"], found["price"], found["hit_rate"]) == (step_id, 0.0, 0.0)
+
+
+def test_the_raw_request_is_what_its_digest_was_made_of(home: Path) -> None:
+    """Nothing else is on stdout; each line is JSON: tools, system, messages, status."""
+    done = perdure(home, "context", "--step", "last-1", "--raw")
+    found = json.loads(called(home, "context", "--step", "last-1", "--json").stdout)["step"]
+
+    assert hashlib.sha256(done.stdout.encode()).hexdigest() == found["digest"]
+    kinds = [next(iter(json.loads(line))) for line in done.stdout.splitlines()]
+    assert list(dict.fromkeys(kinds)) == ["tool", "system", "role", "tail"]
+    assert perdure(home, "context", "--raw").stdout != done.stdout
+
+
+def test_two_steps_are_compared(home: Path) -> None:
+    """What was appended is all there is; a step is the same as itself."""
+    done = called(home, "context", "--diff", "last-1", "last")
+    same = called(home, "context", "--diff", "last", "last")
+    found = json.loads(called(home, "context", "--diff", "last-1", "last", "--json").stdout)["diff"]
+
+    assert "(assistant)" in done.stdout.splitlines()[0]
+    assert [line[:1] for line in done.stdout.splitlines() if line[:1] in "+-"] == ["+", "+", "-", "+"]
+    assert "are the same request" in same.stdout
+    assert found["shared_bytes"] > 0.8 * found["total_bytes"][1]
+    assert len(found["steps"]) == 2
+
+
+def test_the_overview_is_an_object_for_programs(home: Path) -> None:
+    """With the steps in it."""
+    shape = json.loads(called(home, "context", "--json").stdout)
+
+    assert sum(part["tokens"] for part in shape["context"]["parts"]) == shape["context"]["used_tokens"]
+    assert shape["context"]["measured_tokens"] == shape["steps"][0]["usage"]["input_tokens"]
+    assert [step["rewritten"] for step in shape["steps"]] == [None, None, None, "first"]
+
+
+def test_what_is_not_there_is_an_error_that_helps(home: Path, tmp_path: Path) -> None:
+    """No such agent, no such step, another agent's step, no agent at all: exit code 1, and nothing is made."""
+    other = json.loads(called(home, "context", "--json").stdout)["steps"][0]["id"]
+    perdure(home, "chat", "other", "--new", stdin="Hello.\n")
+    for arguments, told in (
+        (("nobody",), "agent 'nobody' not found"),
+        (("--step", "last-7"), "step 'last-7' not found"),
+        (("--step", "latest"), "`perdure context other` lists the newest"),
+        (("--step", "step-"), "last, last-1, ... name them"),
+        (("other", "--step", other), f"step {other!r} not found"),
+        (("other", "--step", other[:13]), "not found"),
+        (("other", "--diff", "last", other, "--json"), ""),
+    ):
+        done = called(home, "context", *arguments)
+        assert (done.returncode, told in done.stderr) == (1, True), (arguments, done.stderr, done.stdout)
+
+    empty = tmp_path / "empty"
+    done = called(empty, "context")
+    assert (done.returncode, "there is no agent yet" in done.stderr, empty.exists()) == (1, True, False)
+
+
+@pytest.mark.parametrize("arguments", [("--diff", "last", "last", "--raw"), ("--raw", "--json"), ("--diff", "last")])
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """With the exit code of a command that was not used as its help says."""
+    assert called(tmp_path, "context", *arguments).returncode == 2
+
+
+def test_an_agent_that_was_told_nothing_has_no_steps(tmp_path: Path) -> None:
+    """Its window is what its first request will begin with."""
+    perdure(tmp_path, "chat", "new one", "--new")
+    done = called(tmp_path, "context", "new one")
+
+    assert done.returncode == 0
+    assert "(nothing was sent like this yet" in done.stdout
+    assert "perdure chat 'new one'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("dollars", "shown"),
+    [(None, "?"), (0.0, "$0"), (0.00001, "<$0.0001"), (0.0123, "$0.0123"), (1234.5, "$1,234.50")],
+)
+def test_a_cost_is_written_as_people_do(dollars: float | None, shown: str) -> None:
+    """Also where it is little, and where nobody knows."""
+    assert cost(dollars) == shown

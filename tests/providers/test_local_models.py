@@ -1,0 +1,142 @@
+"""Which models of servers on this machine, and of one's own, an agent may be given."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from perdure import AsyncPerdure, ModelNotFound
+from perdure.providers.discovery import LOCAL_PORTS, Listing, find_providers
+from perdure.providers.registry import EXTRACTIVE, ModelRegistry
+from perdure.settings import Settings
+from perdure.testing import InlineStore
+from tests.providers.fake_provider import FakeProvider, fake_provider
+
+LISTED = {"/v1/models": {"data": [{"id": "qwen3:latest"}, {"id": "gpt-oss:20b"}]}}
+NOWHERE = {"OLLAMA_BASE_URL": "http://127.0.0.1:9"}
+
+
+@pytest.fixture(autouse=True)
+def local_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """Ports may be asked; nobody listens on those of Ollama and LM Studio until a test says so."""
+    ports = cast(dict[str, int], LOCAL_PORTS)
+    monkeypatch.setenv("PERDURE_PROBE_LOCAL", "1")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        for name in ports:
+            monkeypatch.setitem(ports, name, closed.getsockname()[1])
+        yield ports
+
+
+def port_of(provider: FakeProvider) -> int:
+    return int(provider.url.rpartition(":")[2])
+
+
+async def test_a_server_that_does_not_answer_has_no_models(local_ports: dict[str, int]) -> None:
+    """Before anybody looked it is believed to; an agent that has a model of its keeps it in any case."""
+    models = ModelRegistry()
+    assert models.takes("ollama/qwen3") and models.takes("lmstudio/x")
+    await models.probe_local()
+
+    assert not models.takes("ollama/qwen3") and "lmstudio/x" not in models.handles()
+    assert models.find("ollama/qwen3") is not None
+    error = models.not_found("ollama/qwen3")
+    assert error.known == (EXTRACTIVE,)
+    assert str(error) == (
+        f"model 'ollama/qwen3' is not available here: there are {EXTRACTIVE}. Nobody answers on port"
+        f" {local_ports['ollama']} of this machine: start ollama, or set OLLAMA_BASE_URL"
+    )
+
+
+async def test_a_server_that_answers_has_what_it_lists(local_ports: dict[str, int]) -> None:
+    """A tag may be left out where it is `latest`; of another model the error says how to get it."""
+    async with fake_provider(LISTED) as provider:
+        local_ports["ollama"] = port_of(provider)
+        models = ModelRegistry()
+        await models.probe_local()
+
+    assert all(models.takes(f"ollama/{name}") for name in ("qwen3", "qwen3:latest", "gpt-oss:20b"))
+    assert not any(models.takes(f"ollama/{name}") for name in ("qwen3:8b", "gpt-oss", "whatever"))
+    assert models.find("ollama/whatever") is not None
+    error = models.not_found("ollama/whatever")
+    assert error.known == ("ollama/gpt-oss:20b", "ollama/qwen3:latest", EXTRACTIVE)
+    assert str(error).endswith(f"{provider.url}/v1 has no model 'whatever': `ollama pull whatever` gets it")
+
+
+async def test_a_server_is_asked_again_before_a_model_is_refused(local_ports: dict[str, int]) -> None:
+    """It gets models while this process runs, and may be started after it; one that is known is not asked for."""
+    models = ModelRegistry()
+    await models.probe_local()
+    async with fake_provider(LISTED) as provider:
+        local_ports["ollama"] = port_of(provider)
+        models._assumed = dict(ModelRegistry()._assumed)
+        await models.look_for("ollama/qwen3")
+        assert models.takes("ollama/qwen3")
+        asked = len(provider.asked)
+        await models.look_for("ollama/qwen3")
+        assert len(provider.asked) == asked
+
+        provider.answers["/v1/models"]["data"].append({"id": "new:1b"})
+        assert not models.takes("ollama/new:1b")
+        await models.look_for("ollama/new:1b")
+        assert models.takes("ollama/new:1b")
+
+    await models.look_for("ollama/newer")  # gone again
+    assert not models.takes("ollama/newer") and not models.takes("ollama/qwen3")
+    assert "start ollama" in str(models.not_found("ollama/qwen3"))
+
+
+async def test_a_server_with_an_address_of_its_own() -> None:
+    """It is believed while it is down, and its list decides when there is one."""
+    models = ModelRegistry(found=find_providers(NOWHERE))
+    await models.look_for("ollama/anything")
+    assert models.takes("ollama/anything")
+    async with fake_provider(LISTED) as provider:
+        models = ModelRegistry(found=find_providers({"OLLAMA_BASE_URL": provider.url}))
+        await models.look_for("ollama/anything")
+        assert not models.takes("ollama/anything") and models.takes("ollama/qwen3")
+    await models.look_for("ollama/anything")
+    assert models.takes("ollama/anything")
+
+
+async def test_a_server_without_any_model_has_none() -> None:
+    """An empty list is an answer."""
+    async with fake_provider({"/v1/models": {"data": None}}) as provider:
+        models = ModelRegistry(found=find_providers({"OLLAMA_BASE_URL": provider.url}))
+        await models.refresh()
+
+    assert models.listings["ollama"] == Listing()
+    assert not models.takes("ollama/qwen3")
+
+
+async def test_who_asks_for_no_ports_to_be_asked_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PERDURE_PROBE_LOCAL=0 nobody can know."""
+    monkeypatch.setenv("PERDURE_PROBE_LOCAL", "0")
+    models = ModelRegistry()
+    await models.probe_local()
+    await models.look_for("ollama/qwen3")
+
+    assert models.takes("ollama/qwen3")
+
+
+@pytest.mark.parametrize("handle", ["openai/gpt-4.1", "ollama", "ollama/", "", "x/y", EXTRACTIVE, None])
+async def test_nobody_is_asked_for_other_models(handle: Any) -> None:
+    """Nor is a handle that is none an error."""
+    models = ModelRegistry(found=find_providers({"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://127.0.0.1:9"}))
+    await models.look_for(handle)
+
+    assert models.listings == {}
+
+
+async def test_the_library_asks_before_it_makes_an_agent(local_ports: dict[str, int]) -> None:
+    """And before it gives one another model."""
+    async with await AsyncPerdure.open(settings=Settings(), store=InlineStore()) as perdure:
+        with pytest.raises(ModelNotFound, match="start ollama, or set OLLAMA_BASE_URL"):
+            await perdure.create_agent("a", model="ollama/qwen3")
+        agent = await perdure.create_agent("a")
+        with pytest.raises(ModelNotFound, match="start lmstudio, or set LMSTUDIO_BASE_URL"):
+            await agent.update(model="lmstudio/qwen3")
+        assert (await perdure.agent(agent.id)).info.model == EXTRACTIVE
