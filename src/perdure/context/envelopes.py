@@ -3,13 +3,16 @@ them."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from perdure.core.json_encoder import json_encoder
+
 __all__ = ["envelope"]
+
+_encode = json_encoder(item_separator=", ", key_separator=": ")
 
 
 def envelope(kind: str, **fields: Any) -> str:
     """One line of JSON, `type` first, then the fields in the order given; fields that are None are left out."""
     shape = {"type": kind} | {name: value for name, value in fields.items() if value is not None}
-    return json.dumps(shape, ensure_ascii=False, separators=(", ", ": "))
+    return _encode(shape)

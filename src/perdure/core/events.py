@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
+from perdure.core.json_encoder import compact_json
 from perdure.core.messages import Message
 from perdure.core.nodes import MadeBy
 from perdure.core.runs import Failure, StopReason, Usage
@@ -40,8 +41,6 @@ __all__ = [
     "event_from_json",
     "event_to_json",
 ]
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps makes one at every call
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ def event_to_json(event: Event) -> str:
             shape = {"delta": _fields(delta)}
         case _:
             shape = _fields(event)
-    return _encode(shape)
+    return compact_json(shape)
 
 
 def event_from_json(kind: str, text: str) -> Event:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
+from perdure.core.json_encoder import compact_json
 
 __all__ = [
     "Draft",
@@ -29,8 +30,6 @@ __all__ = [
     "parts_to_json",
     "text_of",
 ]
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps makes one at every call
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -153,7 +152,7 @@ def text_of(parts: Sequence[Part]) -> str:
 
 def parts_to_json(parts: Sequence[Part]) -> str:
     """Compact JSON of parts, fields in a fixed order, absent ones left out; the inverse of `parts_from_json`."""
-    return _encode([_part_to_dict(part) for part in parts])
+    return compact_json([_part_to_dict(part) for part in parts])
 
 
 def parts_from_json(text: str) -> tuple[Part, ...]:

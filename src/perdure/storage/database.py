@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
 from perdure.core.ids import OrgId
+from perdure.core.json_encoder import compact_json
 from perdure.core.text import Query, restored, storable
 
 __all__ = [
@@ -30,8 +31,6 @@ __all__ = [
 ]
 
 Row = Sequence[Any]
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps makes one at every call
 
 # Children of an agent carry no organisation of their own. This looks at the agent once per statement, not once per row.
 OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
@@ -95,7 +94,7 @@ def from_iso(text: str | None) -> Any:
 
 def dump(value: Any) -> str:
     """Compact JSON, storable in any text column."""
-    return storable(_encode(value))
+    return storable(compact_json(value))
 
 
 def load(text: str | None) -> Any:
