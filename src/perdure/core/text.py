@@ -38,6 +38,7 @@ _WORDS = (
     f"|(?P<word>(?:(?![{_SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+)"
     "|(?P<symbol>[\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\U0001f000-\U0001faff])"
 )
+_ASCII_WORD = re.compile("[0-9a-z]+")  # what _WORDS finds in lower-case ASCII
 _LATIN = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _MARKS = re.compile("[\u0300-\u036f]+")
@@ -159,6 +160,10 @@ def stems(text: str) -> list[str]:
 def index_words(text: str) -> str:
     """What the full-text index stores for `text`: tokens in order, then the originals of stemmed words,
     space-separated."""
+    if text.isascii():  # most texts: no runs, no symbols, and so only one language's words, stemmed in one call
+        words = [word[:MAX_TOKEN_CHARS] for word in _ASCII_WORD.findall(text.lower())]
+        stemmed = _stemmers.english.stemWords(words)
+        return " ".join((*stemmed, *dict.fromkeys(word for word, stem in zip(words, stemmed, strict=True) if word != stem)))
     tokens: list[str] = []
     originals: dict[str, None] = {}
     for kind, found in _tokens(text):
