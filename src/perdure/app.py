@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -60,11 +61,17 @@ class SystemClock:
         return datetime.now(UTC)
 
 
+_UUID4 = 0x4 << 76 | 0b10 << 62  # version and variant; all other bits are random
+_RANDOM = (1 << 128) - 1 & ~(0xF << 76 | 0b11 << 62)
+
+
 class Uuids:
     """`Ids` by uuid4."""
 
     def new(self, kind: str) -> str:
-        return f"{PREFIXES[kind]}-{uuid.uuid4()}"
+        # What `uuid.uuid4` gives as text, without its object, which takes three times as long.
+        digits = f"{int.from_bytes(os.urandom(16)) & _RANDOM | _UUID4:032x}"
+        return f"{PREFIXES[kind]}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 @dataclass(slots=True)

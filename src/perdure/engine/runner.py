@@ -21,7 +21,7 @@ from perdure.core.runs import Failure, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, begin_input, check_input, decode_drafts
 from perdure.engine.finish import end_run
-from perdure.engine.hub import Hub, Sent
+from perdure.engine.hub import Hub, Listener, Sent
 from perdure.engine.leases import is_dead
 from perdure.engine.loop import run as run_loop
 from perdure.engine.next_action import Finish
@@ -114,7 +114,7 @@ class Runner:
         Raises: StoreError: this process could not go on with the run; it is taken up again later; NotFound: it was
         deleted with its agent.
         """
-        queue = self._hub.listen(run.key)
+        listener = self._hub.listen(run.key)
         try:
             last = after
             pending: Sequence[StoredEvent] = known
@@ -129,7 +129,7 @@ class Runner:
                     if isinstance(event.event, RunEnded):
                         return
                 pending = ()
-                sent = await self._next(run, queue)
+                sent = listener.take() if listener else await self._next(run, listener)
                 match sent:
                     case Delta():
                         yield sent
@@ -140,7 +140,7 @@ class Runner:
                     case _:  # nothing came, or not the next one: another process drives, or we listened too late
                         pending = await self._stored(run.key, last)
         finally:
-            self._hub.leave(run.key, queue)
+            self._hub.leave(run.key, listener)
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run to stop; the run as it then stands. An ended run is left as it is. Raises: NotFound, StoreError."""
@@ -297,13 +297,13 @@ class Runner:
     def _is_wanted(self, run: Run) -> bool:
         return run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
 
-    async def _next(self, run: Run, queue: asyncio.Queue[Sent]) -> Sent | None:
+    async def _next(self, run: Run, listener: Listener) -> Sent | None:
         """What is sent next; None when the store should be looked at."""
-        if self._is_wanted(run) or not queue.empty():
-            return await queue.get()  # the driver ends with a word to everybody whose run it worked for
+        if self._is_wanted(run) or listener:
+            return await listener.get()  # the driver ends with a word to everybody whose run it worked for
         try:
             async with asyncio.timeout(self._ports.settings.poll_s):
-                return await queue.get()
+                return await listener.get()
         except TimeoutError:
             return None
 
