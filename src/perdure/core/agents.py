@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.core.errors import NameInvalid
 from perdure.core.ids import AgentId, OrgId
+from perdure.core.quick import quick
 
 __all__ = ["DEFAULT_AGENT_TYPE", "Agent", "check_name"]
 
@@ -18,6 +19,7 @@ DEFAULT_AGENT_TYPE = "letta_v1_agent"
 _NAME = re.compile(r"[\w '\-]{1,200}")
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """One agent.

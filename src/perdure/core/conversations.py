@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.ids import AgentId, BlockId, ConversationId
+from perdure.core.quick import quick
 
 __all__ = ["Conversation"]
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """`seen` holds, per block, the version this conversation's log already shows the model: in its prefix, as a

@@ -18,6 +18,7 @@ from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.json_encoder import compact_json
 from perdure.core.messages import Message
 from perdure.core.nodes import MadeBy
+from perdure.core.quick import quick
 from perdure.core.runs import Failure, StopReason, Usage
 
 __all__ = [
@@ -43,12 +44,14 @@ __all__ = [
 ]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunQueued:
     run_id: RunId
     type: Literal["run.queued"] = "run.queued"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunStarted:
     """A process took the run; `lease_number` above 1 means it was taken over from one that died."""
@@ -64,6 +67,7 @@ class RunCancelRequested:
     type: Literal["run.cancel_requested"] = "run.cancel_requested"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class StepStarted:
     step_id: StepId
@@ -114,6 +118,7 @@ class RowsCut:
     type: Literal["rows.cut"] = "rows.cut"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
     """A message is in the log. The stored event names it; a reader gets the message itself."""
@@ -141,6 +146,7 @@ class MemoryEdited:
     type: Literal["memory.edited"] = "memory.edited"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunEnded:
     run_id: RunId
@@ -154,6 +160,7 @@ class RunEnded:
 DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Delta:
     """A piece of an answer as it is made. `index` numbers the calls of one answer, from 0; 0 for other kinds."""
@@ -192,6 +199,7 @@ Event = (
 )
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
     """An event with its place: `seq` counts from 1 within the run."""

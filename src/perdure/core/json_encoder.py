@@ -21,7 +21,9 @@ def json_encoder(*, item_separator: str, key_separator: str) -> Callable[[Any], 
     make = getattr(encoder, "c_make_encoder", None)
     if make is None:  # an interpreter without the C part
         return plain.encode
-    chunks = make(None, plain.default, encoder.encode_basestring, None, key_separator, item_separator, False, False, True)
+    chunks = make(
+        None, plain.default, encoder.encode_basestring, None, key_separator, item_separator, False, False, True
+    )
 
     def encode(value: Any) -> str:
         try:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
 from perdure.core.json_encoder import compact_json
+from perdure.core.quick import quick
 
 __all__ = [
     "Draft",
@@ -40,6 +41,7 @@ envelopes, are not listed as history unless asked for, and can't be forged: the 
 ToolStatus = Literal["success", "error"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
@@ -88,6 +90,7 @@ class ToolResult:
 Part = Text | Reasoning | ToolCall | ToolResult
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A message before it has its place: no sequence number, no agent yet."""
@@ -102,6 +105,7 @@ class Draft:
     occurred_at: datetime | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One row of an agent's log.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from perdure.core.messages import Message, Part
+from perdure.core.quick import quick
 from perdure.core.runs import StopReason, Usage
 
 __all__ = [
@@ -27,6 +28,7 @@ ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """How the model should answer. None means: as the provider does by default.
@@ -59,6 +61,7 @@ class ModelOptions:
 _DEFAULTS = ModelOptions()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One request, as the model port takes it: a pure function of the log and a recipe.
@@ -92,6 +95,7 @@ class Exchange:
     attempts: int = 1
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ModelDelta:
     """A piece of the answer. `index` numbers the tool calls of the answer, from 0."""
@@ -102,6 +106,7 @@ class ModelDelta:
     call_id: str | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The whole answer: text, reasoning and tool calls, in order."""

@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
+from perdure.core.quick import quick
 
 __all__ = ["Archive", "Passage", "TagMatch"]
 
 TagMatch = Literal["any", "all"]
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
     """A searchable store of passages; several agents may share one. `version` grows with every change of its

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import AgentId, BlockId, ConversationId, RunId, StepId
+from perdure.core.quick import quick
 
 __all__ = [
     "FAILED_REASONS",
@@ -68,6 +69,7 @@ def status_of(reason: StopReason) -> RunStatus:
     return "failed" if reason in FAILED_REASONS else "completed"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunKey:
     """Where a run stands: `seq` is the agent's own count of runs."""
@@ -76,6 +78,7 @@ class RunKey:
     seq: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right of one process to work on a run. `number` grows with every claim: an older holder can write nothing."""
@@ -84,6 +87,7 @@ class Lease:
     number: int
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one step, or of a run summed over its steps."""
@@ -112,6 +116,7 @@ class Failure:
     message: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One request being served, from its messages to a stop reason.
@@ -176,6 +181,7 @@ class Prefix:
     created_at: datetime
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """How a request was made: enough to build it again, byte for byte, from the log.
@@ -200,6 +206,7 @@ class Recipe:
     overcount: int = 0
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One model call and what follows from it; `index` counts within the run, from 0."""

@@ -163,7 +163,9 @@ def index_words(text: str) -> str:
     if text.isascii():  # most texts: no runs, no symbols, and so only one language's words, stemmed in one call
         words = [word[:MAX_TOKEN_CHARS] for word in _ASCII_WORD.findall(text.lower())]
         stemmed = _stemmers.english.stemWords(words)
-        return " ".join((*stemmed, *dict.fromkeys(word for word, stem in zip(words, stemmed, strict=True) if word != stem)))
+        return " ".join(
+            (*stemmed, *dict.fromkeys(word for word, stem in zip(words, stemmed, strict=True) if word != stem))
+        )
     tokens: list[str] = []
     originals: dict[str, None] = {}
     for kind, found in _tokens(text):
