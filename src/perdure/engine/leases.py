@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import TracebackType
 
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.runs import Lease, Run, RunKey
@@ -19,29 +19,39 @@ from perdure.engine.ports import Ports
 __all__ = ["holding", "is_dead", "process_owner"]
 
 
-@contextlib.asynccontextmanager
-async def holding(key: RunKey, lease: Lease, ports: Ports) -> AsyncIterator[None]:
+def holding(key: RunKey, lease: Lease, ports: Ports) -> AbstractAsyncContextManager[None]:
     """Keep the lease while the block waits for a model or a tool.
 
     Raises inside the block: Interrupted: the run was asked to stop; LeaseLost: another process has taken it.
     """
-    waiting = Interruptible()
-    beats: list[asyncio.Task[None]] = []
+    return _Holding(key, lease, ports)
 
-    def begin() -> None:
-        beats.append(asyncio.create_task(_beat(key, lease, ports, waiting)))
 
-    # Most answers and tools take less than a beat: only for the others a task is made.
-    first = asyncio.get_running_loop().call_later(ports.settings.beat_s, begin)
-    ports.interrupts.add(key, waiting)
-    try:
-        async with waiting:
-            yield
-    finally:
-        ports.interrupts.remove(key)
-        first.cancel()
-        for beat in beats:
-            beat.cancel()
+class _Holding(AbstractAsyncContextManager[None]):
+    def __init__(self, key: RunKey, lease: Lease, ports: Ports) -> None:
+        self._key, self._lease, self._ports = key, lease, ports
+        self._waiting = Interruptible()
+        self._beats: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        # Most answers and tools take less than a beat: only for the others a task is made.
+        self._first = asyncio.get_running_loop().call_later(self._ports.settings.beat_s, self._begin)
+        self._ports.interrupts.add(self._key, self._waiting)
+        await self._waiting.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._waiting.__aexit__(kind, error, trace)
+        finally:
+            self._ports.interrupts.remove(self._key)
+            self._first.cancel()
+            if self._beats is not None:
+                self._beats.cancel()
+
+    def _begin(self) -> None:
+        self._beats = asyncio.create_task(_beat(self._key, self._lease, self._ports, self._waiting))
 
 
 async def _beat(key: RunKey, lease: Lease, ports: Ports, waiting: Interruptible) -> None:
