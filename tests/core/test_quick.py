@@ -9,7 +9,7 @@ from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from perdure.core.quick import quick
+from perdure.core.quick import changed, quick
 
 
 @quick
@@ -33,7 +33,8 @@ def test_it_is_made_and_compared_as_before() -> None:
     assert repr(point) == "Point(x=1, y=2, name='p')"
     assert point == Point(1, 2, name="p") != Point(1, 3)
     assert hash(point) == hash(Point(1))
-    assert replace(point, y=5) == Point(1, 5)
+    assert replace(point, y=5) == changed(point, y=5) == Point(1, 5)
+    assert changed(Listed([1]), rows=[2]) == Listed([2])
     assert str(inspect.signature(Point)) == "(x: 'int', y: 'int' = 2, *, name: 'str' = 'p') -> None"
     with pytest.raises(TypeError, match=r"Point.__init__\(\) missing 1 required positional argument: 'x'"):
         Point()  # type: ignore[call-arg]

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["quick"]
+__all__ = ["changed", "quick"]
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from dataclasses import replace as changed  # whose arguments are checked against the class
+else:
+
+    def changed(value: T, /, **changes: Any) -> T:
+        """What `dataclasses.replace` gives, of a quick class, in half the time."""
+        cls = type(value)
+        return cls(**dict(zip(cls.__slots__, cls.__values__(value), strict=True)) | changes)
 
 
 def quick(cls: type[T]) -> type[T]:
@@ -52,6 +62,8 @@ def quick(cls: type[T]) -> type[T]:
     made.__qualname__, made.__doc__ = cls.__init__.__qualname__, cls.__init__.__doc__
     made.__annotations__ = cls.__init__.__annotations__
     cls.__init__ = made  # type: ignore[method-assign]
+    # Called with an object it gives its values, in order; of a single field `attrgetter` would give the value alone.
+    cls.__values__ = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)  # type: ignore[attr-defined]
     cls.__init_subclass__ = classmethod(_refuse)  # type: ignore[assignment, method-assign]
     return cls
 

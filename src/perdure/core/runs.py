@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from perdure.core.ids import AgentId, BlockId, ConversationId, RunId, StepId
 from perdure.core.quick import quick
@@ -69,10 +69,8 @@ def status_of(reason: StopReason) -> RunStatus:
     return "failed" if reason in FAILED_REASONS else "completed"
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class RunKey:
-    """Where a run stands: `seq` is the agent's own count of runs."""
+class RunKey(NamedTuple):
+    """Where a run stands: `seq` is the agent's own count of runs. A tuple, because it is a key of dictionaries."""
 
     agent_id: AgentId
     seq: int
@@ -150,6 +148,7 @@ class Run:
         return self.status not in ("queued", "running")
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
     """The part of a request that repeats: compiled once, stored once, sent as it is until it is rewritten.

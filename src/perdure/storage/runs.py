@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId
+from perdure.core.quick import changed
 from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, status_of
 from perdure.core.text import restored, storable
 from perdure.core.tx.runs import RunFilter
@@ -259,7 +259,7 @@ class Runs:
         )
         if not ended:
             return self.at(run.key)
-        return replace(
+        return changed(
             run,
             status=status_of(reason),
             stop_reason=reason,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId, StepId
 from perdure.core.models import Exchange
+from perdure.core.quick import changed
 from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, StepStatus, StopReason, Usage
 from perdure.core.text import restored, storable
 from perdure.storage.conversations import load_stubs
@@ -136,7 +136,7 @@ class Steps:
                 "at": iso(at),
             },
         )
-        return replace(
+        return changed(
             step, status=status, usage=usage or Usage(), stop_reason=stop_reason, failure=failure, ended_at=at
         )
 
@@ -190,7 +190,7 @@ class Prefixes:
         self._db, self._org_id = db, org_id
 
     def add(self, prefix: Prefix) -> Prefix:
-        prefix = replace(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
+        prefix = changed(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
         self._db.run(
             f"INSERT INTO prefixes ({_PREFIX}) VALUES (:agent_id, :seq, :conversation, :reason, :system, :tools, :seen,"
             " :from_seq, :settings_revision, :tokens, :at, :summary, :nodes, :pinned)",
