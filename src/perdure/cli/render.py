@@ -11,6 +11,7 @@ from perdure.core.events import (
     DeltaStreamed,
     MemoryEdited,
     MessageAdded,
+    RowsCut,
     RunCancelRequested,
     RunEnded,
     RunQueued,
@@ -18,11 +19,20 @@ from perdure.core.events import (
     StepStarted,
     StoredEvent,
     ToolStarted,
+    ViewCompacted,
+    ViewFull,
 )
 from perdure.core.ids import StepId
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.nodes import message_handle
 
 __all__ = ["RunRenderer", "diff_view"]
+
+_MAKING_ROOM = {
+    "evict": "summarising what was said first…",
+    "merge": "joining summaries…",
+    "stub": "shortening what is longest…",
+}
 
 DIFF_LINES = 40
 DIFF_STYLES = {"+": "green", "-": "red", " ": "dim", "…": "dim"}
@@ -70,6 +80,13 @@ class RunRenderer:
                 self._terminal.waiting(f"running {visible(name)}…")
             case MemoryEdited() as edit:
                 self._edited(edit)
+            case ViewFull(by=by):
+                self._terminal.waiting("the window is full: " + _MAKING_ROOM[by])
+            case ViewCompacted(merged=False) as compacted:
+                self._compacted(compacted)
+            case RowsCut(stubs=stubs):
+                handles = ", ".join(map(message_handle, stubs))
+                self._terminal.note(Line(f"▤ {handles} is too long for the window: the model sees a part", style="dim"))
             case StepAbandoned(step_id=step_id):
                 self._abandoned(step_id)
             case RunCancelRequested():
@@ -116,6 +133,12 @@ class RunRenderer:
             self._calls[call.call_id] = call
         if message.calls:
             self._terminal.waiting(f"running {visible(message.calls[0].name)}…")
+
+    def _compacted(self, compacted: ViewCompacted) -> None:
+        which = message_handle(compacted.from_message_seq, compacted.upto_message_seq)
+        by = "by the model" if compacted.made_by == "model" else "an extract"
+        text = f"▤ {which} left the window behind a summary ({by}); nothing is lost: /context, /search"
+        self._terminal.note(Line(text, style="dim"))
 
     def _edited(self, edit: MemoryEdited) -> None:
         # A memory tool's edit is told right before its result, and memory tools run one after the other.

@@ -39,6 +39,7 @@ __all__ = [
     "StoredEvent",
     "ToolStarted",
     "ViewCompacted",
+    "ViewFull",
     "event_from_json",
     "event_to_json",
 ]
@@ -88,6 +89,17 @@ class PrefixRewritten:
     prefix_seq: int
     reason: str
     type: Literal["prefix.rewritten"] = "prefix.rewritten"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewFull:
+    """The next request would take `tokens`, more than the `budget_tokens` it may: room is made first. `by` says how:
+    older messages are summarised, summaries are merged, or large texts are shown in part."""
+
+    tokens: int
+    budget_tokens: int
+    by: Literal["evict", "merge", "stub"]
+    type: Literal["view.full"] = "view.full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +203,7 @@ Event = (
     | PrefixRewritten
     | RowsCut
     | ViewCompacted
+    | ViewFull
     | MessageAdded
     | ToolStarted
     | MemoryEdited
@@ -264,6 +277,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "step.abandoned": lambda shape: StepAbandoned(**shape),
     "prefix.rewritten": lambda shape: PrefixRewritten(**shape),
     "rows.cut": lambda shape: RowsCut({int(seq): chars for seq, chars in shape["stubs"].items()}),
+    "view.full": lambda shape: ViewFull(**shape),
     "view.compacted": lambda shape: ViewCompacted(**shape),
     "message.added": lambda shape: MessageAdded(**shape),
     "tool.started": lambda shape: ToolStarted(**shape),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from perdure.context.assemble import View, tail
 from perdure.context.budget import Certificate, factor_after_overflow
-from perdure.context.compaction import Plan, Situation, plan
+from perdure.context.compaction import Evict, Merge, Plan, Situation, Stub, plan
 from perdure.context.memory_delta import memory_deltas, versions_of
 from perdure.context.prefix import rewrite_reason
 from perdure.context.segments import segments
@@ -16,7 +17,7 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation
 from perdure.core.errors import IllegalLog, IrreducibleFloor, NotFound
-from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted
+from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import BlockId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.nodes import SummaryNode
@@ -209,6 +210,7 @@ def _full(
         return end_run(tx, log, end, events, ids=asking.ids, settings=asking.settings, now=asking.now)
     if found is None:
         raise IllegalLog(f"the rows in view of {run.conversation_id} do not add up to its estimate")
+    events.append(ViewFull(situation.certificate.tokens, situation.certificate.budget_tokens, _BY[type(found)]))
     stored = tx.events.add(run.key, events, at=asking.now)
     return Full(
         log,
@@ -221,6 +223,9 @@ def _full(
         window_tokens=window,
         reserve_tokens=reserve,
     )
+
+
+_BY: dict[type[Plan], Literal["evict", "merge", "stub"]] = {Evict: "evict", Merge: "merge", Stub: "stub"}
 
 
 def _factor(log: RunLog, agent: Agent, asking: Asking) -> float:

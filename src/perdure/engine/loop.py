@@ -38,11 +38,10 @@ async def run(progress: Progress, ports: Ports, views: Views) -> AsyncIterator[S
             case Finish():
                 progress = await finish(log, ports)
             case Ask():
-                progress = await views.ask(log, ports)
                 if isinstance(progress, Full):
-                    for event in progress.events:
-                        yield event
                     progress = await make_room(progress, views, ports)
+                else:
+                    progress = await views.ask(log, ports)
             case CallModel(step):
                 asked = progress if isinstance(progress, Asked) else await views.asked(log, step, ports)
                 async for out in call_model(asked, step, ports):

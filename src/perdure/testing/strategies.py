@@ -30,6 +30,7 @@ from perdure.core.events import (
     StepStarted,
     ToolStarted,
     ViewCompacted,
+    ViewFull,
 )
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, MessageId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
@@ -139,6 +140,7 @@ def events() -> st.SearchStrategy[Event]:
         st.builds(StepStarted, text, number),
         st.builds(StepAbandoned, text),
         st.builds(PrefixRewritten, number, text),
+        st.builds(ViewFull, number, number, st.sampled_from(["evict", "merge", "stub"])),
         st.builds(RowsCut, st.dictionaries(number, number, max_size=3)),
         st.builds(
             ViewCompacted,

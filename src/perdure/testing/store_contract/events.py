@@ -22,6 +22,7 @@ from perdure.core.events import (
     StepStarted,
     ToolStarted,
     ViewCompacted,
+    ViewFull,
 )
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.messages import Text
@@ -41,6 +42,7 @@ FACTS: tuple[Event, ...] = (
     StepAbandoned(StepId("step-1")),
     PrefixRewritten(3, "window"),
     ViewCompacted(3, 0, 2**40, True, "extract", 900, 80, ODD),
+    ViewFull(2**40, 7, "merge"),
     RowsCut({17: 200, 2**40: 3}),
     ToolStarted(ODD, ODD),
     MemoryEdited(BlockId("block-1"), ODD, 4, ODD),
