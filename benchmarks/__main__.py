@@ -5,13 +5,16 @@ The numbers are of this machine at this moment: what else runs on it is in them,
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.cache_cost import cache_cost
 from benchmarks.floor import commits_ms
+from benchmarks.long_conversation import long_conversation
 from benchmarks.message_cost import message_cost_ms
 from benchmarks.server_cost import Figure, server_figures
 from benchmarks.startup import PROGRAMS, best_wall_s
@@ -66,7 +69,28 @@ def main() -> int:
         for figure in server_figures(Path(folder)):
             print(_row(figure), flush=True)
             missed |= figure.missed
+    print(f"\n{'context':<44}{'':>9}{'floor':>9}{'ratio':>8}{'bar':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        for figure in context_figures(Path(folder)):
+            print(_row(figure), flush=True)
+            missed |= figure.missed
     return int(missed)
+
+
+def context_figures(folder: Path) -> Iterator[Figure]:
+    """What a small window costs in a long conversation, and what a provider's cache serves of the requests sent."""
+    from tests.real_tokens import real_tokens
+
+    long = long_conversation(folder, messages=5_000)
+    yield Figure("message after 100, window of 8,000 (CPU)", long.early_ms, "ms")
+    yield Figure("message after 5,000, window of 8,000 (CPU)", long.late_ms, "ms")
+    yield Figure("  as a multiple of one after 100", long.late_ms / long.early_ms, "x", bar=1.3)
+    yield Figure("facts found by handles", 100 * long.found / long.facts, "%", bar=100, least=True)
+    cache = asyncio.run(cache_cost(real_tokens))
+    yield Figure("read from the cache, of all input", 100 * cache.hit_rate, "%", bar=96.5, least=True)
+    yield Figure("input cost, of that without a cache", cache.cost, "x", bar=0.14)
+    yield Figure("  with what the summaries took", cache.cost_with_summaries, "x")
+    yield Figure("requests that begin anew without a reason", cache.unexplained, "", bar=0)
 
 
 def _row(figure: Figure) -> str:

@@ -19,10 +19,12 @@ __all__ = ["LongConversation", "Searcher", "long_conversation"]
 
 MODEL = "test/searcher"
 FACT_EVERY = 50  # turns
-MEASURED = 100  # turns before and after each place where the cost is taken
+MEASURED = 80  # the last turns, whose cost is compared with those of a conversation that begins beside them
+WARM = 10  # turns, so that the short one has 20 to 180 messages while it is measured, 100 in the middle
 MOST_CALLS = 12
 
 _ASKED = re.compile(r"What is the code of (\w+)\? It was told in message (\d+)\. Look by (\w+)\.")
+_GO_ON = re.compile(r'from="(msg-[\d:]+)"')
 _NODE = re.compile(r"(node-\d+)\W.{0,40}?msg-(\d+)(?:\.\.(\d+))?", re.DOTALL)
 
 
@@ -74,12 +76,15 @@ class Searcher:
         if len(results) >= MOST_CALLS:
             return says("I did not find it.")
         number = f"c{len(results)}"
+        last = results[-1].text if results else ""
         if way == "pattern":
-            return calls("context_grep", pattern=f"code of {name} is", call_id=number)
-        shown = results[-1].text if results else _summary_of(request)
-        for node, first, last in _NODE.findall(shown):
-            if int(first) <= place <= int(last or first):
-                return calls("context_expand", handle=node, rows=f"{place}", call_id=number)
+            on = _GO_ON.search(last)
+            further = {"from": on[1]} if on else {}
+            return calls("context_grep", pattern=f"code of {name} is", call_id=number, **further)
+        opened = {call.arguments for message in request.messages[said:] for call in message.calls}
+        for node, first, until in _NODE.findall(last or _summary_of(request)):
+            if int(first) <= place <= int(until or first) and not any(f'"{node}"' in one for one in opened):
+                return calls("context_expand", handle=node, call_id=number)
         return calls("context_expand", handle=f"msg-{place}", call_id=number)
 
 
@@ -105,22 +110,31 @@ def long_conversation(
 ) -> LongConversation:
     """Talk for so many messages, planting a fact every 50 turns, then ask for each."""
     model = Searcher(window - window // 4, weigh)
-    turns, costs = messages // 2, {}
+    turns = messages // 2
     settings = replace(Settings(), model=MODEL, context_window_tokens=window)
+    places: dict[int, int] = {}
+    early = late = 0.0
     with Perdure(folder / "long.db", models={MODEL: model}, settings=settings) as perdure:
-        agent = perdure.create_agent("long", settings={"context_window_tokens": window})
-        places: dict[int, int] = {}
-        began = time.process_time()
+        long, short = (
+            perdure.create_agent(name, settings={"context_window_tokens": window}) for name in ("long", "short")
+        )
         for turn in range(turns):
+            began = time.process_time()
             if turn % FACT_EVERY == 7:
-                places[turn] = _say(agent, fact(turn))
+                places[turn] = _say(long, fact(turn))
             else:
-                _say(agent, f"Turn {turn}: how far is it from Turin to Genoa, and which train do you take at {turn}?")
-            if turn in (MEASURED // 2, MEASURED * 3 // 2, turns - MEASURED - 1, turns - 1):
-                costs[turn] = time.process_time() - began
-        found = sum(_found(agent, turn, seq, by) for turn, seq in places.items() for by in ("pattern", "place"))
-    at = sorted(costs)
-    early, late = costs[at[1]] - costs[at[0]], costs[at[-1]] - costs[at[-2]]
+                _say(long, _chat(turn))
+            if (since := turn - (turns - MEASURED)) < 0:
+                continue
+            # In turn, as the speed of a machine changes: a conversation of about 100 messages beside the long one.
+            late += time.process_time() - began
+            if since == 0:
+                for earlier in range(WARM):
+                    _say(short, _chat(earlier))
+            began = time.process_time()
+            _say(short, _chat(since))
+            early += time.process_time() - began
+        found = sum(_found(long, turn, seq, by) for turn, seq in places.items() for by in ("pattern", "place"))
     return LongConversation(
         messages=messages,
         facts=2 * len(places),
@@ -130,6 +144,10 @@ def long_conversation(
         early_ms=early * 1000 / (2 * MEASURED),
         late_ms=late * 1000 / (2 * MEASURED),
     )
+
+
+def _chat(turn: int) -> str:
+    return f"Turn {turn}: how far is it from Turin to Genoa, and which train do you take at {turn}?"
 
 
 def _say(agent: Agent, text: str) -> int:

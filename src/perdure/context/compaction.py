@@ -206,8 +206,8 @@ def _left_behind(situation: Situation, stay: set[int]) -> int:
 
 
 def _merge(situation: Situation, *, forced: bool = False) -> Merge | None:
-    """The oldest nodes of the lowest level that has too many, or, when all take too much room, of one that has
-    several."""
+    """The oldest nodes of the lowest level that has too many; or, when all take too much room, those of the level that
+    has most."""
     levels = [tuple(group) for _, group in groupby(situation.nodes, key=lambda node: node.level)]
     limit = summary_limit(situation.certificate.budget_tokens)
     for nodes in reversed(levels):
@@ -217,6 +217,10 @@ def _merge(situation: Situation, *, forced: bool = False) -> Merge | None:
     if not forced and summaries <= situation.room_tokens * NODES_SHARE:
         return None
     several = max(levels, key=len, default=())
+    if len(several) < 2:
+        # All of different levels: the newest three. Each level then has more messages than the three below it
+        # together, so the tree still grows deeper by logarithm only.
+        several = situation.nodes[-3:]
     return _merged(several, limit) if len(several) > 1 else None
 
 

@@ -27,13 +27,17 @@ def summary_section(nodes: Sequence[SummaryNode]) -> str:
             {
                 "handle": node_handle(node.seq),
                 "messages": message_handle(node.from_message_seq, node.upto_message_seq),
-                "since": node.since.date().isoformat(),
-                "until": node.until.date().isoformat(),
+                "dates": _dates(node),
                 "summary": node.text,
             }
             for node in nodes
         ],
     )
+
+
+def _dates(node: SummaryNode) -> str:
+    first, last = node.since.date().isoformat(), node.until.date().isoformat()
+    return first if first == last else f"{first}..{last}"
 
 
 def summary_message(prefix: Prefix) -> Message:

@@ -142,7 +142,7 @@ def _node(full: Full, smaller: Evict | Merge, summary: Summary, asking: Asking) 
     if isinstance(smaller, Merge):
         first, last = smaller.nodes[0], smaller.nodes[-1]
         span = (first.from_message_seq, last.upto_message_seq, first.since, last.until)
-        level, children = first.level + 1, tuple(node.seq for node in smaller.nodes)
+        level, children = max(node.level for node in smaller.nodes) + 1, tuple(node.seq for node in smaller.nodes)
         count = sum(node.message_count for node in smaller.nodes)
     else:
         rows: Sequence[Message] = smaller.messages
