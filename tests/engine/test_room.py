@@ -367,3 +367,18 @@ async def test_a_model_that_counts_more_than_estimated_is_remembered() -> None:
 
     assert factor > 1.1
     assert step.recipe.estimator == pytest.approx(factor, rel=0.2)
+
+
+async def test_what_was_measured_of_tools_and_prompt_outlives_a_rewrite() -> None:
+    """By the estimate alone they would fill this window; measured once, there is room, also behind a new prefix."""
+    model = Weighing()
+    async with await opened(model) as perdure:
+        agent = await small(perdure, 4_900)
+        done = await compactions(agent, *(f"{number} {FILLER[:600]}" for number in range(40)))
+        await agent.detach_tool("memory_insert")
+        await agent.send("and without it?")
+        overview = await agent.context()
+
+    assert len(done) > 3
+    assert all(tokens_of_request(request) <= 4_900 * 3 // 4 for request in model.asked)
+    assert sum(part.estimated_tokens for part in overview.parts) > 4_900 * 3 // 4

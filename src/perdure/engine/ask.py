@@ -27,7 +27,7 @@ from perdure.engine.accept import Accepted, Request, accept, begin_input, decode
 from perdure.engine.asking import Asking
 from perdure.engine.finish import end_run
 from perdure.engine.next_action import Ask, Finish, next_action
-from perdure.engine.prefixes import Memory, dropped_prefix, read_memory, rows_tokens, write_prefix
+from perdure.engine.prefixes import Memory, overcount_behind, read_memory, rows_tokens, write_prefix
 from perdure.engine.run_log import Progress, RunLog, run_log_of
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
@@ -300,11 +300,7 @@ def _prefix(
         pinned=current.pinned if current else (),
         nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes) if current else (),
     )
-    if current is None or reason == "settings":  # perhaps another model: what its tokens are is not measured yet
-        tokens = prefix.tokens + conversation.view_tokens
-        overcount = -int((tx.steps.factor(agent.model) - 1) * tokens)
-    else:
-        overcount = dropped_prefix(conversation.overcount, current, asking.counter)
+    overcount = overcount_behind(tx, agent, conversation, current, prefix, asking.counter)
     return prefix, overcount, prefix.reason
 
 

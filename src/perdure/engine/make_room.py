@@ -22,7 +22,7 @@ from perdure.engine.asking import Asking
 from perdure.engine.interrupts import Interrupted
 from perdure.engine.next_action import Ask, next_action
 from perdure.engine.ports import Ports
-from perdure.engine.prefixes import dropped_prefix, dropped_rows, read_memory, write_prefix
+from perdure.engine.prefixes import dropped_rows, overcount_behind, read_memory, write_prefix
 from perdure.engine.run_log import Progress, load_run_log
 from perdure.engine.summarise import Summary, summarise
 from perdure.engine.views import Views
@@ -86,7 +86,7 @@ def _store_smaller(tx: Tx, full: Full, smaller: Evict | Merge, summary: Summary 
         nodes=nodes,
     )
     events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
-    overcount = dropped_rows(dropped_prefix(held.overcount, prefix, counter), gone, stubs, counter)
+    overcount = dropped_rows(overcount_behind(tx, agent, held, prefix, rewritten, counter), gone, stubs, counter)
     left = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in gone}}
     tx.conversations.fit(
         held.agent_id,

@@ -24,7 +24,11 @@ from perdure.core.tx import Tx
 from perdure.engine.asking import Asking
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
-__all__ = ["Memory", "compile_prefix", "dropped_prefix", "dropped_rows", "read_memory", "rows_tokens", "write_prefix"]
+__all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "write_prefix"]
+
+
+SEAM_TOKENS = 4
+"""How many tokens a text may take more or less where another part of it begins or ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +124,43 @@ def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> 
     return sum(row_tokens(message, stubs, counter) for message in (*view.pinned, *view.rows))
 
 
-def dropped_prefix(overcount: int, prefix: Prefix, counter: TokenCounter) -> int:
-    """What is left of an overcount when a prefix goes."""
-    texts = (prefix.system, tools_text(prefix.tools), prefix.summary)
-    return overcount_after(overcount, dropped=prefix.tokens, dropped_at_least=sum(map(counter.at_least, texts)))
+def overcount_behind(
+    tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
+) -> int:
+    """By how much the estimate is known to be too high, now that `prefix` takes the place of `current`.
+
+    What both say was measured, and stays so; but of another model nothing was measured yet.
+    """
+    if current is None or _last_model(tx, agent, conversation) != agent.model:
+        return -int((tx.steps.factor(agent.model) - 1) * (prefix.tokens + conversation.view_tokens))
+    overcount = conversation.overcount
+    for old, new in zip(_texts(current), _texts(prefix), strict=True):
+        if gone := _changed(old, new):
+            overcount = overcount_after(
+                overcount,
+                dropped=counter.count(gone) + SEAM_TOKENS,
+                dropped_at_least=max(0, counter.at_least(gone) - SEAM_TOKENS),
+            )
+    return overcount
+
+
+def _last_model(tx: Tx, agent: Agent, conversation: Conversation) -> str:
+    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
+    return steps[0].model if steps else ""
+
+
+def _texts(prefix: Prefix) -> tuple[str, str, str]:
+    return tools_text(prefix.tools), prefix.system, prefix.summary
+
+
+def _changed(old: str, new: str) -> str:
+    """The middle of the old text that the new one does not have: without what both begin and end with."""
+    if old == new:
+        return ""
+    shortest = min(len(old), len(new))
+    first = next((place for place in range(shortest) if old[place] != new[place]), shortest)
+    last = next((place for place in range(shortest - first) if old[-1 - place] != new[-1 - place]), shortest - first)
+    return old[first : len(old) - last]
 
 
 def dropped_rows(overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter) -> int:

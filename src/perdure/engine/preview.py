@@ -19,7 +19,7 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
 from perdure.engine.asking import Asking
-from perdure.engine.prefixes import compile_prefix, dropped_prefix, read_memory
+from perdure.engine.prefixes import compile_prefix, overcount_behind, read_memory
 
 __all__ = ["Preview", "preview"]
 
@@ -81,10 +81,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
             pinned=current.pinned if current else (),
             nodes=nodes,
         )
-        if current is None or reason == "settings":
-            overcount = -int((tx.steps.factor(agent.model) - 1) * (prefix.tokens + conversation.view_tokens))
-        else:
-            overcount = dropped_prefix(overcount, current, counter)
+        overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
     pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, stubs).extended(_settled(rows))
