@@ -22,7 +22,7 @@ SHRUNK = 0.75
 
 SegmentName = Literal["tools", "system prompt", "memory blocks", "summary", "messages", "newest turn", "status"]
 
-PLAUSIBLE = (0.4, 3.0)
+PLAUSIBLE = (0.4, 2.5)
 """Measured tokens, as a share of the estimate. What is outside is no measurement of the whole request: some servers
 leave out what they had cached, or report nothing."""
 
@@ -79,16 +79,17 @@ def reserve_tokens(window_tokens: int, wanted: int) -> int:
     return min(wanted, window_tokens // 4)
 
 
-def overcount_measured(estimated: int, measured: int, *, before: Sequence[int] = ()) -> int | None:
-    """By how much a request was overestimated; None if `measured` can't be the size of all of it.
+def overcount_measured(estimated: int, measured: int, *, window_tokens: int, before: Sequence[int] = ()) -> int | None:
+    """By how much a request was overestimated; None if `measured` can't be the size of all of it, and nothing else.
 
     Args:
+        window_tokens: of the model, which answered the request: it was not larger.
         before: what was measured of earlier requests that this one only added to.
     """
     low, high = PLAUSIBLE
-    if not estimated * low <= measured <= estimated * high or (before and measured < max(before)):
+    if measured > window_tokens or not estimated * low <= measured <= estimated * high:
         return None
-    return estimated - measured
+    return None if before and measured < max(before) else estimated - measured
 
 
 def factor_after_overflow(budget_tokens: int, refused_tokens: int) -> float:
@@ -98,10 +99,14 @@ def factor_after_overflow(budget_tokens: int, refused_tokens: int) -> float:
     return max(1.0, budget_tokens / (SHRUNK * max(1, refused_tokens)))
 
 
-def overcount_after(overcount: int, *, dropped: int, dropped_at_least: int) -> int:
-    """What is left of an overcount when a part of what was measured goes: `dropped` by the upper estimate, but perhaps
+def overcount_after(overcount: int, *, estimated: int, dropped: int, dropped_at_least: int) -> int:
+    """What is left of an overcount when a part of what was measured goes: `dropped` of `estimated`, but perhaps
     `dropped_at_least` only, and then the overcount was in the rest. The result is safe for whatever stays.
 
-    With U estimated and M measured of the whole, what stays takes at most min(U - dropped, M - dropped_at_least).
+    With U estimated and M measured of the whole, what stays takes at most min(U - dropped, M - dropped_at_least). Where
+    the estimate was too low, its share of what was missing goes with what goes: or one wrong measurement, larger than
+    all that can stay, would be held against a conversation for ever.
     """
-    return overcount if overcount < 0 else max(0, overcount - max(0, dropped - dropped_at_least))
+    if overcount < 0:
+        return -math.ceil(-overcount * max(0.0, 1 - dropped / max(1, estimated)))
+    return max(0, overcount - max(0, dropped - dropped_at_least))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, takewhile
+from typing import NoReturn
 
 from perdure.context.atoms import Atom, atoms
 from perdure.context.budget import Certificate
@@ -21,12 +22,16 @@ from perdure.core.ports import TokenCounter
 __all__ = ["Evict", "Merge", "Plan", "Situation", "Stub", "plan", "summary_limit"]
 
 KEPT = 0.4
-"""Of the room for messages, what is still filled after an eviction. Each eviction makes the provider write what is kept
-to its cache again, so few deep ones cost less than many shallow ones: with 0.7 input costs a fifth more."""
+"""Of the room for messages that may leave, what is still filled after an eviction. Each eviction makes the provider
+write what is kept to its cache again, so few deep ones cost less than many shallow ones."""
 
 SUMMARY_SHARE = 1 / 48
 """Of the budget, what one summary may take: 125 tokens of a window of 8,000, the limit of 1,200 from 60,000 on."""
 SUMMARY_LIMITS = (80, 1_200)
+LEAST_SUMMARY = 40
+"""Where there is hardly any room, a summary is cut to this, by code."""
+NODE_OVERHEAD, SECTION_OVERHEAD = 50, 90
+"""About what a node, and the section they all stand in, take besides the texts."""
 
 NODES_SHARE = 0.25
 """Of the room for messages, what all summaries may take before older ones are merged."""
@@ -36,13 +41,16 @@ MERGED = 4
 nodes deep."""
 
 WORTH_TOKENS = 120
-"""An eviction that frees less than this over its summary's own size is none."""
+"""An eviction that frees less than this over its summary's own size is none, as long as anything else can go."""
 
 OVERSIZED = 0.5
-"""Of the room for messages: a newcomer that is larger by itself is shown as a stub before others have to leave."""
+"""Of the room for messages: a newcomer that is larger by itself is shown in part, if not so much can be freed."""
 
-LEAST_CHARS = 200
-"""A stub shows at least so much."""
+MOST = 0.75
+"""And never more than that, so that there is room to go on."""
+
+STUB_TOKENS = 60
+"""About what a stub takes that shows nothing of its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +70,24 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """These neighbouring nodes of one level leave the view behind one of the next level."""
+    """These neighbouring nodes leave the view behind one that stands for all of them.
+
+    Nodes of one level become the children of one of the next. Of different levels, the smaller ones join the children
+    of the largest, which grows no deeper by it; a single one is only made shorter.
+    """
 
     nodes: tuple[SummaryNode, ...]
     summary_tokens: int
+
+    @property
+    def level(self) -> int:
+        levels = [node.level for node in self.nodes]
+        return max(levels) + (len(levels) > 1 and (len(set(levels)) == 1 or max(levels) == 0))
+
+    @property
+    def children(self) -> tuple[int, ...]:
+        level = self.level
+        return tuple(seq for node in self.nodes for seq in (node.children if node.level == level else (node.seq,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +100,9 @@ class Stub:
 
 
 Plan = Evict | Merge | Stub
+
+FIXED = ("tools", "system prompt", "memory blocks", "status")
+"""The segments that no plan can make smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,30 +138,48 @@ class Situation:
     @property
     def room_tokens(self) -> int:
         """What the budget leaves for summaries and messages."""
-        fixed = ("tools", "system prompt", "memory blocks", "status")
-        taken = sum(segment.tokens for segment in self.certificate.segments if segment.name in fixed)
+        taken = sum(segment.tokens for segment in self.certificate.segments if segment.name in FIXED)
         return max(0, self.certificate.budget_tokens - taken)
 
 
 def plan(situation: Situation) -> Plan | None:
-    """The next thing to do so that the request fits; None if it does.
+    """The next thing to do so that the request fits; None if it does, or may: where only a correction of the estimate
+    says that it does not, and nothing more can go, its provider has the last word.
 
     In this order: a newcomer that is too large by itself is cut; summaries that have become many are merged; the oldest
-    atoms are evicted; what is left of the newest turn is cut, its tool results before its user's words.
+    atoms are evicted; what is left of the newest turn is cut, its tool results before its user's words; at last
+    summaries are joined and shortened, whatever is lost of them.
 
-    Raises: IrreducibleFloor.
+    Raises: IrreducibleFloor: before anything else is done, where all of that could not be enough.
     """
-    if situation.certificate.fits:
+    certificate = situation.certificate
+    if certificate.fits:
         return None
-    return (
-        _cut(situation, list(_oversized(situation)))
+    if _least(situation) > certificate.budget_tokens:
+        _raise_floor(situation)
+    found = (
+        _cut_oversized(situation)
         or _merge(situation)
         or _evict(situation)
-        or _cut(situation, list(_newest_results(situation)))
+        or _cut(situation, [*_newest_results(situation), *_input_cut_before(situation)])
         or _cut(situation, list(_input(situation)))
-        or _merge(situation, forced=True)
-        or _floor(situation)
+        or _join(situation)
+        or _evict(situation, least=LEAST_SUMMARY)
     )
+    if found is None and (certificate.factor > 1 or certificate.estimated_tokens > certificate.budget_tokens):
+        _raise_floor(situation)
+    return found
+
+
+def _least(situation: Situation) -> float:
+    """What is left when all has gone that can, by the most hopeful reading of the estimate."""
+    certificate = situation.certificate
+    taken = sum(segment.tokens for segment in certificate.segments if segment.name in FIXED)
+    rows = 0
+    for message in _staying(situation):
+        tokens = situation.tokens_of(message)
+        rows += min(tokens, STUB_TOKENS) if situation.can_open and stub_chars(message) else tokens
+    return (taken + rows - max(0, certificate.overcount)) * certificate.factor
 
 
 def summary_limit(budget_tokens: int) -> int:
@@ -145,17 +188,23 @@ def summary_limit(budget_tokens: int) -> int:
     return max(low, min(high, int(budget_tokens * SUMMARY_SHARE)))
 
 
-def _evict(situation: Situation) -> Evict | None:
-    """The oldest atoms, up to where what stays fills `KEPT` of the room; the run's input stays, and what no model has
-    seen."""
+def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
+    """The oldest atoms, up to where what stays of those that may go fills `KEPT` of the room that is left for them; the
+    run's input stays, and what no model has seen.
+
+    Args:
+        least: how small the summary may be, when any gain is welcome; 0: as it should be, for a gain that is worth it.
+    """
     every = atoms(situation.rows)
     candidates = list(takewhile(lambda atom: _may_go(situation, atom), every[:-1]))
     stay = {message.seq for message in _input(situation)}
-    limit = summary_limit(situation.certificate.budget_tokens)
+    limit = least or summary_limit(situation.certificate.budget_tokens)
     shown_tokens = sum(map(situation.tokens_of, (*situation.pinned, *situation.rows)))
+    staying = sum(map(situation.tokens_of, _staying(situation)))
     # The estimate may be known to be too high; then less has to go than it says.
-    target = situation.room_tokens * KEPT * _too_high(situation.certificate) - limit
-    cut, freed = 0, _left_behind(situation, stay)
+    room = situation.room_tokens * _too_high(situation.certificate)
+    target = staying + max(0, room - staying) * KEPT - limit
+    freed = _left_behind(situation, stay)
     best: tuple[int, int] | None = None  # how many atoms, and what they free
     for cut, atom in enumerate(candidates, 1):
         freed += sum(situation.tokens_of(message) for message in atom.messages if message.seq not in stay)
@@ -165,17 +214,20 @@ def _evict(situation: Situation) -> Evict | None:
     if best is None:
         return _unpin(situation, stay) if freed else None
     cut, freed = _to_a_turn(situation, every[: len(candidates) + 1], *best, stay=stay)
-    if freed < limit + WORTH_TOKENS:
-        limit = freed - WORTH_TOKENS
-        if limit < SUMMARY_LIMITS[0]:
+    worth = NODE_OVERHEAD + (SECTION_OVERHEAD if not situation.nodes else 0) if least else WORTH_TOKENS
+    if freed < limit + worth:
+        limit = freed - worth
+        if limit < (least or SUMMARY_LIMITS[0]):
             return None
     gone = candidates[:cut]
     pinned = [message for message in (*situation.pinned, *_messages(gone)) if message.seq in stay]
     return Evict(tuple(gone), situation.rows[len(_messages(gone))].seq, tuple(pinned), limit)
 
 
-def _unpin(situation: Situation, stay: set[int]) -> Evict:
+def _unpin(situation: Situation, stay: set[int]) -> Evict | None:
     """Nothing leaves but the input of an earlier run, for which a node stands already."""
+    if not situation.rows:
+        return None
     pinned = tuple(message for message in situation.pinned if message.seq in stay)
     return Evict((), situation.rows[0].seq, pinned, 0)
 
@@ -184,12 +236,21 @@ def _may_go(situation: Situation, atom: Atom) -> bool:
     return atom.run_seq != situation.run_seq or atom.upto_seq <= situation.seen_upto
 
 
+def _staying(situation: Situation) -> list[Message]:
+    """The rows that no eviction can take away: the run's input, what no model has seen, and the newest atom."""
+    every = atoms(situation.rows)
+    may_go = list(takewhile(lambda atom: _may_go(situation, atom), every[:-1]))
+    stay = {message.seq for message in _input(situation)}
+    left = [message for atom in every[len(may_go) :] for message in atom.messages]
+    return [message for message in (*situation.pinned, *_messages(may_go)) if message.seq in stay] + left
+
+
 def _to_a_turn(
     situation: Situation, following: Sequence[Atom], cut: int, freed: int, *, stay: set[int]
 ) -> tuple[int, int]:
     """The cut moved on to where the next run begins, if that is near: a view that starts with a question reads
     better."""
-    further, slack = freed, situation.room_tokens * KEPT / 4
+    further, slack = freed, situation.room_tokens * KEPT / 2
     for later in range(cut, len(following)):
         atom = following[later]
         if atom.run_seq != following[later - 1].run_seq and atom.messages[0].role == "user":
@@ -205,53 +266,87 @@ def _left_behind(situation: Situation, stay: set[int]) -> int:
     return sum(situation.tokens_of(message) for message in situation.pinned if message.seq not in stay)
 
 
-def _merge(situation: Situation, *, forced: bool = False) -> Merge | None:
+def _merge(situation: Situation) -> Merge | None:
     """The oldest nodes of the lowest level that has too many; or, when all take too much room, those of the level that
-    has most."""
+    has most, or the newest three of different ones."""
     levels = [tuple(group) for _, group in groupby(situation.nodes, key=lambda node: node.level)]
     limit = summary_limit(situation.certificate.budget_tokens)
     for nodes in reversed(levels):
         if len(nodes) >= NODES_PER_LEVEL:
             return _merged(nodes[:MERGED], limit)
     summaries = sum(segment.tokens for segment in situation.certificate.segments if segment.name == "summary")
-    if not forced and summaries <= situation.room_tokens * NODES_SHARE:
+    if summaries <= situation.room_tokens * NODES_SHARE:
         return None
     several = max(levels, key=len, default=())
     if len(several) < 2:
-        # All of different levels: the newest three. Each level then has more messages than the three below it
-        # together, so the tree still grows deeper by logarithm only.
         several = situation.nodes[-3:]
     return _merged(several, limit) if len(several) > 1 else None
 
 
 def _merged(nodes: tuple[SummaryNode, ...], limit: int) -> Merge:
     """Smaller than they are together, whatever they are."""
-    return Merge(nodes, min(limit, max(40, sum(node.tokens for node in nodes) * 3 // 4)))
+    return Merge(nodes, min(limit, max(LEAST_SUMMARY, sum(node.tokens for node in nodes) * 3 // 4)))
 
 
-def _cut(situation: Situation, rows: Sequence[Message]) -> Stub | None:
-    """The largest of these rows with less of it shown, so much less as is needed; None if that can't help."""
-    if not situation.can_open:
-        return None
-    over = situation.certificate.over_tokens
-    for message in sorted(rows, key=lambda message: (-situation.tokens_of(message), message.seq)):
-        tokens = situation.tokens_of(message)
-        whole = min(situation.stubs.get(message.seq, stub_chars(message)), stub_chars(message))
-        wanted = max(0, tokens - over - WORTH_TOKENS)
-        # A characters' share of the tokens is a guess, so at least a quarter goes, and the plan is made again.
-        chars = max(LEAST_CHARS, min(whole * 3 // 4, whole * wanted // max(1, tokens)))
-        stubs = {**situation.stubs, message.seq: chars}
-        if chars < whole and row_tokens(message, stubs, situation.counter) < tokens:
-            return Stub(stubs, sent=message.seq <= situation.sent_upto)
+def _join(situation: Situation) -> Merge | None:
+    """All summaries as one, or the only one shorter: where nothing else can go any more."""
+    nodes = situation.nodes
+    if len(nodes) > 1 or (nodes and nodes[0].tokens > LEAST_SUMMARY + NODE_OVERHEAD // 2):
+        return Merge(nodes, LEAST_SUMMARY)
     return None
 
 
-def _oversized(situation: Situation) -> Iterator[Message]:
-    """Newcomers that no model has seen, and that would take more than their share of the room."""
-    most = situation.room_tokens * OVERSIZED
-    for message in (*_newest_results(situation), *_input(situation)):
-        if message.seq > situation.sent_upto and situation.tokens_of(message) > most:
-            yield message
+def _cut_oversized(situation: Situation) -> Stub | None:
+    """Newcomers that no model has seen, each cut to its share of the room, or to more if that much can be freed."""
+    room = situation.room_tokens * _too_high(situation.certificate)
+    newcomers = [
+        message for message in (*_newest_results(situation), *_input(situation)) if message.seq > situation.sent_upto
+    ]
+    rows = {message.seq: situation.tokens_of(message) for message in newcomers}
+    staying = sum(map(situation.tokens_of, _staying(situation)))
+    others = sum(map(situation.tokens_of, (*situation.pinned, *situation.rows))) - staying
+    beside = staying - sum(rows.values()) + min(others, room * KEPT)
+    if situation.nodes or others:
+        beside += SECTION_OVERHEAD + NODE_OVERHEAD + summary_limit(situation.certificate.budget_tokens)
+    most = max(room * OVERSIZED, min((room - beside) * 0.9, room * MOST))
+    return _stub(situation, newcomers, sum(rows.values()) - most)
+
+
+def _cut(situation: Situation, rows: Sequence[Message]) -> Stub | None:
+    """The largest of these rows with less of them shown, so much less as is needed; None if that can't help."""
+    over = situation.certificate.over_tokens * max(1.0, _too_high(situation.certificate))
+    return _stub(situation, rows, over + WORTH_TOKENS)
+
+
+def _stub(situation: Situation, rows: Sequence[Message], less: float) -> Stub | None:
+    """These rows with `less` tokens shown of them together, the largest cut to one size; None if nothing is won."""
+    if not situation.can_open or less <= 0:
+        return None
+    tokens = {message.seq: situation.tokens_of(message) for message in rows if stub_chars(message)}
+    level = _level(sorted(tokens.values(), reverse=True), less)
+    stubs = dict(situation.stubs)
+    for message in rows:
+        size = tokens.get(message.seq, 0)
+        if size <= max(level, STUB_TOKENS):
+            continue
+        whole = min(situation.stubs.get(message.seq, stub_chars(message)), stub_chars(message))
+        # A characters' share of the tokens is a guess, so a tenth more goes; the plan is made again in any case.
+        chars = int(whole * max(0.0, level - STUB_TOKENS) / size * 0.9)
+        if row_tokens(message, {**stubs, message.seq: chars}, situation.counter) < size:
+            stubs[message.seq] = chars
+    changed = [seq for seq, chars in stubs.items() if situation.stubs.get(seq) != chars]
+    return Stub(stubs, sent=min(changed) <= situation.sent_upto) if changed else None
+
+
+def _level(sizes: Sequence[int], less: float) -> float:
+    """The size to which the largest have to come down so that all together are `less` smaller; 0 if they can't be."""
+    above = 0
+    for count, size in enumerate(sizes, 1):
+        above += size
+        level = (above - less) / count
+        if level >= (sizes[count] if count < len(sizes) else 0):
+            return level
+    return 0.0
 
 
 def _newest_results(situation: Situation) -> Iterator[Message]:
@@ -268,6 +363,11 @@ def _input(situation: Situation) -> Iterator[Message]:
             yield message
 
 
+def _input_cut_before(situation: Situation) -> Iterator[Message]:
+    """Where a user's words are shown in part already, they are no dearer than a result."""
+    return (message for message in _input(situation) if message.seq in situation.stubs)
+
+
 def _messages(group: Sequence[Atom]) -> list[Message]:
     return [message for atom in group for message in atom.messages]
 
@@ -277,10 +377,10 @@ def _too_high(certificate: Certificate) -> float:
     return certificate.estimated_tokens / max(1, certificate.tokens)
 
 
-def _floor(situation: Situation) -> Plan:
+def _raise_floor(situation: Situation) -> NoReturn:
     certificate = situation.certificate
     raise IrreducibleFloor(
-        reason="floor_exceeds_target" if situation.nodes or situation.stubs else "no_candidate",
+        reason="no_candidate" if _least(situation) <= certificate.budget_tokens else "floor_exceeds_target",
         sizes={segment.name: segment.tokens for segment in certificate.segments},
         window_tokens=certificate.window_tokens,
         reserve_tokens=certificate.reserve_tokens,

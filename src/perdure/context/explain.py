@@ -170,6 +170,7 @@ def explain(step: Step, view: View, *, prices: Prices | None = None, counter: To
                 price=prices.input_price(plain=plain, cached=cached, written=written) if measured else None,
             )
         )
+    used = usage.input_tokens
     return Explanation(
         step_id=step.id,
         model=step.model,
@@ -177,7 +178,7 @@ def explain(step: Step, view: View, *, prices: Prices | None = None, counter: To
         created_at=step.created_at,
         segments=tuple(uses),
         measured=measured,
-        doubtful=measured and overcount_measured(estimated, usage.input_tokens) is None,
+        doubtful=measured and overcount_measured(estimated, used, window_tokens=used) is None,
         estimated_tokens=estimated,
         certified_tokens=certified,
         usage=usage,

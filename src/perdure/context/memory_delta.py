@@ -22,7 +22,11 @@ def versions_of(blocks: Sequence[Block]) -> dict[BlockId, int]:
 
 
 def memory_deltas(
-    seen: Mapping[BlockId, int], blocks: Sequence[Block], *, labels: Mapping[BlockId, str] | None = None
+    seen: Mapping[BlockId, int],
+    blocks: Sequence[Block],
+    *,
+    labels: Mapping[BlockId, str] | None = None,
+    folded: bool = False,
 ) -> tuple[str, ...]:
     """The texts of the delta messages that bring a log from the versions it has `seen` to these blocks.
 
@@ -32,6 +36,7 @@ def memory_deltas(
     Args:
         labels: the labels under which the log has seen changed and gone blocks, as far as they are known: a renamed
             block is told with its old label too, a gone one by its label.
+        folded: the memory section shows the new values already, so it is only said that they count now.
     """
     now = versions_of(blocks)
     if now == seen:
@@ -47,7 +52,8 @@ def memory_deltas(
             version=block.version,
             chars_limit=block.limit_chars,
             read_only=block.read_only or None,
-            value=block.value,
+            value=None if folded else block.value,
+            value_in="memory_blocks" if folded else None,
         )
         for block in blocks
         if seen.get(block.id) != block.version

@@ -12,16 +12,17 @@ from perdure.core.runs import Prefix
 
 __all__ = ["summary_message", "summary_section"]
 
-NOTE = "Earlier messages, in short: history, no instruction. context_expand(handle) opens what a summary stands for."
+NOTE = "Earlier messages, in short: history, no instruction."
+HOW_TO_OPEN = " context_expand(handle) opens what a summary stands for."
 
 
-def summary_section(nodes: Sequence[SummaryNode]) -> str:
-    """One envelope for all nodes, oldest first; empty for none."""
+def summary_section(nodes: Sequence[SummaryNode], *, can_open: bool = True) -> str:
+    """One envelope for all nodes, oldest first; empty for none. `can_open`: the model has the tool that opens them."""
     if not nodes:
         return ""
     return envelope(
         "summary",
-        note=NOTE,
+        note=NOTE + HOW_TO_OPEN if can_open else NOTE,
         hidden_messages=sum(node.message_count for node in nodes),
         nodes=[
             {

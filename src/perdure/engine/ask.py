@@ -16,9 +16,9 @@ from perdure.context.segments import segments
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation
-from perdure.core.errors import IllegalLog, IrreducibleFloor, NotFound
+from perdure.core.errors import IrreducibleFloor, NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted, ViewFull
-from perdure.core.ids import BlockId, MessageId, StepId
+from perdure.core.ids import AgentId, BlockId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey
@@ -122,16 +122,25 @@ def _ask(
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
         events.append(StepAbandoned(action.abandoned.id))
     prefix, overcount, reason = _prefix(tx, agent, conversation, memory, asking)
-    if reason is not None:
-        events.append(PrefixRewritten(prefix.seq, reason))
     view_tokens = conversation.view_tokens
     # Also behind a new prefix that shows it already: an older delta or result may be in view after that prefix, and
     # what is said last counts.
     if memory.versions != conversation.seen and conversation.prefix_seq is not None:
-        deltas = _add_deltas(tx, run, conversation, asking)
+        texts = _delta_texts(tx, agent.id, conversation.seen)
+        window, reserve = asking.window(agent)
+        if prefix.tokens + view_tokens + sum(map(counter.count, texts)) - overcount > window - reserve:
+            # There is no room to say it all: the memory section is written anew, and shows it.
+            if reason is None:
+                current, reason = prefix, "window"
+                prefix = _rewritten(tx, agent, conversation, memory, asking, current, reason)
+                overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
+            texts = _delta_texts(tx, agent.id, conversation.seen, folded=True)
+        deltas = _add_deltas(tx, run, conversation, memory, texts, asking)
         log = log.after(messages=deltas)
         events += [MessageAdded(message.seq, message) for message in deltas]
         view_tokens += sum(message.tokens for message in deltas)
+    if reason is not None:
+        events.append(PrefixRewritten(prefix.seq, reason))
     view = _view(tx, log, prefix, asking.have, conversation.stubs)
     if reason is not None:
         if reason != "first":  # a message that was revised takes more or less than when it was written
@@ -145,10 +154,12 @@ def _ask(
     factor = _factor(log, agent, asking)
     window, reserve = asking.window(agent)
     if (estimated - overcount) * factor > window - reserve:
-        return _full(tx, log, agent, conversation, view, status, asking, events)
+        full = _full(tx, log, agent, conversation, view, status, asking, events)
+        if full is not None:
+            return full
     recipe = Recipe(
         prefix_seq=prefix.seq,
-        upto_message_seq=log.messages[-1].seq,
+        upto_message_seq=view.next_seq - 1,
         tail=status,
         settings_revision=agent.settings_revision,
         estimator=round((estimated - overcount) * factor / max(1, estimated), 4),
@@ -180,8 +191,9 @@ def _full(
     status: str,
     asking: Asking,
     events: list[Event],
-) -> Progress:
-    """What makes room for a request that does not fit; a run whose request can't be made to fit is ended."""
+) -> Progress | None:
+    """What makes room for a request that does not fit; None if it is sent as it is after all. A run whose request can't
+    be made to fit is ended."""
     window, reserve = asking.window(agent)
     run, stubs, counter = log.run, conversation.stubs, asking.counter
     nodes = tx.nodes.by_seqs(agent.id, conversation.seq, view.prefix.nodes)
@@ -209,7 +221,15 @@ def _full(
         end = Finish(floor.stop_reason, Failure(kind=floor.kind, message=str(floor)))
         return end_run(tx, log, end, events, ids=asking.ids, settings=asking.settings, now=asking.now)
     if found is None:
-        raise IllegalLog(f"the rows in view of {run.conversation_id} do not add up to its estimate")
+        # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
+        tx.conversations.fit(
+            agent.id,
+            conversation.seq,
+            view_tokens=rows_tokens(view, stubs, counter),
+            stubs=stubs,
+            overcount=max(0, conversation.overcount),
+        )
+        return None
     events.append(ViewFull(situation.certificate.tokens, situation.certificate.budget_tokens, _BY[type(found)]))
     stored = tx.events.add(run.key, events, at=asking.now)
     return Full(
@@ -261,9 +281,11 @@ def _view(tx: Tx, log: RunLog, prefix: Prefix, have: View | None, stubs: Mapping
     """What the model is shown, up to the newest row of the log."""
     if have is None or have.prefix.seq != prefix.seq:
         have = View.of(prefix, tx.messages.by_seqs(prefix.agent_id, prefix.pinned) if prefix.pinned else (), stubs)
-    rows = have.following(log.messages) or tx.messages.view(
-        log.run.key.agent_id, log.run.conversation_seq, from_seq=have.next_seq, upto_seq=log.messages[-1].seq
-    )
+    rows = have.following(log.messages)
+    if not rows and log.messages:  # none, if all that the run was asked has been removed
+        rows = tx.messages.view(
+            log.run.key.agent_id, log.run.conversation_seq, from_seq=have.next_seq, upto_seq=log.messages[-1].seq
+        )
     return have.with_stubs(stubs).extended(rows)
 
 
@@ -289,25 +311,43 @@ def _prefix(
     )
     if current is not None and reason is None:
         return current, conversation.overcount, None
-    prefix = write_prefix(
+    prefix = _rewritten(tx, agent, conversation, memory, asking, current, reason or "first")
+    overcount = overcount_behind(tx, agent, conversation, current, prefix, asking.counter)
+    return prefix, overcount, prefix.reason
+
+
+def _rewritten(
+    tx: Tx,
+    agent: Agent,
+    conversation: Conversation,
+    memory: Memory,
+    asking: Asking,
+    current: Prefix | None,
+    reason: str,
+) -> Prefix:
+    """A new prefix before the same rows."""
+    return write_prefix(
         tx,
         agent,
         conversation,
         memory,
         asking,
-        reason=reason or "first",
+        reason=reason,
         from_seq=current.from_message_seq if current else 0,
         pinned=current.pinned if current else (),
         nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes) if current else (),
     )
-    overcount = overcount_behind(tx, agent, conversation, current, prefix, asking.counter)
-    return prefix, overcount, prefix.reason
 
 
-def _add_deltas(tx: Tx, run: Run, conversation: Conversation, asking: Asking) -> Sequence[Message]:
+def _delta_texts(tx: Tx, agent_id: AgentId, seen: Mapping[BlockId, int], *, folded: bool = False) -> tuple[str, ...]:
+    blocks = tx.blocks.of_agent(agent_id)
+    return memory_deltas(seen, blocks, labels=_seen_labels(tx, seen, blocks), folded=folded)
+
+
+def _add_deltas(
+    tx: Tx, run: Run, conversation: Conversation, memory: Memory, texts: Sequence[str], asking: Asking
+) -> Sequence[Message]:
     """Tell the log of memory edits from outside that it has not shown yet."""
-    seen, blocks = conversation.seen, tx.blocks.of_agent(run.key.agent_id)
-    texts = memory_deltas(seen, blocks, labels=_seen_labels(tx, seen, blocks))
     drafts = [
         Draft(id=MessageId(asking.ids.new("message")), role="system", kind="memory_delta", parts=(Text(text),))
         for text in texts
@@ -320,7 +360,7 @@ def _add_deltas(tx: Tx, run: Run, conversation: Conversation, asking: Asking) ->
         tokens=[asking.counter.count(text) for text in texts],
         run=run,
     )
-    tx.conversations.show(run.key.agent_id, conversation.seq, versions_of(blocks))
+    tx.conversations.show(run.key.agent_id, conversation.seq, memory.versions)
     return messages
 
 

@@ -32,7 +32,7 @@ from perdure.engine.finish import end_run
 from perdure.engine.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.leases import holding
 from perdure.engine.next_action import Finish, next_action
-from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import Progress, RunLog, load_run_log
 
 __all__ = ["call_model"]
@@ -98,6 +98,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
         step=step,
         draft=Draft(id=message_id, role="assistant", parts=parts),
         reply=reply,
+        window_tokens=window_tokens(asked.agent, ports.models, ports.settings),
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
         ids=ports.ids,
         settings=ports.settings,
@@ -113,13 +114,14 @@ def _store_reply(
     step: Step,
     draft: Draft,
     reply: ModelReply,
+    window_tokens: int,
     tokens: int,
     ids: Ids,
     settings: EngineSettings,
     now: datetime,
 ) -> Progress:
     log = log.after(run=tx.runs.hold(key, log.lease, until=None))
-    overcount = _learn_measured(tx, log, step, reply)
+    overcount = _learn_measured(tx, log, step, reply, window_tokens)
     messages = tx.messages.append(
         key.agent_id,
         [draft],
@@ -138,7 +140,7 @@ def _store_reply(
     return _advanced(tx, log, events, ids=ids, settings=settings, now=now)
 
 
-def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply) -> int | None:
+def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
     """What the provider's count teaches of the conversation's estimate, and of the model's."""
     recipe, measured = step.recipe, reply.usage.input_tokens
     before = [
@@ -146,9 +148,12 @@ def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply) -> int |
         for other in log.steps
         if other.status == "success" and other.recipe.prefix_seq == recipe.prefix_seq and other.index < step.index
     ]
-    overcount = overcount_measured(recipe.tokens, measured, before=before)
-    if overcount is not None and measured > recipe.tokens * max(1.0, recipe.estimator) * NEWS:
-        tx.steps.learn_factor(step.model, measured / recipe.tokens)
+    overcount = overcount_measured(recipe.tokens, measured, window_tokens=window_tokens, before=before)
+    if overcount is not None and not log.overflows:
+        ratio, known = measured / recipe.tokens, max(1.0, recipe.estimator)
+        if ratio > known * NEWS or ratio < known / NEWS < known:
+            # Up at once, as too low a factor costs a refused request; down by halves.
+            tx.steps.learn_factor(step.model, ratio if ratio > known else max(1.0, (known + ratio) / 2))
     return overcount
 
 

@@ -72,15 +72,16 @@ def end_run(
         )
         events += [MessageAdded(message.seq, message) for message in messages]
         log = log.after(messages=messages)
+    usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
         run,
         reason=action.reason,
-        usage=log.usage,
+        usage=usage,
         step_count=log.steps_taken,
         failure=action.failure,
         at=now,
     )
-    events.append(RunEnded(run.id, action.reason, log.usage, log.steps_taken, action.failure))
+    events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure))
     stored = tx.events.add(run.key, events, at=now)
     if run.background:  # after the last event, which keeps the numbers of those that go from being given again
         since = now - timedelta(seconds=settings.keep_deltas_s)

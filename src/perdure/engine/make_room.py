@@ -63,9 +63,10 @@ def _store_smaller(tx: Tx, full: Full, smaller: Evict | Merge, summary: Summary 
         pinned, from_seq = smaller.pinned, smaller.from_seq
     if summary is not None:
         node = tx.nodes.add(_node(full, smaller, summary, asking))
+        tx.runs.spend(full.log.run.key, summary.usage)
         if isinstance(smaller, Merge):
             merged = {old.seq for old in smaller.nodes}
-            place = next(index for index, old in enumerate(nodes) if old.seq in merged)
+            place = min(index for index, old in enumerate(nodes) if old.seq in merged)
             nodes = [old for old in nodes if old.seq not in merged]
             nodes.insert(place, node)
             before = sum(old.tokens for old in smaller.nodes)
@@ -86,7 +87,9 @@ def _store_smaller(tx: Tx, full: Full, smaller: Evict | Merge, summary: Summary 
         nodes=nodes,
     )
     events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
-    overcount = dropped_rows(overcount_behind(tx, agent, held, prefix, rewritten, counter), gone, stubs, counter)
+    overcount = overcount_behind(tx, agent, held, prefix, rewritten, counter)
+    estimated = prefix.tokens + held.view_tokens
+    overcount = dropped_rows(overcount, gone, stubs, counter, estimated=estimated)
     left = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in gone}}
     tx.conversations.fit(
         held.agent_id,
@@ -117,7 +120,9 @@ def _store_stub(tx: Tx, full: Full, stub: Stub, asking: Asking) -> Progress:
         view_tokens=sum(row_tokens(message, stub.stubs, counter) for message in rows),
         stubs=stub.stubs,
         # What is shown of them now was measured with the rest of them, so it counts as new.
-        overcount=dropped_rows(held.overcount, cut, held.stubs, counter),
+        overcount=dropped_rows(
+            held.overcount, cut, held.stubs, counter, estimated=view.prefix.tokens + held.view_tokens
+        ),
     )
     return _progress(tx, full, events, asking)
 
@@ -134,15 +139,16 @@ def _held(tx: Tx, full: Full, asking: Asking) -> Any:
     log = full.log
     log = log.after(run=tx.runs.hold(log.run.key, log.lease, until=asking.until))
     conversation = tx.conversations.at(full.agent.id, full.conversation.seq)
-    same = (conversation.prefix_seq, conversation.stubs) == (full.view.prefix.seq, full.conversation.stubs)
-    return conversation if same and isinstance(next_action(log), Ask) else None
+    planned = (full.view.prefix.seq, full.conversation.stubs, full.agent.settings_revision)
+    now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(full.agent.id).settings_revision)
+    return conversation if now == planned and isinstance(next_action(log), Ask) else None
 
 
 def _node(full: Full, smaller: Evict | Merge, summary: Summary, asking: Asking) -> SummaryNode:
     if isinstance(smaller, Merge):
         first, last = smaller.nodes[0], smaller.nodes[-1]
         span = (first.from_message_seq, last.upto_message_seq, first.since, last.until)
-        level, children = max(node.level for node in smaller.nodes) + 1, tuple(node.seq for node in smaller.nodes)
+        level, children = smaller.level, smaller.children
         count = sum(node.message_count for node in smaller.nodes)
     else:
         rows: Sequence[Message] = smaller.messages

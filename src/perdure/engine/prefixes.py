@@ -100,7 +100,7 @@ def compile_prefix(
     blocks = tx.blocks.of_agent(agent.id) if blocks is None else blocks
     system = compile_system(agent.system, blocks, replace(memory.counts, tags=tuple(tags)[:20]))
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()))
-    summary = summary_section(nodes)
+    summary = summary_section(nodes, can_open=bool(tools))
     return Prefix(
         agent_id=agent.id,
         seq=0,
@@ -138,6 +138,7 @@ def overcount_behind(
         if gone := _changed(old, new):
             overcount = overcount_after(
                 overcount,
+                estimated=current.tokens + conversation.view_tokens,
                 dropped=counter.count(gone) + SEAM_TOKENS,
                 dropped_at_least=max(0, counter.at_least(gone) - SEAM_TOKENS),
             )
@@ -163,10 +164,13 @@ def _changed(old: str, new: str) -> str:
     return old[first : len(old) - last]
 
 
-def dropped_rows(overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter) -> int:
+def dropped_rows(
+    overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
+) -> int:
     """What is left of an overcount when these rows go."""
     return overcount_after(
         overcount,
+        estimated=estimated,
         dropped=sum(row_tokens(message, stubs, counter) for message in rows),
         dropped_at_least=sum(counter.at_least(text_of(shown(message, stubs).parts)) for message in rows),
     )

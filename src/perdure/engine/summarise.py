@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
-from perdure.context.compaction import Evict, Merge
+from perdure.context.compaction import LEAST_SUMMARY, Evict, Merge
 from perdure.context.extract import extract, merge_texts, render_extract
 from perdure.context.shown import stub_chars
 from perdure.context.summary import SummaryRejected, check_summary, summary_request, transcript, with_missing
@@ -51,6 +51,8 @@ async def summarise(full: Full, smaller: Evict | Merge, ports: Ports) -> Summary
 
     Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError.
     """
+    if smaller.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
+        return Summary(_extract(smaller, ports), "extract", "too_small")
     large = isinstance(smaller, Evict) and sum(map(stub_chars, smaller.messages)) > LARGE_CHARS
     work = asyncio.to_thread if large else _here
     source = await work(_source, full, smaller, ports)

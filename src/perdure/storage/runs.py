@@ -240,6 +240,13 @@ class Runs:
             )
         )
 
+    def spend(self, key: RunKey, usage: Usage) -> None:
+        total = self.at(key).usage + usage
+        self._db.run(
+            "UPDATE runs SET usage = :usage WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            self._own(key) | {"usage": dump_usage(total)},
+        )
+
     def end(
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:

@@ -150,8 +150,7 @@ class Steps:
     def learn_factor(self, model: str, factor: float) -> None:
         self._db.run(
             "INSERT INTO token_factors (org_id, model, factor) VALUES (:org_id, :model, :factor)"
-            " ON CONFLICT (org_id, model) DO UPDATE SET factor = excluded.factor"
-            " WHERE excluded.factor > token_factors.factor",
+            " ON CONFLICT (org_id, model) DO UPDATE SET factor = excluded.factor",
             {"org_id": self._org_id, "model": storable(model), "factor": factor},
         )
 

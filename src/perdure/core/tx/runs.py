@@ -117,6 +117,10 @@ class Runs(Protocol):
         """Whether the run had not ended and had no such request yet."""
         ...
 
+    def spend(self, key: RunKey, usage: Usage) -> None:
+        """Add what was used besides the run's steps to its usage."""
+        ...
+
     def end(
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:

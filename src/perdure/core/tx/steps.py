@@ -59,11 +59,11 @@ class Steps(Protocol):
     ) -> Step: ...
 
     def factor(self, model: str) -> float:
-        """How many tokens the model's provider was at most seen to count for each one estimated; at least 1."""
+        """How many tokens the model's provider is known to count for each one estimated; at least 1."""
         ...
 
     def learn_factor(self, model: str, factor: float) -> None:
-        """Remember a measured factor; one below what is known changes nothing."""
+        """Remember a factor in place of the one known before."""
         ...
 
     def put_exchange(self, step: Step, exchange: Exchange) -> None:

@@ -122,13 +122,22 @@ class NodeContract(Contract):
             stored = await store.write(lambda tx: tx.prefixes.add(prefix))
             assert await store.read(lambda tx: tx.prefixes.at(agent.id, stored.seq)) == replace(prefix, seq=stored.seq)
 
-    async def test_the_largest_factor_of_a_model_is_kept(self) -> None:
-        """1 before anything is known; never lowered; each organisation's own."""
+    async def test_what_a_run_used_besides_its_steps_is_summed(self) -> None:
+        """It stands on the run's row before the run ends."""
+        async with self.opened() as store:
+            run = await store.write(lambda tx: self.add_run(tx, self.add_agent(tx).id))
+            for _ in range(2):
+                await store.write(lambda tx: tx.runs.spend(run.key, Usage(input_tokens=5, output_tokens=2)))
+            used = (await store.read(lambda tx: tx.runs.at(run.key))).usage
+            assert used == Usage(input_tokens=10, output_tokens=4)
+
+    async def test_the_newest_factor_of_a_model_is_kept(self) -> None:
+        """1 before anything is known; each organisation's own."""
         async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
             model = "test/m \x00"
             assert await store.read(lambda tx: tx.steps.factor(model)) == 1.0
-            for factor in (1.5, 1.25, 1.75):
+            for factor in (1.5, 1.75, 1.25):
                 await store.write(lambda tx, factor=factor: tx.steps.learn_factor(model, factor))  # type: ignore[misc]
-            assert await store.read(lambda tx: tx.steps.factor(model)) == 1.75
+            assert await store.read(lambda tx: tx.steps.factor(model)) == 1.25
             assert await store.read(lambda tx: tx.steps.factor("test/other")) == 1.0
             assert await other.read(lambda tx: tx.steps.factor(model)) == 1.0

@@ -204,6 +204,7 @@ class OrganisationContract(Contract):
                 "runs.start_calls": lambda tx: tx.runs.start_calls(key, ["call 2"], lease=lease, at=AT),
                 "runs.begin_input": lambda tx: tx.runs.begin_input(key, first_message_seq=7),
                 "runs.request_cancel": lambda tx: tx.runs.request_cancel(key),
+                "runs.spend": lambda tx: tx.runs.spend(key, Usage(input_tokens=1)),
                 "runs.end": lambda tx: tx.runs.end(
                     p.run, reason="end_turn", usage=Usage(), step_count=0, failure=None, at=UNTIL
                 ),
