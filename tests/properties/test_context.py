@@ -339,14 +339,14 @@ def everything_is_reachable(played: Played) -> None:
 
 def nothing_is_compacted_twice(played: Played) -> None:
     """Each message leaves the view once, each node once, and every time the view shrinks."""
-    leaves = [node for node in played.record.nodes.values() if not node.children]
-    for before, after in pairwise(leaves):
-        assert before.upto_message_seq < after.from_message_seq
     nodes = played.record.nodes
     shown = list(played.record.prefix.nodes) if played.record.prefix else []
     for seq in shown:  # those in view, then what they stand for
         shown += nodes[seq].children
     assert len(shown) == len(set(shown))
+    leaves = sorted((nodes[seq] for seq in shown if not nodes[seq].children), key=lambda leaf: leaf.from_message_seq)
+    for before, after in pairwise(leaves):
+        assert before.upto_message_seq < after.from_message_seq
     for compaction in played.record.compactions:
         assert compaction.merged or compaction.tokens_after < compaction.tokens_before
 
