@@ -27,6 +27,7 @@
     │   ├── ModelOverloaded, ModelUnreachable, ModelTimeout, ModelStreamCut
     │   ├── ModelRequestRefused, ModelOverflow
     │   └── ModelRefused, ModelReplyEmpty, ModelReplyInvalid
+    ├── IrreducibleFloor        a request can't be made to fit its window; the run ends before the call
     ├── StoreError              the database could not do it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -60,6 +61,7 @@ __all__ = [
     "IllegalLog",
     "InvalidArguments",
     "InvalidInput",
+    "IrreducibleFloor",
     "LeaseLost",
     "MessageTooLarge",
     "ModelAuthenticationFailed",
