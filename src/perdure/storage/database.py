@@ -64,6 +64,12 @@ class Database(Protocol):
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None: ...
 
+    def update(
+        self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
+    ) -> Sequence[Row]:
+        """Change rows and read them as they then are. `where` must still hold of what was changed."""
+        ...
+
     def full_text_table(self, table: str) -> None:
         """Create the index `table`: rows of (scope number, sequence number, labels, words)."""
         ...

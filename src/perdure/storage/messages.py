@@ -37,11 +37,6 @@ class Messages:
     def __init__(self, db: Database, org_id: OrgId) -> None:
         self._db, self._org_id = db, org_id
 
-    _ADVANCE = """
-        UPDATE agents SET message_seq = message_seq + :rows, message_count = message_count + :said
-        WHERE id = :id AND org_id = :org_id RETURNING message_seq - :rows, number
-    """
-
     def append(
         self,
         agent_id: AgentId,
@@ -55,8 +50,12 @@ class Messages:
         overcount: int | None = None,
     ) -> Sequence[Message]:
         said = sum(draft.kind == "message" for draft in drafts)
-        advanced = self._db.rows(
-            self._ADVANCE, {"rows": len(drafts), "said": said, "id": agent_id, "org_id": self._org_id}
+        advanced = self._db.update(
+            "agents",
+            "message_seq = message_seq + :rows, message_count = message_count + :said",
+            "id = :id AND org_id = :org_id",
+            {"rows": len(drafts), "said": said, "id": agent_id, "org_id": self._org_id},
+            returning="message_seq - :rows, number",
         )
         if not advanced:
             raise NotFound("agent", agent_id)

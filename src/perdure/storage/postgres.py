@@ -63,6 +63,11 @@ class PostgresDatabase:
         with self._connection.cursor() as cursor:
             cursor.executemany(_pyformat(sql).encode(), params)
 
+    def update(
+        self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
+    ) -> Sequence[Row]:
+        return self.rows(f"UPDATE {table} SET {change} WHERE {where} RETURNING {returning}", params)
+
     def full_text_table(self, table: str) -> None:
         self.run(
             f"CREATE TABLE {table} (number BIGINT NOT NULL, seq BIGINT NOT NULL, label TEXT NOT NULL,"

@@ -53,11 +53,13 @@ class Runs:
         lease_until: datetime | None,
         waiting_input: str | None,
     ) -> Run:
-        advanced = self._db.rows(
-            "UPDATE agents SET run_seq = run_seq + 1, last_run_at = :at WHERE id = :id AND org_id = :org_id"
-            " RETURNING run_seq - 1, message_seq,"
-            " (SELECT c.id FROM conversations c WHERE c.agent_id = agents.id AND c.seq = :conversation)",
+        advanced = self._db.update(
+            "agents",
+            "run_seq = run_seq + 1, last_run_at = :at",
+            "id = :id AND org_id = :org_id",
             {"id": agent_id, "org_id": self._org_id, "at": iso(at), "conversation": conversation_seq},
+            returning="run_seq - 1, message_seq,"
+            " (SELECT c.id FROM conversations c WHERE c.agent_id = agents.id AND c.seq = :conversation)",
         )
         if not advanced:
             raise NotFound("agent", agent_id)
@@ -202,9 +204,8 @@ class Runs:
         if until is None:
             rows = self._db.rows(f"SELECT {_COLUMNS} FROM runs WHERE {self._HELD}{self._db.for_update}", params)
         else:
-            rows = self._db.rows(
-                f"UPDATE runs SET lease_until = :until WHERE {self._HELD} RETURNING {_COLUMNS}",
-                params | {"until": iso(until)},
+            rows = self._db.update(
+                "runs", "lease_until = :until", self._HELD, params | {"until": iso(until)}, returning=_COLUMNS
             )
         if not rows:
             raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")

@@ -92,6 +92,13 @@ class SqliteDatabase:
         numbered, values = _numbered(sql)
         self._connection.executemany(numbered, map(values, params))
 
+    # SQLite keeps what RETURNING gives in a table of its own, made anew each time: two statements take half as long.
+    def update(
+        self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
+    ) -> Sequence[Row]:
+        changed = self.run(f"UPDATE {table} SET {change} WHERE {where}", params)
+        return self.rows(f"SELECT {returning} FROM {table} WHERE {where}", params) if changed else ()
+
     # The scope is an indexed token, not a filter: within it a search of 150,000 rows costs 1.5 ms instead of 15. The
     # index keeps no copy of the text (`content=''`), and its row number packs scope and sequence number.
     def full_text_table(self, table: str) -> None:
