@@ -180,14 +180,18 @@ def _bytes(line: str) -> bytes:
     return f"{line}\n".encode("utf-8", "surrogatepass")
 
 
+# Not from `strftime`, which would ask the process's locale, and takes longer than all the rest of the tail.
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
 def tail(now: datetime, timezone: str, counts: Counts) -> str:
     """The volatile tail: the date where the agent lives, and current counts. It is in the recipe, not in the log."""
     local = now.astimezone(zone(timezone))
     return envelope(
         "context_status",
         date=local.date().isoformat(),
-        weekday=local.strftime("%A"),
-        time=local.strftime("%H:%M"),
+        weekday=_WEEKDAYS[local.weekday()],
+        time=f"{local.hour:02}:{local.minute:02}",
         timezone=timezone,
         recall_messages=counts.messages,
         archival_passages=counts.passages,
