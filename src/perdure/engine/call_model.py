@@ -52,7 +52,8 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
             model = ports.models.find(step.model)
             if model is None:
                 raise ModelNotFound(step.model, known=ports.models.handles())
-            request = assemble(step.model, asked.view, step.recipe, options=ModelOptions.of(asked.agent.settings))
+            options = ModelOptions.of(asked.agent.settings)
+            request = assemble(step.model, asked.view, step.recipe, options=options)
             async for piece in model.respond(request):
                 if isinstance(piece, ModelReply):
                     reply = piece
@@ -66,7 +67,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
             if previews is not None:
                 for event in await previews.flush():
                     yield event
-        _check_reply(reply, step, ModelOptions.of(asked.agent.settings).tool_choice)
+        _check_reply(reply, step, options.tool_choice)
     except Interrupted:
         yield Progress(await ports.store.read(load_run_log, log.run.key))
         return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.events import StoredEvent
@@ -73,7 +74,7 @@ class RunLog:
 
     @property
     def usage(self) -> Usage:
-        return sum((step.usage for step in self.steps), Usage())
+        return reduce(add, [step.usage for step in self.steps]) if self.steps else Usage()
 
     @property
     def refusals(self) -> int:

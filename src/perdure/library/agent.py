@@ -78,7 +78,13 @@ class AsyncAgent:
             RunFailed: the message is kept, but the model could not answer; `reply` tells how far it came.
         """
         request = await self._request(text, conversation, idempotency_key, if_busy, max_steps)
-        events = [sent async for sent in self._sent(request) if isinstance(sent, StoredEvent)]
+        runner = self._app.runner
+        accepted = await runner.accept(request)
+        try:
+            following = runner.follow(accepted.run, known=accepted.events)
+            events = [sent async for sent in following if isinstance(sent, StoredEvent)]
+        except StoreError as error:
+            raise _although_kept(error, accepted.run.id) from error
         reply = Reply.of(events)
         if reply.failure is not None:
             raise RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
@@ -101,8 +107,13 @@ class AsyncAgent:
         Raises: as `send`, but for RunFailed.
         """
         request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background)
-        async for sent in self._sent(request):
-            yield sent
+        runner = self._app.runner
+        accepted = await runner.accept(request)
+        try:
+            async for sent in runner.follow(accepted.run, known=accepted.events):
+                yield sent
+        except StoreError as error:
+            raise _although_kept(error, accepted.run.id) from error
 
     async def submit(
         self,
@@ -364,16 +375,6 @@ class AsyncAgent:
         check_limit(limit)
         check_number("after_seq", after_seq)
         return await self._app.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
-
-    async def _sent(self, request: Request) -> AsyncIterator[StoredEvent | Delta]:
-        """The events of the request's run. Raises: StoreError: one after the message was accepted says that it was."""
-        runner = self._app.runner
-        accepted = await runner.accept(request)
-        try:
-            async for sent in runner.follow(accepted.run, known=accepted.events):
-                yield sent
-        except StoreError as error:
-            raise _although_kept(error, accepted.run.id) from error
 
     async def _request(
         self,
