@@ -54,7 +54,8 @@ async def compactions(agent: AsyncAgent, *messages: str) -> list[ViewCompacted]:
 
 def summary(request: ModelRequest) -> dict[str, Any]:
     (shown,) = (message.text for message in request.messages if message.kind == "summary")
-    return json.loads(shown)
+    found: dict[str, Any] = json.loads(shown)
+    return found
 
 
 async def test_what_left_the_view_stands_behind_a_summary_of_the_model_s() -> None:
