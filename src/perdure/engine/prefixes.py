@@ -12,7 +12,6 @@ from perdure.context.segments import summary_tokens
 from perdure.context.shown import row_tokens, shown
 from perdure.context.summary_section import summary_section
 from perdure.core.agents import Agent
-from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation
 from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
@@ -57,7 +56,6 @@ def write_prefix(
     from_seq: int,
     pinned: Sequence[int] = (),
     nodes: Sequence[SummaryNode] = (),
-    blocks: Sequence[Block] | None = None,
 ) -> Prefix:
     """A new prefix, which folds in memory as it is now."""
     prefix = tx.prefixes.add(
@@ -71,7 +69,6 @@ def write_prefix(
             from_seq=from_seq,
             pinned=pinned,
             nodes=nodes,
-            blocks=blocks,
         )
     )
     # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
@@ -92,12 +89,11 @@ def compile_prefix(
     from_seq: int,
     pinned: Sequence[int] = (),
     nodes: Sequence[SummaryNode] = (),
-    blocks: Sequence[Block] | None = None,
 ) -> Prefix:
     """What `write_prefix` would write, without a number and not stored."""
     counter = asking.counter
     tags = dict.fromkeys(tag for archive in memory.archives for tag, _ in tx.archives.tags(archive.id))
-    blocks = tx.blocks.of_agent(agent.id) if blocks is None else blocks
+    blocks = tx.blocks.of_agent(agent.id)
     system = compile_system(agent.system, blocks, replace(memory.counts, tags=tuple(tags)[:20]))
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()))
     summary = summary_section(nodes, can_open=bool(tools))
