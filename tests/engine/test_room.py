@@ -151,18 +151,22 @@ async def hidden_and_shown(store: InlineStore, agent: AsyncAgent) -> list[int]:
     return await store.read(look)
 
 
-async def test_a_summariser_that_does_not_answer_is_given_up() -> None:
-    """After its time the extract takes its place, and the message is answered."""
-    model = Slow()
-    async with await opened(model) as perdure:
+async def test_fifty_compactions_with_a_summariser_that_does_not_answer_lose_nothing() -> None:
+    """Each is given up after its time, the extract takes its place, and every message is answered."""
+    model, store = Slow(), InlineStore()
+    async with await opened(model, store=store) as perdure:
         ports = perdure.app.ports
-        object.__setattr__(ports, "settings", replace(ports.settings, summary_timeout_s=0.05))
-        agent = await small(perdure)
-        done = await compactions(agent, *(FILLER for _ in range(14)))
+        object.__setattr__(ports, "settings", replace(ports.settings, summary_timeout_s=0.02))
+        agent = await small(perdure, 6_000)
+        done: list[ViewCompacted] = []
+        number = 0
+        while len(done) < 50:
+            done += await compactions(agent, f"message {number} {FILLER}")
+            number += 1
 
-    assert done
-    assert model.summaries == len(done)
-    assert all("no summary within" in (compaction.rejected or "") for compaction in done)
+        assert model.summaries == len(done)
+        assert all("no summary within" in (compaction.rejected or "") for compaction in done)
+        assert await hidden_and_shown(store, agent) == list(range(2 * number))
 
 
 async def test_a_run_can_be_cancelled_while_a_summary_is_made() -> None:
