@@ -27,7 +27,7 @@ from perdure.engine.accept import Accepted, Request, accept, begin_input, decode
 from perdure.engine.asking import Asking
 from perdure.engine.finish import end_run
 from perdure.engine.next_action import Ask, Finish, next_action
-from perdure.engine.prefixes import Memory, overcount_behind, read_memory, rows_tokens, write_prefix
+from perdure.engine.prefixes import Memory, compile_prefix, overcount_behind, read_memory, rows_tokens, store_prefix
 from perdure.engine.run_log import Progress, RunLog, run_log_of
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
@@ -326,7 +326,7 @@ def _rewritten(
     reason: str,
 ) -> Prefix:
     """A new prefix before the same rows."""
-    return write_prefix(
+    prefix = compile_prefix(
         tx,
         agent,
         conversation,
@@ -337,6 +337,7 @@ def _rewritten(
         pinned=current.pinned if current else (),
         nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes) if current else (),
     )
+    return store_prefix(tx, conversation, memory, prefix)
 
 
 def _delta_texts(tx: Tx, agent_id: AgentId, seen: Mapping[BlockId, int], *, folded: bool = False) -> tuple[str, ...]:

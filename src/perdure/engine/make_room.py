@@ -22,7 +22,7 @@ from perdure.engine.asking import Asking
 from perdure.engine.interrupts import Interrupted
 from perdure.engine.next_action import Ask, next_action
 from perdure.engine.ports import Ports
-from perdure.engine.prefixes import dropped_rows, overcount_behind, read_memory, write_prefix
+from perdure.engine.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
 from perdure.engine.run_log import Progress, load_run_log
 from perdure.engine.summarise import Summary, summarise
 from perdure.engine.views import Views
@@ -75,17 +75,19 @@ def _store_smaller(tx: Tx, full: Full, smaller: Evict | Merge, summary: Summary 
             before = sum(row_tokens(message, stubs, counter) for message in gone)
         events.append(_compacted(node, merged=isinstance(smaller, Merge), before=before))
     agent = tx.agents.get(full.agent.id)
-    rewritten = write_prefix(
+    memory = read_memory(tx, agent)
+    compiled = compile_prefix(
         tx,
         agent,
         held,
-        read_memory(tx, agent),
+        memory,
         asking,
         reason="window",
         from_seq=from_seq,
         pinned=[message.seq for message in pinned],
         nodes=nodes,
     )
+    rewritten = store_prefix(tx, held, memory, compiled)
     events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
     overcount = overcount_behind(tx, agent, held, prefix, rewritten, counter)
     estimated = prefix.tokens + held.view_tokens

@@ -23,7 +23,7 @@ from perdure.core.tx import Tx
 from perdure.engine.asking import Asking
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
-__all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "write_prefix"]
+__all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "store_prefix"]
 
 
 SEAM_TOKENS = 4
@@ -45,36 +45,13 @@ def read_memory(tx: Tx, agent: Agent) -> Memory:
     return Memory(versions=tx.blocks.current(agent.id), archives=archives, counts=counts)
 
 
-def write_prefix(
-    tx: Tx,
-    agent: Agent,
-    conversation: Conversation,
-    memory: Memory,
-    asking: Asking,
-    *,
-    reason: str,
-    from_seq: int,
-    pinned: Sequence[int] = (),
-    nodes: Sequence[SummaryNode] = (),
-) -> Prefix:
-    """A new prefix, which folds in memory as it is now."""
-    prefix = tx.prefixes.add(
-        compile_prefix(
-            tx,
-            agent,
-            conversation,
-            memory,
-            asking,
-            reason=reason,
-            from_seq=from_seq,
-            pinned=pinned,
-            nodes=nodes,
-        )
-    )
+def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:
+    """The compiled prefix with its number; from now on the conversation's requests begin with it."""
+    prefix = tx.prefixes.add(prefix)
     # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
     # said last counts, so what it shows is said once more behind them.
     seen = memory.versions if conversation.prefix_seq is None else conversation.seen
-    tx.conversations.show(agent.id, conversation.seq, seen, prefix=prefix)
+    tx.conversations.show(prefix.agent_id, conversation.seq, seen, prefix=prefix)
     return prefix
 
 
