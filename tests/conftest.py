@@ -23,6 +23,7 @@ PROVIDER_VARIABLES = (
 for name in PROVIDER_VARIABLES:
     os.environ.pop(name, None)
 os.environ["PERDURE_PROBE_LOCAL"] = "0"
+os.environ["PERDURE_EMBEDDING"] = "none"  # a local model that happens to be installed stays out of it too
 
 # Contracts ship as plain classes with plain asserts; rewritten, a failing one shows its values.
 pytest.register_assert_rewrite("perdure.testing", "tests.contracts")

@@ -47,7 +47,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 QUIET_ROOMS = frozenset({"core", "context", "memory", "engine", "storage"})
 
 # Slow to import, and needed only by what is asked for later: a face, a wire model, another database.
-HEAVY = ("typer", "rich", "prompt_toolkit", "pydantic", "psycopg")
+HEAVY = ("typer", "rich", "prompt_toolkit", "pydantic", "psycopg", "numpy", "tokenizers", "safetensors")
 
 
 def modules(src: Path) -> Iterator[tuple[Path, ast.Module]]:

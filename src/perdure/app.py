@@ -16,7 +16,7 @@ from typing import Any
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.ids import PREFIXES
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Ids, Store, TokenCounter
+from perdure.core.ports import Clock, Embedder, Ids, Store, TokenCounter
 from perdure.core.tools import ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.leases import process_owner
@@ -27,6 +27,7 @@ from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.choosing import Choice, ToolProbe, probe_tools, served_window
 from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, find_providers
+from perdure.providers.embeddings.choose import EmbedderChoice, choose_embedder
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.storage.open import open_store
@@ -37,6 +38,7 @@ __all__ = [
     "PROVIDERS",
     "App",
     "Choice",
+    "EmbedderChoice",
     "Found",
     "Listing",
     "ModelFacts",
@@ -44,6 +46,7 @@ __all__ = [
     "SystemClock",
     "ToolProbe",
     "Uuids",
+    "choose_embedder",
     "facts_of",
     "model_registry",
     "probe_tools",
@@ -78,7 +81,8 @@ class Uuids:
 class App:
     """Everything that runs. `close` stops it in order.
 
-    `choice` is the model of agents that are made without one: at first what is known without a network.
+    `choice` is the model of agents that are made without one: at first what is known without a network. `embedder`
+    makes the vectors; None is lexical-only, and `embedding_reason` says why, and what helps.
     """
 
     settings: Settings
@@ -88,6 +92,8 @@ class App:
     models: ModelRegistry
     functions: Functions
     choice: Choice
+    embedder: Embedder | None = None
+    embedding_reason: str = ""
 
     async def choose(self, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
         """Choose again after asking the providers of the environment and this machine, and keep it in `choice`.
@@ -100,6 +106,8 @@ class App:
 
     async def close(self) -> None:
         await self.runner.close()
+        if self.embedder is not None:
+            await self.embedder.close()
         await self.models.close()
         await self.store.close()
 
@@ -127,11 +135,16 @@ async def start(
     store: Store | None = None,
     clock: Clock | None = None,
     ids: Ids | None = None,
+    embedder: Embedder | None = None,
 ) -> App:
     """A running engine over the store at `address` (default: the file in the data folder), or over a given `store`.
 
-    Raises: StoreError, InvalidInput: a function that can't be a tool; a token counter that has no ranks on disk.
+    Args:
+        embedder: in place of the one that the settings choose; `close` closes it.
+    Raises: StoreError, InvalidInput: a function that can't be a tool; a token counter that has no ranks on disk; an
+        embedder that was asked for and is not here.
     """
+    embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
     clock, ids = clock or SystemClock(), ids or Uuids()
     functions, registry, counter = Functions(tools), model_registry(models), await _token_counter(settings)
     if store is None:
@@ -161,7 +174,8 @@ async def start(
         raise
     # The library says nothing on its own; a program that wants its warnings sets logging up.
     logging.getLogger("perdure").addHandler(logging.NullHandler())
-    return App(settings, store, ports, runner, registry, functions, registry.choose_unasked(settings.model))
+    choice = registry.choose_unasked(settings.model)
+    return App(settings, store, ports, runner, registry, functions, choice, embedding.embedder, embedding.reason)
 
 
 async def _token_counter(settings: Settings) -> TokenCounter:

@@ -29,6 +29,8 @@ class Settings:
         lease_s: after how many seconds another machine may take over the run of a process that is not heard of.
         token_counter: how tokens are counted before a provider does: `script` estimates, `tiktoken` takes OpenAI's
             ranks from disk.
+        embedding: what makes vectors of texts: `none`, `local`, the folder of a local model, or provider/model; empty:
+            the local model if it is installed, else none.
 
     Raises: InvalidInput: a token counter that there is not.
     """
@@ -40,6 +42,7 @@ class Settings:
     context_window_tokens: int = 128_000
     lease_s: float = 15.0
     token_counter: str = "script"
+    embedding: str = ""
 
     def __post_init__(self) -> None:
         if self.token_counter not in TOKEN_COUNTERS:

@@ -33,7 +33,7 @@ async def open_async(
 
 
 def _settings(changes: dict[str, Any]) -> Settings:
-    return replace(Settings(), **{"model": MODEL, **changes})
+    return replace(Settings(), **{"model": MODEL, "embedding": "none", **changes})
 
 
 class SlowSpeaker:

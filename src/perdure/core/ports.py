@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.tools import ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 __all__ = [
     "CallContext",
     "Clock",
+    "EmbedPurpose",
     "Embedder",
     "Ids",
     "Randomness",
     "Store",
     "TokenCounter",
     "Toolbox",
+    "WordEmbedder",
 ]
+
+EmbedPurpose = Literal["document", "query"]
+"""What a vector is for: some models want the two told apart."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,11 +82,44 @@ class TokenCounter(Protocol):
 
 
 class Embedder(Protocol):
-    @property
-    def dimensions(self) -> int: ...
+    """Texts to vectors. Those of one `handle` can be compared with each other, and with no others."""
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One unit-length vector of `dimensions` numbers for each text, in order. Raises: ModelError."""
+    @property
+    def handle(self) -> str:
+        """The vector space, as provider/model: "local/all-MiniLM-L6-v2", "openai/text-embedding-3-small"."""
+        ...
+
+    @property
+    def dimensions(self) -> int | None:
+        """Numbers in a vector; None until the first answer of an endpoint told it."""
+        ...
+
+    @property
+    def local(self) -> bool:
+        """Whether it works without a network, in milliseconds."""
+        ...
+
+    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
+        """One row of length 1 for each text, in order: shape (len(texts), `dimensions`). No text is refused; of one
+        that is too long for the model what it can take of it counts.
+
+        Raises: ModelError: `retryable` tells whether the same texts may succeed a little later. Nothing is tried again
+            here.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and memory. It can still be used."""
+        ...
+
+
+@runtime_checkable
+class WordEmbedder(Protocol):
+    """Texts to a vector for each of their word pieces, for late interaction. Only local embedders have it."""
+
+    async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
+        """For each text, in order, one row of length 1 for each word piece: shape (pieces, `dimensions`). The two
+        special pieces of the model are left out, and so is what is too long for it. Raises: ModelError."""
         ...
 
 

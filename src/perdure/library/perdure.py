@@ -12,7 +12,7 @@ from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, is_id
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Ids, Store
+from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.tx import Tx
 from perdure.library.agent import AsyncAgent
 from perdure.library.blocks import AsyncBlocks
@@ -47,6 +47,7 @@ class AsyncPerdure:
         store: Store | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        embedder: Embedder | None = None,
     ) -> AsyncPerdure:
         """The store at `address`: a file that is made if need be, or `postgresql://...`; by default the user's own.
 
@@ -55,6 +56,7 @@ class AsyncPerdure:
             tools: Python functions, marked by `tool` or not, that agents may be given by name.
             settings: by default those of the environment (`PERDURE_...`).
             store, clock, ids: stand-ins, such as those of `perdure.testing`.
+            embedder: what makes vectors, in place of what the setting `embedding` chooses; it is closed with the store.
         Raises: StoreError, InvalidInput.
         """
         if store is None and str(address) == ":memory:":
@@ -63,7 +65,16 @@ class AsyncPerdure:
                 " tempfile.TemporaryDirectory(), or store=perdure.testing.InlineStore()"
             )
         settings = settings or Settings.from_environment()
-        app = await start(settings, address=address, models=models, tools=tools, store=store, clock=clock, ids=ids)
+        app = await start(
+            settings,
+            address=address,
+            models=models,
+            tools=tools,
+            store=store,
+            clock=clock,
+            ids=ids,
+            embedder=embedder,
+        )
         place = settings.store_path if address is None else address
         return cls(app, path=None if store is not None else _file_of(place))
 

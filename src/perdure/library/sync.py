@@ -19,7 +19,7 @@ from perdure.core.ids import AgentId, BlockId, ConversationId, PassageId, RunId,
 from perdure.core.messages import Message, Role
 from perdure.core.models import Exchange, Model, ModelRequest
 from perdure.core.passages import Passage, TagMatch
-from perdure.core.ports import Clock, Ids, Store
+from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.runs import IfBusy, Run
 from perdure.engine.accept import Accepted
 from perdure.library.agent import AsyncAgent
@@ -58,12 +58,20 @@ class Perdure:
         store: Store | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         self._portal = Portal()
         try:
             self._inner = self._portal.run(
                 AsyncPerdure.open(
-                    address, models=models, tools=tools, settings=settings, store=store, clock=clock, ids=ids
+                    address,
+                    models=models,
+                    tools=tools,
+                    settings=settings,
+                    store=store,
+                    clock=clock,
+                    ids=ids,
+                    embedder=embedder,
                 )
             )
         except BaseException:

@@ -16,6 +16,7 @@ from perdure.testing.http_model import (
     Unanswered,
 )
 from perdure.testing.inline_store import InlineStore
+from perdure.testing.scripted_embedder import ScriptedEmbedder
 from perdure.testing.scripted_model import ScriptedModel, calls, fails, says, thinks
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Malformed",
     "RawBody",
     "Refusal",
+    "ScriptedEmbedder",
     "ScriptedModel",
     "SequentialIds",
     "Status",

@@ -1,0 +1,96 @@
+"""An embedder without a model: texts that share words are near to each other."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perdure.core.errors import ModelError, ModelUnreachable
+from perdure.core.ports import EmbedPurpose
+from perdure.core.text import stems
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["ScriptedEmbedder"]
+
+HANG_S = 0.01
+
+
+class ScriptedEmbedder:
+    """`Embedder` and `WordEmbedder` by hashed words: the same text always gets the same vector, on every machine.
+
+    A text's vector is the sum of those of its words (stems), so that the cosine of two texts grows with the words they
+    share. `asked` holds the texts of each call, in order, also of those that failed; `closed` is whether `close` was
+    called.
+
+    Args:
+        fails: errors of the first calls, one each; later ones succeed.
+    """
+
+    def __init__(
+        self,
+        *fails: ModelError,
+        handle: str = "test/words",
+        dimensions: int = 64,
+        local: bool = True,
+    ) -> None:
+        self.handle, self.dimensions, self.local = handle, dimensions, local
+        self.asked: list[tuple[str, ...]] = []
+        self.closed = False
+        self._fails = list(fails)
+        self._down: ModelError | None = None
+        self._hangs = False
+
+    def fail(self, error: ModelError | None = None) -> None:
+        """Every call fails from now on, with `error` or as if nobody answered, until `recover`."""
+        self._down = error or ModelUnreachable("the scripted embedder is down")
+
+    def hang(self) -> None:
+        """Calls from now on wait for `recover`."""
+        self._hangs = True
+
+    def recover(self) -> None:
+        """Answer again; calls that hang go on."""
+        self._down, self._hangs = None, False
+
+    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
+        import numpy as np
+
+        await self._called(texts)
+        rows = np.stack([self._words(text).sum(axis=0) for text in texts]) if texts else np.zeros((0, self.dimensions))
+        unit: npt.NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        return unit
+
+    async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
+        import numpy as np
+
+        await self._called(texts)
+        return [self._words(text).astype(np.float32) for text in texts]
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def _called(self, texts: Sequence[str]) -> None:
+        self.asked.append(tuple(texts))
+        await asyncio.sleep(0)  # as with a real one, others have their turn meanwhile
+        while self._hangs:
+            await asyncio.sleep(HANG_S)  # noqa: ASYNC110 - `recover` may come from another thread
+        if self._fails:
+            raise self._fails.pop(0)
+        if self._down is not None:
+            raise self._down
+
+    def _words(self, text: str) -> npt.NDArray[np.float64]:
+        """One unit row for each word; a text without any has one of its own."""
+        import numpy as np
+
+        rows = []
+        for word in stems(text) or [text]:
+            data = hashlib.shake_256(word.encode("utf-8", "surrogatepass")).digest(2 * self.dimensions)
+            numbers = np.frombuffer(data, "<u2") - 32_767.5
+            rows.append(numbers / np.linalg.norm(numbers))
+        return np.stack(rows)
