@@ -77,8 +77,8 @@ class ScriptedEmbedder:
     async def _called(self, texts: Sequence[str]) -> None:
         self.asked.append(tuple(texts))
         await asyncio.sleep(0)  # as with a real one, others have their turn meanwhile
-        while self._hangs:
-            await asyncio.sleep(HANG_S)  # noqa: ASYNC110 - `recover` may come from another thread
+        while self._hangs:  # noqa: ASYNC110 - `recover` may come from another thread
+            await asyncio.sleep(HANG_S)
         if self._fails:
             raise self._fails.pop(0)
         if self._down is not None:
