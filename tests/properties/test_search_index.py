@@ -119,7 +119,7 @@ async def test_any_text_is_stored_found_and_asked_for(texts: list[str], queries:
         asked = query_of(query)
         messages = tx.messages.match(agent.id, asked, where=MessageFilter(), limit=99)
         passages = tx.passages.match(archive.id, asked, where=PassageFilter(), limit=99)
-        return sorted(hit.seq for hit in messages), sorted(hit.seq for hit in passages)
+        return sorted(messages.seqs), sorted(passages.seqs)
 
     for query in queries:
         await store.read(search, query)

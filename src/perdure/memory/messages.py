@@ -34,10 +34,10 @@ def search_messages(
         return [MessageHit(message, 0.0) for message in tx.messages.newest(agent_id, where=where, limit=limit)]
     query = query_of(text)
     found = tx.messages.match(agent_id, query, where=where, limit=CANDIDATES)
-    if not found:
+    if not found.seqs:
         query = query.loosened()
         found = tx.messages.match(agent_id, query, where=where, limit=CANDIDATES)
-    messages = tx.messages.by_seqs(agent_id, [hit.seq for hit in found])
+    messages = tx.messages.by_seqs(agent_id, found.seqs)
     scores = bm25(query, [message.text for message in messages], scope_size=tx.messages.count(agent_id))
     hits = [MessageHit(message, score) for message, score in zip(messages, scores, strict=True)]
     return sorted(hits, key=lambda hit: (-hit.score, -hit.message.seq))[:limit]

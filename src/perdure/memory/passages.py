@@ -69,18 +69,17 @@ def insert_passage(
         raise InvalidInput(
             f"the passage has {len(text):,} characters, the limit is {MAX_PASSAGE_CHARS:,}: insert it in parts"
         )
-    return tx.passages.add(
-        Passage(
-            id=passage_id,
-            archive_id=archive_id,
-            text=text,
-            tags=tuple(tag.strip() for tag in tags if tag.strip()),
-            metadata=metadata or {},
-            source=source or {},
-            created_at=at,
-            occurred_at=occurred_at or at,
-        )
+    passage = Passage(
+        id=passage_id,
+        archive_id=archive_id,
+        text=text,
+        tags=tuple(tag.strip() for tag in tags if tag.strip()),
+        metadata=metadata or {},
+        source=source or {},
+        created_at=at,
+        occurred_at=occurred_at or at,
     )
+    return tx.passages.add([passage])[0]
 
 
 def list_passages(
@@ -96,7 +95,7 @@ def delete_passage(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> None:
     passage = tx.passages.get(passage_id)
     if passage.archive_id not in {archive.id for archive in tx.archives.of_agent(agent_id)}:
         raise NotFound("passage", passage_id, hint="it is in no archive of this agent")
-    tx.passages.delete(passage_id)
+    tx.passages.delete(passage.archive_id, [passage.seq])
 
 
 def search_passages(
@@ -112,10 +111,10 @@ def search_passages(
             continue
         query = query_of(text)
         found = tx.passages.match(archive.id, query, where=where, limit=CANDIDATES)
-        if not found:
+        if not found.seqs:
             query = query.loosened()
             found = tx.passages.match(archive.id, query, where=where, limit=CANDIDATES)
-        passages = tx.passages.by_seqs(archive.id, [hit.seq for hit in found])
+        passages = tx.passages.by_seqs(archive.id, found.seqs)
         scores = bm25(query, [passage.text for passage in passages], scope_size=archive.passage_count)
         hits.extend(PassageHit(passage, score) for passage, score in zip(passages, scores, strict=True))
     return sorted(hits, key=lambda hit: (-hit.score, -hit.passage.occurred_at.timestamp()))[:limit]

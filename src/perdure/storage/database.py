@@ -13,7 +13,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
 from perdure.core.ids import OrgId
 from perdure.core.json_encoder import compact_json
-from perdure.core.text import Query, restored, storable
+from perdure.core.text import Clause, restored, storable
 
 __all__ = [
     "OWN_AGENT",
@@ -38,13 +38,13 @@ OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org
 
 @dataclass(frozen=True, slots=True)
 class FullText:
-    """How a full-text match stands in a statement: `source` aliased as w, `key` the sequence number of a hit, `score`
-    its rank (higher is better)."""
+    """How a full-text match stands in a statement: `source` aliased as w, `key` the sequence number of a hit, `order`
+    the column that rows are quickly ordered by in the same way."""
 
     source: str
     key: str
     where: str
-    score: str
+    order: str
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -82,8 +82,11 @@ class Database(Protocol):
         """Remove rows that were added with exactly these values."""
         ...
 
-    def full_text(self, table: str, number: int, query: Query, labels: Sequence[str]) -> FullText:
-        """How to match `query` within one scope; with `labels`, rows of any of these only."""
+    def full_text(
+        self, table: str, number: int, clauses: Sequence[Clause], labels: Sequence[str], *, below: int | None = None
+    ) -> FullText:
+        """How to match all of the clauses within one scope; with `labels`, rows of any of these only; with `below`,
+        those with lower sequence numbers."""
         ...
 
 

@@ -18,8 +18,9 @@ from perdure.core.messages import Draft, Message, Part, ToolCall, ToolResult, pa
 from perdure.core.runs import Run
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
-from perdure.core.tx import Found, MessageFilter
+from perdure.core.tx import Matches, MessageFilter
 from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso, locate, register
+from perdure.storage.full_text import matches
 
 __all__ = ["Messages", "message_words_of", "read_messages"]
 
@@ -174,21 +175,27 @@ class Messages:
         )
         return int(rows[0][0]) if rows else 0
 
-    def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Sequence[Found]:
+    def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
         numbers = self._db.rows(
             "SELECT number FROM agents WHERE id = :id AND org_id = :org_id", {"id": agent_id, "org_id": self._org_id}
         )
         if not numbers or not query.clauses:
-            return []
-        text = self._db.full_text("message_words", numbers[0][0], query, where.roles)
-        conditions, params = _conditions(where, "m.")
-        rows = self._db.rows(
-            f"SELECT m.seq, {text.score} AS score FROM {text.source}"
-            f" JOIN messages m ON m.agent_id = :agent_id AND m.seq = {text.key}"
-            f" WHERE {text.where} AND m.removed = 0{conditions} ORDER BY score DESC, m.seq DESC LIMIT :limit",
-            {"agent_id": agent_id, "limit": limit} | params | dict(text.params),
+            return Matches()
+        # The index knows roles and numbers, and a removed message is not in it; the rest is asked of the message.
+        rest = replace(where, roles=(), before_seq=None)
+        conditions, params = _conditions(rest, "m.")
+        return matches(
+            self._db,
+            "message_words",
+            numbers[0][0],
+            query,
+            limit=limit,
+            labels=where.roles,
+            below=where.before_seq,
+            join="JOIN messages m ON m.agent_id = :agent_id AND m.seq = {key}" if conditions else "",
+            conditions=conditions,
+            params={"agent_id": agent_id, **params} if conditions else None,
         )
-        return [Found(row[0], row[1]) for row in rows]
 
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]:
         conditions, params = _conditions(where)

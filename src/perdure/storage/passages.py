@@ -1,171 +1,151 @@
-"""`tx.archives` and `tx.passages`: the archival verbs of one transaction.
+"""`tx.passages`: the archival verbs of one transaction.
 
 A passage's text, tags and full-text row are written together; the counts and tag uses on the archive follow in the same
-transaction, so that the prompt can show them without counting.
+transaction.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
-from perdure.core.passages import Archive, Passage
+from perdure.core.ids import ArchiveId, OrgId, PassageId
+from perdure.core.passages import Passage
 from perdure.core.text import Query, index_words, restored, storable
-from perdure.core.tx import Found, PassageFilter
+from perdure.core.tx import Matches, PassageFilter
 from perdure.storage.agents import contains, pattern_of
-from perdure.storage.database import (
-    Database,
-    Row,
-    dump,
-    from_iso,
-    iso,
-    load,
-    locate,
-    next_number,
-    register,
-    unregister,
-)
+from perdure.storage.archives import OWN_ARCHIVE
+from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.full_text import matches
 
-__all__ = ["Archives", "Passages"]
+__all__ = ["Passages"]
 
-_ARCHIVE = "id, org_id, number, name, description, metadata, passage_count, version, created_at, updated_at"
-# A passage carries no organisation of its own: its archive does.
-_OWN = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id = :org_id)"
-_PASSAGE = "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at"
-
-
-class Archives:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
-
-    def add(self, archive: Archive) -> Archive:
-        archive = replace(archive, number=next_number(self._db))
-        self._db.run(
-            f"INSERT INTO archives ({_ARCHIVE}) VALUES (:id, :org_id, :number, :name, :description, :metadata, 0, 0,"
-            " :created_at, :updated_at)",
-            {
-                "id": archive.id,
-                "org_id": archive.org_id,
-                "number": archive.number,
-                "name": storable(archive.name),
-                "description": None if archive.description is None else storable(archive.description),
-                "metadata": dump(archive.metadata),
-                "created_at": iso(archive.created_at),
-                "updated_at": iso(archive.updated_at),
-            },
-        )
-        return archive
-
-    def get(self, archive_id: ArchiveId) -> Archive:
-        rows = self._db.rows(
-            f"SELECT {_ARCHIVE} FROM archives WHERE id = :id AND org_id = :org_id",
-            {"id": storable(archive_id), "org_id": self._org_id},
-        )
-        if not rows:
-            raise NotFound("archive", archive_id)
-        return _archive(rows[0])
-
-    def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
-        self.get(archive_id)
-        if self._db.run(
-            "INSERT INTO agent_archives (agent_id, archive_id, position) SELECT a.id, :archive_id,"
-            " (SELECT COALESCE(MAX(position), 0) + 1 FROM agent_archives WHERE agent_id = :agent_id)"
-            " FROM agents a WHERE a.id = :agent_id AND a.org_id = :org_id"
-            " ON CONFLICT (agent_id, archive_id) DO NOTHING",
-            {"agent_id": agent_id, "archive_id": archive_id, "org_id": self._org_id},
-        ):
-            return
-        own = {"agent_id": agent_id, "org_id": self._org_id}
-        if not self._db.rows("SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id", own):
-            raise NotFound("agent", agent_id)
-
-    def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
-        columns = ", ".join(f"a.{column}" for column in _ARCHIVE.split(", "))
-        rows = self._db.rows(
-            f"SELECT {columns} FROM agent_archives x JOIN archives a ON a.id = x.archive_id"
-            " WHERE x.agent_id = :agent_id AND a.org_id = :org_id ORDER BY x.position",
-            {"agent_id": agent_id, "org_id": self._org_id},
-        )
-        return [_archive(row) for row in rows]
-
-    def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:
-        rows = self._db.rows(
-            f"SELECT tag, uses FROM archive_tags WHERE archive_id = :archive_id AND {_OWN}"
-            " ORDER BY uses DESC, tag LIMIT :limit",
-            {"archive_id": archive_id, "org_id": self._org_id, "limit": limit},
-        )
-        return [(restored(row[0]), row[1]) for row in rows]
+_COLUMNS = "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at"
 
 
 class Passages:
     def __init__(self, db: Database, org_id: OrgId) -> None:
         self._db, self._org_id = db, org_id
 
-    def add(self, passage: Passage) -> Passage:
-        advanced = self._db.rows(
-            "UPDATE archives SET passage_seq = passage_seq + 1, passage_count = passage_count + 1,"
-            " version = version + 1, updated_at = :at WHERE id = :id AND org_id = :org_id"
-            " RETURNING passage_seq - 1, number",
-            {"id": passage.archive_id, "org_id": self._org_id, "at": iso(passage.created_at)},
+    def add(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        if not passages:
+            return ()
+        archive_id = passages[0].archive_id
+        if any(passage.archive_id != archive_id for passage in passages):
+            raise ValueError("passages of several archives are added one archive at a time")
+        advanced = self._db.update(
+            "archives",
+            "passage_seq = passage_seq + :rows, passage_count = passage_count + :rows, version = version + 1,"
+            " updated_at = :at",
+            "id = :id AND org_id = :org_id",
+            {"rows": len(passages), "id": archive_id, "org_id": self._org_id, "at": iso(passages[-1].created_at)},
+            returning="passage_seq - :rows, number",
         )
         if not advanced:
-            raise NotFound("archive", passage.archive_id)
-        seq, number = advanced[0]
-        passage = replace(passage, seq=seq, tags=tuple(dict.fromkeys(passage.tags)))
-        self._db.run(
-            f"INSERT INTO passages ({_PASSAGE}) VALUES (:id, :archive_id, :seq, :text, :tags, :metadata, :source,"
+            raise NotFound("archive", archive_id)
+        first, number = advanced[0]
+        added = [
+            replace(passage, seq=first + index, tags=tuple(dict.fromkeys(passage.tags)))
+            for index, passage in enumerate(passages)
+        ]
+        register(self._db, self._org_id, archive_id, [(passage.id, passage.seq) for passage in added])
+        self._db.run_many(
+            f"INSERT INTO passages ({_COLUMNS}) VALUES (:id, :archive_id, :seq, :text, :tags, :metadata, :source,"
             " :created_at, :occurred_at)",
-            {
-                "id": passage.id,
-                "archive_id": passage.archive_id,
-                "seq": seq,
-                "text": storable(passage.text),
-                "tags": dump(passage.tags),
-                "metadata": dump(passage.metadata),
-                "source": dump(passage.source),
-                "created_at": iso(passage.created_at),
-                "occurred_at": iso(passage.occurred_at),
-            },
+            [{"id": passage.id, "created_at": iso(passage.created_at), **_own_columns(passage)} for passage in added],
         )
-        register(self._db, self._org_id, passage.archive_id, [(passage.id, seq)])
-        for tag in passage.tags:
-            params = {"archive_id": passage.archive_id, "tag": storable(tag), "seq": seq}
-            self._db.run("INSERT INTO passage_tags (archive_id, tag, seq) VALUES (:archive_id, :tag, :seq)", params)
-            self._db.run(
-                "INSERT INTO archive_tags (archive_id, tag, uses) VALUES (:archive_id, :tag, 1)"
-                " ON CONFLICT (archive_id, tag) DO UPDATE SET uses = archive_tags.uses + 1",
-                params,
-            )
-        self._db.index_words("passage_words", number, [(seq, "", index_words(passage.text))])
-        return passage
+        self._tag(archive_id, added)
+        self._db.index_words("passage_words", number, [_words(passage) for passage in added])
+        return added
 
     def get(self, passage_id: PassageId) -> Passage:
         archive_id, seq = locate(self._db, self._org_id, "passage", passage_id)
         return self.by_seqs(ArchiveId(archive_id), [seq])[0]
 
-    def delete(self, passage_id: PassageId) -> None:
-        passage = self.get(passage_id)
-        params = {"archive_id": passage.archive_id, "seq": passage.seq}
-        number = self._db.rows("SELECT number FROM archives WHERE id = :id", {"id": passage.archive_id})[0][0]
-        self._db.unindex_words("passage_words", number, [(passage.seq, "", index_words(passage.text))])
-        for tag in passage.tags:
-            tagged = params | {"tag": storable(tag)}
-            self._db.run(
-                "DELETE FROM passage_tags WHERE archive_id = :archive_id AND tag = :tag AND seq = :seq", tagged
-            )
-            self._db.run(
-                "UPDATE archive_tags SET uses = uses - 1 WHERE archive_id = :archive_id AND tag = :tag", tagged
-            )
-        self._db.run("DELETE FROM archive_tags WHERE archive_id = :archive_id AND uses <= 0", params)
-        self._db.run("DELETE FROM passages WHERE archive_id = :archive_id AND seq = :seq", params)
+    def put(self, passage: Passage) -> Passage:
+        before = self.get(passage.id)
+        after = replace(passage, archive_id=before.archive_id, seq=before.seq, tags=tuple(dict.fromkeys(passage.tags)))
         self._db.run(
-            "UPDATE archives SET passage_count = passage_count - 1, version = version + 1 WHERE id = :archive_id",
-            params,
+            "UPDATE passages SET text = :text, tags = :tags, metadata = :metadata, source = :source,"
+            " occurred_at = :occurred_at WHERE archive_id = :archive_id AND seq = :seq",
+            _own_columns(after),
         )
-        unregister(self._db, passage_id)
+        number = self._changed(before.archive_id, 0)
+        if after.tags != before.tags:
+            self._untag(before.archive_id, [before])
+            self._tag(before.archive_id, [after])
+        if after.text != before.text:
+            self._db.unindex_words("passage_words", number, [_words(before)])
+            self._db.index_words("passage_words", number, [_words(after)])
+        return after
+
+    def delete(self, archive_id: ArchiveId, seqs: Sequence[int]) -> int:
+        own = {"archive_id": archive_id, "org_id": self._org_id}
+        if not self._db.rows(f"SELECT 1 WHERE {OWN_ARCHIVE}", own):
+            raise NotFound("archive", archive_id)
+        gone = self.by_seqs(archive_id, list(dict.fromkeys(seqs)))
+        if not gone:
+            return 0
+        number = self._changed(archive_id, -len(gone))
+        self._db.unindex_words("passage_words", number, [_words(passage) for passage in gone])
+        self._untag(archive_id, gone)
+        listed = ", ".join(str(passage.seq) for passage in gone)
+        self._db.run(
+            f"DELETE FROM passages WHERE archive_id = :archive_id AND seq IN ({listed})", {"archive_id": archive_id}
+        )
+        self._db.run_many("DELETE FROM ids WHERE id = :id", [{"id": passage.id} for passage in gone])
+        return len(gone)
+
+    def _changed(self, archive_id: ArchiveId, rows: int) -> int:
+        """Note that so many passages were added or removed; the archive's number."""
+        return int(
+            self._db.update(
+                "archives",
+                "passage_count = passage_count + :rows, version = version + 1",
+                "id = :id",
+                {"rows": rows, "id": archive_id},
+                returning="number",
+            )[0][0]
+        )
+
+    def _tag(self, archive_id: ArchiveId, passages: Sequence[Passage]) -> None:
+        tagged = [(storable(tag), passage.seq) for passage in passages for tag in passage.tags]
+        if not tagged:
+            return
+        self._db.run_many(
+            "INSERT INTO passage_tags (archive_id, tag, seq) VALUES (:archive_id, :tag, :seq)",
+            [{"archive_id": archive_id, "tag": tag, "seq": seq} for tag, seq in tagged],
+        )
+        self._db.run_many(
+            "INSERT INTO archive_tags (archive_id, tag, uses) VALUES (:archive_id, :tag, :uses)"
+            " ON CONFLICT (archive_id, tag) DO UPDATE SET uses = archive_tags.uses + :uses",
+            [
+                {"archive_id": archive_id, "tag": tag, "uses": uses}
+                for tag, uses in Counter(tag for tag, _ in tagged).items()
+            ],
+        )
+
+    def _untag(self, archive_id: ArchiveId, passages: Sequence[Passage]) -> None:
+        tagged = [(storable(tag), passage.seq) for passage in passages for tag in passage.tags]
+        if not tagged:
+            return
+        self._db.run_many(
+            "DELETE FROM passage_tags WHERE archive_id = :archive_id AND tag = :tag AND seq = :seq",
+            [{"archive_id": archive_id, "tag": tag, "seq": seq} for tag, seq in tagged],
+        )
+        self._db.run_many(
+            "UPDATE archive_tags SET uses = uses - :uses WHERE archive_id = :archive_id AND tag = :tag",
+            [
+                {"archive_id": archive_id, "tag": tag, "uses": uses}
+                for tag, uses in Counter(tag for tag, _ in tagged).items()
+            ],
+        )
+        self._db.run(
+            "DELETE FROM archive_tags WHERE archive_id = :archive_id AND uses <= 0", {"archive_id": archive_id}
+        )
 
     def list(
         self, archive_id: ArchiveId, *, where: PassageFilter | None = None, limit: int = 100, after_seq: int = -1
@@ -203,22 +183,38 @@ class Passages:
             {"archive_id": archive_id, "limit": limit} | params,
         )
 
-    def match(self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int) -> Sequence[Found]:
+    def match(self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int) -> Matches:
         numbers = self._db.rows(
             "SELECT number FROM archives WHERE id = :id AND org_id = :org_id",
             {"id": archive_id, "org_id": self._org_id},
         )
         if not numbers or not query.clauses:
-            return []
-        text = self._db.full_text("passage_words", numbers[0][0], query, ())
+            return Matches()
         conditions, params = _conditions(where)
-        rows = self._db.rows(
-            f"SELECT p.seq, {text.score} AS score FROM {text.source}"
-            f" JOIN passages p ON p.archive_id = :archive_id AND p.seq = {text.key}"
-            f" WHERE {text.where}{conditions} ORDER BY score DESC, p.seq DESC LIMIT :limit",
-            {"archive_id": archive_id, "limit": limit} | params | dict(text.params),
+        return matches(
+            self._db,
+            "passage_words",
+            numbers[0][0],
+            query,
+            limit=limit,
+            join="JOIN passages p ON p.archive_id = :archive_id AND p.seq = {key}" if conditions else "",
+            conditions=conditions,
+            params={"archive_id": archive_id, **params} if conditions else None,
         )
-        return [Found(row[0], row[1]) for row in rows]
+
+    def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:
+        params: dict[str, Any] = {"archive_id": archive_id, "org_id": self._org_id}
+        if len(where.tags) == 1 and where.since is None and where.until is None:
+            sql = "SELECT t.seq FROM passage_tags t WHERE t.archive_id = :archive_id AND t.tag = :tag"
+            rows = self._db.rows(f"{sql} AND {OWN_ARCHIVE} ORDER BY t.seq", params | {"tag": storable(where.tags[0])})
+        else:
+            conditions, more = _conditions(where)
+            rows = self._db.rows(
+                f"SELECT p.seq FROM passages p WHERE p.archive_id = :archive_id AND {OWN_ARCHIVE}{conditions}"
+                " ORDER BY p.seq",
+                params | more,
+            )
+        return [row[0] for row in rows]
 
     def by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]:
         if not seqs:
@@ -229,9 +225,26 @@ class Passages:
         return [found[seq] for seq in seqs if seq in found]
 
     def _read(self, where: str, params: dict[str, Any]) -> Sequence[Passage]:
-        columns = ", ".join(f"p.{column}" for column in _PASSAGE.split(", "))
-        sql = f"SELECT {columns} FROM passages p WHERE {_OWN} AND {where}"
+        columns = ", ".join(f"p.{column}" for column in _COLUMNS.split(", "))
+        sql = f"SELECT {columns} FROM passages p WHERE {OWN_ARCHIVE} AND {where}"
         return [_passage(row) for row in self._db.rows(sql, params | {"org_id": self._org_id})]
+
+
+def _own_columns(passage: Passage) -> dict[str, Any]:
+    return {
+        "archive_id": passage.archive_id,
+        "seq": passage.seq,
+        "text": storable(passage.text),
+        "tags": dump(passage.tags),
+        "metadata": dump(passage.metadata),
+        "source": dump(passage.source),
+        "occurred_at": iso(passage.occurred_at),
+    }
+
+
+def _words(passage: Passage) -> tuple[int, str, str]:
+    """The full-text row of a passage."""
+    return passage.seq, "", index_words(passage.text)
 
 
 def _conditions(where: PassageFilter) -> tuple[str, dict[str, Any]]:
@@ -254,21 +267,6 @@ def _conditions(where: PassageFilter) -> tuple[str, dict[str, Any]]:
         clauses.append("p.occurred_at <= :w_until")
         params["w_until"] = iso(where.until)
     return "".join(f" AND {clause}" for clause in clauses), params
-
-
-def _archive(row: Row) -> Archive:
-    return Archive(
-        id=row[0],
-        org_id=row[1],
-        number=row[2],
-        name=restored(row[3]),
-        description=None if row[4] is None else restored(row[4]),
-        metadata=load(row[5]),
-        passage_count=row[6],
-        version=row[7],
-        created_at=from_iso(row[8]),
-        updated_at=from_iso(row[9]),
-    )
 
 
 def _passage(row: Row) -> Passage:

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import PerdureError, StoreBusy, StoreClosed, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.core.text import Query
+from perdure.core.text import Clause
 from perdure.core.tx import Tx
 from perdure.storage.database import FullText, Row, iso
 from perdure.storage.migrations import SCHEMA_VERSION, migrate
@@ -88,18 +88,21 @@ class PostgresDatabase:
             [{"number": number, "seq": seq} for seq, _, _ in rows],
         )
 
-    def full_text(self, table: str, number: int, query: Query, labels: Sequence[str]) -> FullText:
-        match = " | ".join(
+    def full_text(
+        self, table: str, number: int, clauses: Sequence[Clause], labels: Sequence[str], *, below: int | None = None
+    ) -> FullText:
+        match = " & ".join(
             "(" + " <-> ".join(f"'{token}'" for token in clause.tokens) + (":*" if clause.prefix else "") + ")"
-            for clause in query.clauses
+            for clause in clauses
         )
         listed = ", ".join(f"'{label}'" for label in labels)
         return FullText(
             source=f"{table} w",
             key="w.seq",
             where="w.number = :w_number AND w.words @@ CAST(:w_match AS tsquery)"
-            + (f" AND w.label IN ({listed})" if labels else ""),
-            score="ts_rank_cd(w.words, CAST(:w_match AS tsquery))",
+            + (f" AND w.label IN ({listed})" if labels else "")
+            + ("" if below is None else f" AND w.seq < {int(below)}"),
+            order="w.seq",
             params={"w_number": number, "w_match": match},
         )
 

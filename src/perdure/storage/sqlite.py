@@ -33,7 +33,7 @@ from perdure.core.errors import (
     StoreTooNew,
 )
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.core.text import Query
+from perdure.core.text import Clause
 from perdure.core.tx import Tx
 from perdure.storage.database import FullText, Row, iso
 from perdure.storage.migrations import SCHEMA_VERSION, migrate
@@ -99,8 +99,9 @@ class SqliteDatabase:
         changed = self.run(f"UPDATE {table} SET {change} WHERE {where}", params)
         return self.rows(f"SELECT {returning} FROM {table} WHERE {where}", params) if changed else ()
 
-    # The scope is an indexed token, not a filter: within it a search of 150,000 rows costs 1.5 ms instead of 15. The
-    # index keeps no copy of the text (`content=''`), and its row number packs scope and sequence number.
+    # The index keeps no copy of the text (`content=''`). Its row number packs scope and sequence number: a scope is a
+    # range of rows, which the index goes to at once. A token that all of them hold would have to be stepped through for
+    # every word: 33 ms instead of 4 for a question to 100,000 rows.
     def full_text_table(self, table: str) -> None:
         self.run(f"CREATE VIRTUAL TABLE {table} USING fts5 (scope, words, content='', tokenize='ascii')", {})
 
@@ -115,17 +116,24 @@ class SqliteDatabase:
             _word_rows(number, rows),
         )
 
-    def full_text(self, table: str, number: int, query: Query, labels: Sequence[str]) -> FullText:
-        clauses = " OR ".join(
-            '"' + " ".join(clause.tokens) + '"' + (" *" if clause.prefix else "") for clause in query.clauses
+    def full_text(
+        self, table: str, number: int, clauses: Sequence[Clause], labels: Sequence[str], *, below: int | None = None
+    ) -> FullText:
+        words = " AND ".join(
+            'words : "' + " ".join(clause.tokens) + '"' + (" *" if clause.prefix else "") for clause in clauses
         )
         labelled = f" AND scope : ({' OR '.join(labels)})" if labels else ""
+        first = number << 32
         return FullText(
             source=f"{table} AS w",
             key="(w.rowid & 4294967295)",
-            where=f"{table} MATCH :w_match",
-            score=f"-bm25({table}, 0.0, 1.0)",
-            params={"w_match": f"scope : s{number}{labelled} AND words : ({clauses})"},
+            where=f"{table} MATCH :w_match AND w.rowid BETWEEN :w_first AND :w_last",
+            order="w.rowid",
+            params={
+                "w_match": words + labelled,
+                "w_first": first,
+                "w_last": first + (1 << 32 if below is None else below) - 1,
+            },
         )
 
 

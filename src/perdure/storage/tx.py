@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.storage.agents import Agents
+from perdure.storage.archives import Archives
 from perdure.storage.blocks import Blocks
 from perdure.storage.conversations import Conversations
 from perdure.storage.database import Database
 from perdure.storage.events import Events
 from perdure.storage.messages import Messages
 from perdure.storage.nodes import Nodes
-from perdure.storage.passages import Archives, Passages
+from perdure.storage.passages import Passages
 from perdure.storage.runs import Runs
 from perdure.storage.steps import Prefixes, Steps
 from perdure.storage.tools import Tools

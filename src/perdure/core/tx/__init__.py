@@ -10,13 +10,14 @@ from typing import Protocol
 
 from perdure.core.ids import OrgId
 from perdure.core.tx.agents import Agents
+from perdure.core.tx.archives import Archives
 from perdure.core.tx.blocks import Blocks
 from perdure.core.tx.conversations import Conversations
 from perdure.core.tx.events import Events
-from perdure.core.tx.found import Found
+from perdure.core.tx.found import Matches
 from perdure.core.tx.messages import MessageFilter, Messages
 from perdure.core.tx.nodes import Nodes
-from perdure.core.tx.passages import Archives, PassageFilter, Passages
+from perdure.core.tx.passages import PassageFilter, Passages
 from perdure.core.tx.runs import Runs
 from perdure.core.tx.steps import Prefixes, Steps
 from perdure.core.tx.tools import Tools
@@ -27,7 +28,7 @@ __all__ = [
     "Blocks",
     "Conversations",
     "Events",
-    "Found",
+    "Matches",
     "MessageFilter",
     "Messages",
     "Nodes",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Found"]
+__all__ = ["Matches"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A candidate of a full-text search. `score` is the database's own rank over the whole file, higher is better: good
-    for choosing candidates, not for comparing agents."""
+class Matches:
+    """The candidates of a full-text search in one scope.
 
-    seq: int
-    score: float
+    Args:
+        seqs: their sequence numbers, those first that hold the rarest words of the query, then the newest.
+        frequency: for each clause of the query, how many rows of the scope hold it; an estimate where there are very
+            many.
+    """
+
+    seqs: Sequence[int] = ()
+    frequency: Sequence[int] = ()

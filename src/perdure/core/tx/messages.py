@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Part, Role
 from perdure.core.runs import Run
 from perdure.core.text import Query
-from perdure.core.tx.found import Found
+from perdure.core.tx.found import Matches
 
 __all__ = ["MessageFilter", "Messages"]
 
@@ -88,8 +88,8 @@ class Messages(Protocol):
         """How many messages the agent's history has, the engine's own left out."""
         ...
 
-    def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Sequence[Found]:
-        """Candidates of a full-text search, best first."""
+    def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
+        """Candidates of a full-text search."""
         ...
 
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]: ...

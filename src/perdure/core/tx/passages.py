@@ -1,4 +1,4 @@
-"""`tx.archives` and `tx.passages`: the verbs of archival memory."""
+"""`tx.passages`: the verbs of archival memory."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Archive, Passage, TagMatch
+from perdure.core.ids import ArchiveId, PassageId
+from perdure.core.passages import Passage, TagMatch
 from perdure.core.text import Query
-from perdure.core.tx.found import Found
+from perdure.core.tx.found import Matches
 
-__all__ = ["Archives", "PassageFilter", "Passages"]
+__all__ = ["PassageFilter", "Passages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,38 +24,33 @@ class PassageFilter:
     since: datetime | None = None
     until: datetime | None = None
 
-
-class Archives(Protocol):
-    def add(self, archive: Archive) -> Archive: ...
-
-    def get(self, archive_id: ArchiveId) -> Archive:
-        """Raises: NotFound."""
-        ...
-
-    def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
-        """Raises: NotFound. Attaching twice is no error."""
-        ...
-
-    def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
-        """In the order they were attached; the first one takes what the agent inserts."""
-        ...
-
-    def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:
-        """(tag, number of passages), the most used first."""
-        ...
+    @property
+    def everything(self) -> bool:
+        """Whether it leaves nothing out."""
+        return not self.tags and self.since is None and self.until is None
 
 
 class Passages(Protocol):
-    def add(self, passage: Passage) -> Passage:
-        """The passage with its sequence number, at once searchable. Raises: NotFound: no such archive."""
+    def add(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """The passages, all of one archive, with their sequence numbers; at once searchable by text.
+
+        Raises: NotFound: no such archive; AlreadyExists: an id is taken.
+        """
         ...
 
     def get(self, passage_id: PassageId) -> Passage:
         """Raises: NotFound."""
         ...
 
-    def delete(self, passage_id: PassageId) -> None:
-        """Raises: NotFound."""
+    def put(self, passage: Passage) -> Passage:
+        """Keep its text, tags, metadata, source and `occurred_at`; its place stays, search finds the new text.
+
+        Raises: NotFound.
+        """
+        ...
+
+    def delete(self, archive_id: ArchiveId, seqs: Sequence[int]) -> int:
+        """How many of them there were; nothing finds them any more. Raises: NotFound: no such archive."""
         ...
 
     def list(
@@ -78,8 +73,12 @@ class Passages(Protocol):
 
     def newest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[Passage]: ...
 
-    def match(self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int) -> Sequence[Found]:
-        """Candidates of a full-text search, best first."""
+    def match(self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int) -> Matches:
+        """Candidates of a full-text search."""
+        ...
+
+    def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:
+        """The numbers of all that the filter lets through, in order."""
         ...
 
     def by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]: ...

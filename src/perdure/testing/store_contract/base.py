@@ -174,16 +174,15 @@ class Contract:
         *tags: str,
         occurred_at: datetime = AT,
     ) -> Passage:
-        return tx.passages.add(
-            Passage(
-                id=PassageId(self.ids.new("passage")),
-                archive_id=archive_id,
-                text=text,
-                tags=tags,
-                created_at=AT,
-                occurred_at=occurred_at,
-            )
+        passage = Passage(
+            id=PassageId(self.ids.new("passage")),
+            archive_id=archive_id,
+            text=text,
+            tags=tags,
+            created_at=AT,
+            occurred_at=occurred_at,
         )
+        return tx.passages.add([passage])[0]
 
     def add_run(
         self,
@@ -226,15 +225,11 @@ def found_messages(
     tx: Tx, agent_id: AgentId, text: str, *, where: MessageFilter | None = None, limit: int = 100
 ) -> list[int]:
     """The numbers of the messages that a search for `text` meets, sorted."""
-    return sorted(
-        hit.seq for hit in tx.messages.match(agent_id, query_of(text), where=where or MessageFilter(), limit=limit)
-    )
+    return sorted(tx.messages.match(agent_id, query_of(text), where=where or MessageFilter(), limit=limit).seqs)
 
 
 def found_passages(
     tx: Tx, archive_id: ArchiveId, text: str, *, where: PassageFilter | None = None, limit: int = 100
 ) -> list[int]:
     """The numbers of the passages that a search for `text` meets, sorted."""
-    return sorted(
-        hit.seq for hit in tx.passages.match(archive_id, query_of(text), where=where or PassageFilter(), limit=limit)
-    )
+    return sorted(tx.passages.match(archive_id, query_of(text), where=where or PassageFilter(), limit=limit).seqs)

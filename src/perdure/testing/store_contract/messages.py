@@ -8,8 +8,8 @@ from datetime import timedelta
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, StepId
 from perdure.core.messages import Message, Reasoning, Role, Text, ToolCall, ToolResult
-from perdure.core.text import Query
-from perdure.core.tx import MessageFilter, Tx
+from perdure.core.text import Query, query_of
+from perdure.core.tx import Matches, MessageFilter, Tx
 from perdure.testing.store_contract.base import AT, AWKWARD, Contract, claimed, found_messages, raises
 
 __all__ = ["WORDS", "MessageContract"]
@@ -303,27 +303,39 @@ class MessageContract(Contract):
             ):
                 assert bool(await store.read(found_messages, agent.id, "walrus", where=where)) == is_found, where
 
-    async def test_search_is_bounded_and_best_first(self) -> None:
-        """At most `limit` candidates, the best rank first; a query without words finds nothing."""
+    async def test_search_is_bounded_and_takes_the_rarest_words_first(self) -> None:
+        """At most `limit` candidates: what holds more of the query and its rarer words, then what is newer; and how
+        many rows hold each clause. A query without words finds nothing."""
         async with self.opened() as store:
             agent = await store.write(self.add_agent)
-            await store.write(self.say, agent.id, *(f"walrus number {index}" for index in range(9)))
-            await store.write(self.say, agent.id, "walrus walrus walrus")
-
-            def match(tx: Tx) -> list[int]:
-                from perdure.core.text import query_of
-
-                hits = tx.messages.match(agent.id, query_of("walrus"), where=MessageFilter(), limit=4)
-                assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-                return [hit.seq for hit in hits]
-
-            found = await store.read(match)
-            assert len(found) == 4
-            assert found[0] == 9
-            assert (
-                await store.read(lambda tx: tx.messages.match(agent.id, Query(()), where=MessageFilter(), limit=9))
-                == []
+            await store.write(
+                self.say, agent.id, "a walrus in the zoo", *(f"walrus number {index}" for index in range(9))
             )
+
+            def match(tx: Tx, query: Query, limit: int) -> Matches:
+                return tx.messages.match(agent.id, query, where=MessageFilter(), limit=limit)
+
+            found = await store.read(match, query_of("walrus zoo"), 4)
+            assert list(found.seqs) == [0, 9, 8, 7]
+            assert list(found.frequency) == [10, 1]
+            assert list((await store.read(match, query_of("walrus"), 99)).seqs) == list(range(9, -1, -1))
+            assert list((await store.read(match, Query(()), 9)).seqs) == []
+
+    async def test_search_among_very_many_finds_what_is_old(self) -> None:
+        """Where thousands hold each word, one that holds both is found however old it is, and one with a rare word."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            await store.write(self.say, agent.id, "the walrus met a penguin", "a zebra and a walrus")
+            for _ in range(3):
+                await store.write(self.say, agent.id, *(["one more walrus", "one more penguin"] * 400))
+
+            def match(tx: Tx, text: str) -> Matches:
+                return tx.messages.match(agent.id, query_of(text), where=MessageFilter(), limit=5)
+
+            both = await store.read(match, "walrus penguin")
+            assert both.seqs[0] == 0
+            assert all(1000 <= count <= 1500 for count in both.frequency)
+            assert (await store.read(match, "walrus zebra")).seqs[0] == 1
 
     async def test_search_does_not_find_earlier_searches(self) -> None:
         """The results of search tools only repeat what is stored: they stay in the log, outside the index."""

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage
 from perdure.core.tx import PassageFilter, Tx
-from perdure.testing.store_contract.base import AT, AWKWARD, Contract, found_passages, raises
+from perdure.testing.store_contract.base import AT, AWKWARD, LATER, Contract, found_passages, raises
 from perdure.testing.store_contract.messages import WORDS
 
 __all__ = ["PassageContract"]
@@ -25,7 +25,7 @@ class PassageContract(Contract):
             archive = await store.write(self.add_archive)
 
             def add(tx: Tx, passage: Passage) -> Passage:
-                return tx.passages.add(passage)
+                return tx.passages.add([passage])[0]
 
             def get(tx: Tx, passage_id: PassageId) -> Passage:
                 return tx.passages.get(passage_id)
@@ -91,7 +91,7 @@ class PassageContract(Contract):
             assert await store.read(lambda tx: tx.archives.tags(archive.id, limit=1)) == [("red", 2)]
 
             def delete_first(tx: Tx) -> None:
-                tx.passages.delete(tx.passages.list(archive.id)[0].id)
+                tx.passages.delete(archive.id, [tx.passages.list(archive.id)[0].seq])
 
             await store.write(delete_first)
             assert await store.read(look) == (3, 5, [("blue", 1), ("red", 1)])
@@ -102,7 +102,7 @@ class PassageContract(Contract):
             archive = await store.write(self.add_archive)
             gone = await store.write(lambda tx: self.add_passage(tx, archive.id, "a walrus", "sea"))
             kept = await store.write(lambda tx: self.add_passage(tx, archive.id, "another walrus", "sea"))
-            await store.write(lambda tx: tx.passages.delete(gone.id))
+            assert await store.write(lambda tx: tx.passages.delete(archive.id, [gone.seq])) == 1
             new = await store.write(lambda tx: self.add_passage(tx, archive.id, "a penguin"))
 
             assert new.seq == 2
@@ -111,8 +111,7 @@ class PassageContract(Contract):
             for _ in range(2):
                 with raises(NotFound):
                     await store.read(lambda tx: tx.passages.get(gone.id))
-            with raises(NotFound):
-                await store.write(lambda tx: tx.passages.delete(gone.id))
+            assert await store.write(lambda tx: tx.passages.delete(archive.id, [gone.seq, 99])) == 0
 
     async def test_passages_are_numbered_without_gaps(self) -> None:
         """Many tasks over two handles: every number once, and the count agrees."""
@@ -229,6 +228,89 @@ class PassageContract(Contract):
             assert await page(text="%") == [1]
             assert await page(text="_") == [2]
             assert await page(text="nothing") == []
+
+    async def test_many_passages_come_in_one_go(self) -> None:
+        """They are numbered in the order given, and counts, tags and words follow."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            passages = [
+                Passage(
+                    id=PassageId(self.ids.new("passage")),
+                    archive_id=archive.id,
+                    text=f"walrus {name}",
+                    tags=("sea", name),
+                    created_at=AT,
+                    occurred_at=AT,
+                )
+                for name in ("ann", "bob", "cyd")
+            ]
+            added = await store.write(lambda tx: tx.passages.add(passages))
+
+            assert added == [replace(passage, seq=index) for index, passage in enumerate(passages)]
+            assert await store.read(lambda tx: tx.passages.list(archive.id)) == added
+            assert await store.read(found_passages, archive.id, "bob") == [1]
+            assert (await store.read(lambda tx: tx.archives.tags(archive.id)))[0] == ("sea", 3)
+            tagged = PassageFilter(tags=("cyd",))
+            assert await store.read(lambda tx: tx.passages.seqs(archive.id, where=tagged)) == [2]
+            assert (await store.read(lambda tx: tx.archives.get(archive.id))).passage_count == 3
+            assert await store.write(lambda tx: tx.passages.add([])) == ()
+
+    async def test_a_passage_can_be_changed(self) -> None:
+        """Search finds the new text and not the old, and tags are counted anew; place and id stay."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            old = await store.write(self.add_passage, archive.id, "a walrus", "sea", "fat")
+            new = replace(
+                old, text="a penguin", tags=("sea", "slim"), metadata={"a": 1}, source={"b": 2}, occurred_at=LATER
+            )
+            assert await store.write(lambda tx: tx.passages.put(new)) == new
+
+            assert await store.read(lambda tx: tx.passages.get(old.id)) == new
+            assert await store.read(found_passages, archive.id, "walrus") == []
+            assert await store.read(found_passages, archive.id, "penguin") == [old.seq]
+            assert await store.read(lambda tx: tx.archives.tags(archive.id)) == [("sea", 1), ("slim", 1)]
+            assert (await store.read(lambda tx: tx.archives.get(archive.id))).version == 2
+            await store.write(lambda tx: tx.passages.delete(archive.id, [old.seq]))
+            with raises(NotFound):
+                await store.write(lambda tx: tx.passages.put(new))
+            assert await store.read(lambda tx: tx.archives.tags(archive.id)) == []
+
+    async def test_archives_are_listed_changed_and_deleted(self) -> None:
+        """In order of creation, by agent and by name; one that has passages is not deleted, and one that has none is
+        gone from its agents too."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            one, two, three = [await store.write(self.add_archive) for _ in range(3)]
+            changed = replace(two, name="maps", description="of the sea", metadata={"a": 1}, updated_at=LATER)
+
+            def change(tx: Tx) -> None:
+                tx.archives.put(changed)
+                for archive in (three, two):
+                    tx.archives.attach(agent.id, archive.id)
+
+            await store.write(change)
+
+            async def ids(**asked: Any) -> list[ArchiveId]:
+                return [archive.id for archive in await store.read(lambda tx: tx.archives.list(**asked))]
+
+            assert await store.read(lambda tx: tx.archives.get(two.id)) == changed
+            assert await ids() == [one.id, two.id, three.id]
+            assert await ids(newest_first=True, limit=1) == [three.id]
+            assert await ids(above=one.number, below=three.number) == [two.id]
+            assert await ids(agent_id=agent.id) == [two.id, three.id]
+            assert await ids(name="maps") == [two.id]
+
+            passage = await store.write(self.add_passage, two.id, "a walrus")
+            with raises(InvalidInput):
+                await store.write(lambda tx: tx.archives.delete(two.id))
+            await store.write(lambda tx: tx.passages.delete(two.id, [passage.seq]))
+            await store.write(lambda tx: tx.archives.delete(two.id))
+            await store.write(lambda tx: tx.archives.detach(agent.id, three.id))
+            await store.write(lambda tx: tx.archives.detach(agent.id, three.id))
+            assert await ids() == [one.id, three.id]
+            assert await store.read(lambda tx: tx.archives.of_agent(agent.id)) == []
+            with raises(NotFound):
+                await store.write(lambda tx: tx.archives.put(changed))
 
     async def test_archives_stand_in_the_order_they_were_attached(self) -> None:
         """Several agents may share one; attaching twice is no error."""
