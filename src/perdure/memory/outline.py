@@ -1,0 +1,191 @@
+"""Where the text of a document may be cut, and how well: the structure of Markdown, JSON and plain text.
+
+An outline says of each line how good a cut before it is, and under which headings it stands. Blank lines are not in
+it. Everything here takes time linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from perdure.core.documents import Document
+
+__all__ = ["Outline", "json_outline", "markdown_outline", "outline_of_lines", "text_outline"]
+
+# How good a cut is before a line; the lowest in reach is taken.
+PAGE = 0  # always cut
+SECTION = 1  # of the first degree; those below it are 2 and 3
+DEEPEST_SECTION = 3
+PARAGRAPH = 4
+ITEM = 5  # of a list, a table's row
+SENTENCE = 6
+LINE = 7
+NEVER = 9  # only if there is no other
+
+TITLE_CHARS = 200
+MARKED_CHARS = 1_000  # a line that is longer is no heading, no key and no fence
+PATH_DEPTH = 8
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)\s*$")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s")
+_KEY = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*:\s*[\[{]\s*$')
+_SENTENCE_END = re.compile(r"""[.!?;:。！？；：…]["'”’」』）)\]]*\s*$""")
+_RULER = frozenset("|:- \t")
+
+
+@dataclass(slots=True)
+class Outline:
+    """One entry for each line that is not blank, in order.
+
+    `numbers` count lines from 1; `starts` and `ends` are offsets in the text, without the line feed; `after_blank` says
+    whether a blank line or nothing comes before; `levels` how good a cut before the line is; `paths` the headings above
+    it; `headers` the head of the table whose row it is.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    after_blank: list[bool] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
+    paths: list[tuple[str, ...]] = field(default_factory=list)
+    headers: list[str] = field(default_factory=list)
+
+
+def outline_of_lines(text: str) -> Outline:
+    """The lines of `text` that are not blank; each begins a paragraph, or is a line of one."""
+    outline = Outline()
+    offset, blank = 0, True
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line and not line.isspace():
+            outline.lines.append(line)
+            outline.numbers.append(number)
+            outline.starts.append(offset)
+            outline.ends.append(offset + len(line))
+            outline.after_blank.append(blank)
+            blank = False
+        else:
+            blank = True
+        offset += len(line) + 1
+    outline.levels = [PARAGRAPH if blank else LINE for blank in outline.after_blank]
+    outline.paths = [()] * len(outline.lines)
+    outline.headers = [""] * len(outline.lines)
+    return outline
+
+
+def text_outline(document: Document) -> Outline:
+    """Paragraphs, and lines that end with a sentence."""
+    outline = outline_of_lines(document.text)
+    ended = False
+    for at, line in enumerate(outline.lines):
+        if ended and not outline.after_blank[at]:
+            outline.levels[at] = SENTENCE
+        ended = _SENTENCE_END.search(line, max(0, len(line) - 20)) is not None
+    return outline
+
+
+def markdown_outline(document: Document) -> Outline:
+    """Sections by their headings, then paragraphs, list items, table rows and lines of code."""
+    outline = outline_of_lines(document.text)
+    lines, levels, blank = outline.lines, outline.levels, outline.after_blank
+    open_headings: list[tuple[int, str]] = []
+    path: tuple[str, ...] = ()
+    fence = header = ""
+    after_heading = in_list = False
+    front_matter_end = _front_matter_end(outline)
+
+    def enter(at: int, degree: int, title: str) -> tuple[str, ...]:
+        while open_headings and open_headings[-1][0] >= degree:
+            open_headings.pop()
+        outline.paths[at] = tuple(name for _, name in open_headings)
+        levels[at] = NEVER if after_heading else min(SECTION + degree - 1, DEEPEST_SECTION)
+        open_headings.append((degree, title.strip()[:TITLE_CHARS]))
+        return tuple(name for _, name in open_headings)
+
+    for at, line in enumerate(lines):
+        outline.paths[at] = path
+        if at < front_matter_end:
+            continue
+        marked = line if len(line) <= MARKED_CHARS else ""
+        if fence:
+            closed = marked.strip().startswith(fence) and not marked.strip().strip(fence[0])
+            levels[at] = NEVER if closed else ITEM if blank[at] else LINE
+            fence = "" if closed else fence
+            continue
+        if header and not blank[at] and "|" in line:
+            outline.headers[at] = header
+            levels[at] = ITEM if outline.headers[at - 1] else NEVER
+            continue
+        header = ""
+        if found := _HEADING.match(marked):
+            path = enter(at, len(found[1]), (found[2] or "").rstrip("# \t"))
+            after_heading, in_list = True, False
+            continue
+        if at and not blank[at] and not in_list and (found := _UNDERLINE.match(marked)) and _may_be_title(outline, at):
+            after_heading = at > 1 and levels[at - 1] == NEVER
+            path = enter(at - 1, 1 if found[1][0] == "=" else 2, lines[at - 1])
+            levels[at], after_heading = NEVER, True
+            continue
+        if at and not blank[at] and "|" in line and "-" in line and "|" in lines[at - 1] and _RULER.issuperset(line):
+            header = f"{lines[at - 1]}\n{line}"
+            levels[at] = NEVER
+            continue
+        item = _ITEM.match(line)
+        if blank[at]:
+            in_list = in_list and line[0] in " \t"
+            levels[at] = ITEM if item or in_list else PARAGRAPH
+        elif item:
+            levels[at] = ITEM if len(item[1]) < 2 else SENTENCE
+        in_list = in_list or item is not None
+        if after_heading:
+            levels[at] = NEVER
+        after_heading = False
+        if found := _FENCE.match(marked):
+            fence = found[1]
+            levels[at] = NEVER if levels[at] == NEVER else min(levels[at], ITEM)
+    return outline
+
+
+def _front_matter_end(outline: Outline) -> int:
+    """The entry after the settings between two lines of dashes that a page may begin with; 0: it does not."""
+    if outline.numbers[:1] != [1] or outline.lines[0].rstrip() != "---":
+        return 0
+    return next((at + 1 for at, line in enumerate(outline.lines[1:200], start=1) if line.rstrip() == "---"), 0)
+
+
+def _may_be_title(outline: Outline, at: int) -> bool:
+    """Whether the line before an underline is a paragraph of one line."""
+    title = outline.lines[at - 1]
+    alone = outline.after_blank[at - 1] or outline.levels[at - 1] == NEVER
+    return alone and len(title) <= MARKED_CHARS and title.lstrip()[0] not in "|>#" and not _UNDERLINE.match(title)
+
+
+def json_outline(document: Document) -> Outline:
+    """Members by how deep they stand, told by their indentation; lines without any are values of their own."""
+    outline = outline_of_lines(document.text)
+    opened: list[int] = []  # indentation of the lines that opened what is open
+    keys: list[tuple[int, str]] = []
+    path: tuple[str, ...] = ()
+    after_opening = False
+    for at, line in enumerate(outline.lines):
+        bare = line.lstrip()
+        indent = len(line) - len(bare)
+        while opened and opened[-1] >= indent:
+            opened.pop()
+        if keys and keys[-1][0] >= indent:
+            while keys and keys[-1][0] >= indent:
+                keys.pop()
+            path = tuple(key for _, key in keys[:PATH_DEPTH])
+        outline.paths[at] = path
+        closing = bare[0] in "]}"
+        outline.levels[at] = NEVER if closing or after_opening else min(SECTION + len(opened), LINE)
+        after_opening = bare.rstrip()[-1] in "[{"
+        if after_opening and not closing:
+            opened.append(indent)
+            if len(line) <= MARKED_CHARS and (found := _KEY.match(line)):
+                keys.append((indent, found[1][:TITLE_CHARS]))
+                path = tuple(key for _, key in keys[:PATH_DEPTH])
+    return outline
