@@ -5,6 +5,7 @@
     │   ├── EmptyMessage
     │   ├── MessageTooLarge
     │   ├── NameInvalid
+    │   ├── EmbeddingMismatch
     │   └── FileNameInvalid, FileTypeUnsupported, FileTooLarge
     ├── NotFound                no such agent, block, conversation, run, ... here
     │   └── BlockNotFound       (also a ToolError)
@@ -77,6 +78,7 @@ __all__ = [
     "Conflict",
     "ConversationBusy",
     "ConversionFailed",
+    "EmbeddingMismatch",
     "EmptyMessage",
     "ExtraMissing",
     "FileNameInvalid",
@@ -184,6 +186,23 @@ class FileTooLarge(InvalidInput):
     def __init__(self, name: str, *, size: int, limit: int) -> None:
         super().__init__(f"file {name[:80]!r} has {size:,} bytes, the limit is {limit:,}: split it, or raise the limit")
         self.name, self.size, self.limit = name, size, limit
+
+
+class EmbeddingMismatch(InvalidInput):
+    """Vectors of one embedding model meet those of another, which can't be compared."""
+
+    code = "embedding_mismatch"
+
+    def __init__(
+        self, owner_id: str, *, stored_model: str, stored_dimensions: int | None, model: str, dimensions: int
+    ) -> None:
+        stored = "" if stored_dimensions is None else f" with {stored_dimensions} dimensions"
+        super().__init__(
+            f"{owner_id} has vectors of {stored_model!r}{stored}, not of {model!r} with {dimensions}:"
+            " `perdure reindex` embeds its texts anew, or set the embedding model back"
+        )
+        self.owner_id, self.model, self.dimensions = owner_id, model, dimensions
+        self.stored_model, self.stored_dimensions = stored_model, stored_dimensions
 
 
 class NotFound(PerdureError):

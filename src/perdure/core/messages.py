@@ -27,6 +27,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "ToolStatus",
+    "is_embedded",
     "parts_from_json",
     "parts_to_json",
     "text_of",
@@ -152,6 +153,11 @@ def text_of(parts: Sequence[Part]) -> str:
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text
     return "\n".join(part.text for part in parts if isinstance(part, (Text, ToolResult)))
+
+
+def is_embedded(message: Message) -> bool:
+    """Whether the message is found by meaning too: what people and agents said to each other."""
+    return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
 def parts_to_json(parts: Sequence[Part]) -> str:

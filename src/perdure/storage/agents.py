@@ -13,6 +13,7 @@ from perdure.core.text import restored, storable
 from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
 from perdure.storage.messages import message_words_of
+from perdure.storage.vectors import Vectors
 
 __all__ = ["Agents", "contains", "has_tags", "pattern_of"]
 
@@ -204,6 +205,7 @@ class Agents:
             self._db.run(f"DELETE FROM ids WHERE id IN (SELECT id FROM {table} WHERE agent_id = :agent_id)", params)
         for table in _CHILDREN:
             self._db.run(f"DELETE FROM {table} WHERE agent_id = :agent_id", params)
+        Vectors(self._db, self._org_id).close(agent.number)
         self._db.run("DELETE FROM agents WHERE id = :agent_id", params)
 
     def _first(self, sql: str, params: dict[str, Any]) -> Agent | None:

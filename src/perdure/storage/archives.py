@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId, ArchiveId, OrgId
 from perdure.core.passages import Archive
 from perdure.core.text import restored, storable
 from perdure.storage.database import Database, Row, dump, from_iso, iso, load, next_number
+from perdure.storage.vectors import Vectors
 
 __all__ = ["OWN_ARCHIVE", "Archives"]
 
@@ -98,10 +99,12 @@ class Archives:
         return [_archive(row) for row in rows]
 
     def delete(self, archive_id: ArchiveId) -> None:
-        if self.get(archive_id).passage_count:
+        archive = self.get(archive_id)
+        if archive.passage_count:
             raise InvalidInput(f"{archive_id} still has passages: delete them first")
         for table in ("agent_archives", "archive_tags"):
             self._db.run(f"DELETE FROM {table} WHERE archive_id = :id", {"id": archive_id})
+        Vectors(self._db, self._org_id).close(archive.number)
         self._db.run("DELETE FROM archives WHERE id = :id", {"id": archive_id})
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:

@@ -53,8 +53,18 @@ class Database(Protocol):
 
     clustered: str
     blob: str
+    row_key: str
+    """The type of a whole number that is a table's primary key; on SQLite it is the row's own number."""
+    read_only: bool
+    """Whether all that is seen here is committed."""
+    queued: int
+    """How many texts were queued for their vectors through here."""
     for_update: str
     """What a select ends with that locks its rows until the transaction ends; empty where there is nothing to lock."""
+
+    def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        """The condition that a column is one of many numbers, and its parameter, by this name."""
+        ...
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 

@@ -14,13 +14,24 @@ from typing import Any
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, MessageId, OrgId, StepId
-from perdure.core.messages import Draft, Message, Part, ToolCall, ToolResult, parts_from_json, parts_to_json, text_of
+from perdure.core.messages import (
+    Draft,
+    Message,
+    Part,
+    ToolCall,
+    ToolResult,
+    is_embedded,
+    parts_from_json,
+    parts_to_json,
+    text_of,
+)
 from perdure.core.runs import Run
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
 from perdure.core.tx import Matches, MessageFilter
 from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso, locate, register
 from perdure.storage.full_text import matches
+from perdure.storage.vectors import forget_texts, queue_texts
 
 __all__ = ["Messages", "message_words_of", "read_messages"]
 
@@ -56,11 +67,11 @@ class Messages:
             "message_seq = message_seq + :rows, message_count = message_count + :said",
             "id = :id AND org_id = :org_id",
             {"rows": len(drafts), "said": said, "id": agent_id, "org_id": self._org_id},
-            returning="message_seq - :rows, number",
+            returning="message_seq - :rows, number, embedded",
         )
         if not advanced:
             raise NotFound("agent", agent_id)
-        first, number = advanced[0]
+        first, number, embedded = advanced[0]
         messages = [
             Message(
                 id=draft.id,
@@ -97,6 +108,8 @@ class Messages:
         )
         if words := list(filter(None, map(_words, messages))):
             self._db.index_words("message_words", number, words)
+        if embedded:
+            queue_texts(self._db, number, [message.seq for message in messages if is_embedded(message)])
         return messages
 
     def get(self, message_id: MessageId) -> Message:
@@ -215,9 +228,9 @@ class Messages:
         revision = before.revision + 1
         # A request that showed the old parts must not be built on: the settings revision makes the prefix new, and
         # tells which of the message's revisions a recorded request showed.
-        number, settings_revision = self._db.rows(
+        number, settings_revision, embedded = self._db.rows(
             "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id"
-            " RETURNING number, settings_revision",
+            " RETURNING number, settings_revision, embedded",
             {"id": before.agent_id},
         )[0]
         self._db.run(
@@ -240,13 +253,18 @@ class Messages:
         )
         if old := _words(before):
             self._db.unindex_words("message_words", number, [old])
+        after: Message | None = None
         if parts is None:
             self._db.run(
                 "UPDATE agents SET message_count = message_count - :said WHERE id = :id",
                 {"said": int(before.kind == "message"), "id": before.agent_id},
             )
-        elif new := _words(self.get(message_id)):
+        elif new := _words(after := self.get(message_id)):
             self._db.index_words("message_words", number, [new])
+        if embedded:
+            forget_texts(self._db, number, [before.seq])
+            if after is not None and is_embedded(after):
+                queue_texts(self._db, number, [before.seq])
 
     def _read(self, where: str, params: dict[str, Any]) -> Sequence[Message]:
         return _read(self._db, f"{OWN_AGENT} AND {where}", params | {"org_id": self._org_id})

@@ -20,6 +20,7 @@ from perdure.storage.agents import contains, pattern_of
 from perdure.storage.archives import OWN_ARCHIVE
 from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
 from perdure.storage.full_text import matches
+from perdure.storage.vectors import forget_texts, queue_texts
 
 __all__ = ["Passages"]
 
@@ -42,11 +43,11 @@ class Passages:
             " updated_at = :at",
             "id = :id AND org_id = :org_id",
             {"rows": len(passages), "id": archive_id, "org_id": self._org_id, "at": iso(passages[-1].created_at)},
-            returning="passage_seq - :rows, number",
+            returning="passage_seq - :rows, number, embedding",
         )
         if not advanced:
             raise NotFound("archive", archive_id)
-        first, number = advanced[0]
+        first, number, embedding = advanced[0]
         added = [
             replace(passage, seq=first + index, tags=tuple(dict.fromkeys(passage.tags)))
             for index, passage in enumerate(passages)
@@ -59,6 +60,8 @@ class Passages:
         )
         self._tag(archive_id, added)
         self._db.index_words("passage_words", number, [_words(passage) for passage in added])
+        if embedding is not None:
+            queue_texts(self._db, number, [passage.seq for passage in added])
         return added
 
     def get(self, passage_id: PassageId) -> Passage:
@@ -73,13 +76,16 @@ class Passages:
             " occurred_at = :occurred_at WHERE archive_id = :archive_id AND seq = :seq",
             _own_columns(after),
         )
-        number = self._changed(before.archive_id, 0)
+        number, embedded = self._changed(before.archive_id, 0)
         if after.tags != before.tags:
             self._untag(before.archive_id, [before])
             self._tag(before.archive_id, [after])
         if after.text != before.text:
             self._db.unindex_words("passage_words", number, [_words(before)])
             self._db.index_words("passage_words", number, [_words(after)])
+            if embedded:
+                forget_texts(self._db, number, [after.seq])
+                queue_texts(self._db, number, [after.seq])
         return after
 
     def delete(self, archive_id: ArchiveId, seqs: Sequence[int]) -> int:
@@ -89,7 +95,7 @@ class Passages:
         gone = self.by_seqs(archive_id, list(dict.fromkeys(seqs)))
         if not gone:
             return 0
-        number = self._changed(archive_id, -len(gone))
+        number, embedded = self._changed(archive_id, -len(gone))
         self._db.unindex_words("passage_words", number, [_words(passage) for passage in gone])
         self._untag(archive_id, gone)
         listed = ", ".join(str(passage.seq) for passage in gone)
@@ -97,19 +103,20 @@ class Passages:
             f"DELETE FROM passages WHERE archive_id = :archive_id AND seq IN ({listed})", {"archive_id": archive_id}
         )
         self._db.run_many("DELETE FROM ids WHERE id = :id", [{"id": passage.id} for passage in gone])
+        if embedded:
+            forget_texts(self._db, number, [passage.seq for passage in gone])
         return len(gone)
 
-    def _changed(self, archive_id: ArchiveId, rows: int) -> int:
-        """Note that so many passages were added or removed; the archive's number."""
-        return int(
-            self._db.update(
-                "archives",
-                "passage_count = passage_count + :rows, version = version + 1",
-                "id = :id",
-                {"rows": rows, "id": archive_id},
-                returning="number",
-            )[0][0]
-        )
+    def _changed(self, archive_id: ArchiveId, rows: int) -> tuple[int, bool]:
+        """Note that so many passages were added or removed; the archive's number, and whether it has vectors."""
+        number, embedding = self._db.update(
+            "archives",
+            "passage_count = passage_count + :rows, version = version + 1",
+            "id = :id",
+            {"rows": rows, "id": archive_id},
+            returning="number, embedding",
+        )[0]
+        return number, embedding is not None
 
     def _tag(self, archive_id: ArchiveId, passages: Sequence[Passage]) -> None:
         tagged = [(storable(tag), passage.seq) for passage in passages for tag in passage.tags]

@@ -48,10 +48,14 @@ class PostgresDatabase:
 
     clustered = ""
     blob = "BYTEA"
+    row_key = "BIGINT"
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
-        self._connection = connection
+        self._connection, self.read_only, self.queued = connection, read_only, 0
         self.for_update = "" if read_only else " FOR UPDATE"
+
+    def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
@@ -112,7 +116,7 @@ def _tsvector(words: str) -> str:
     has split, and drops symbols. A tsvector holds 1 MB at most; of a longer text the beginning is indexed."""
     literal: list[str] = []
     size, seen = 0, set[str]()
-    for position, word in enumerate(words.split(" "), start=1):
+    for position, word in enumerate(filter(None, words.split(" ")), start=1):  # a text may have no words
         size += 4 + (0 if word in seen else len(word.encode()))
         if size > TSVECTOR_BYTES:
             break

@@ -75,10 +75,15 @@ class SqliteDatabase:
 
     clustered = "WITHOUT ROWID"
     blob = "BLOB"
+    row_key = "INTEGER"
     for_update = ""  # a write transaction has the whole file to itself
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, *, read_only: bool = False) -> None:
+        self._connection, self.read_only, self.queued = connection, read_only, 0
+
+    # Numbers in the statement itself would make each statement a new one to parse and to keep.
+    def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        return f"{column} IN (SELECT value FROM json_each(:{name}))", {name: f"[{','.join(map(str, values))}]"}
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         numbered, values = _numbered(sql)
@@ -323,7 +328,7 @@ class SqliteStore:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = connect(self._path, read_only=True)
-            self._local.tx = SqlTx(SqliteDatabase(connection), self._org_id)
+            self._local.tx = SqlTx(SqliteDatabase(connection, read_only=True), self._org_id)
             self._readers.append(connection)
         try:
             connection.execute("BEGIN")

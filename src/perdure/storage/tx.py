@@ -15,6 +15,7 @@ from perdure.storage.passages import Passages
 from perdure.storage.runs import Runs
 from perdure.storage.steps import Prefixes, Steps
 from perdure.storage.tools import Tools
+from perdure.storage.vectors import Vectors
 
 __all__ = ["SqlTx"]
 
@@ -37,3 +38,4 @@ class SqlTx:
         self.nodes = Nodes(db, org_id)
         self.events = Events(db, org_id)
         self.tools = Tools(db, org_id)
+        self.vectors = Vectors(db, org_id)

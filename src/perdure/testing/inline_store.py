@@ -54,6 +54,7 @@ class InlineStore:
         if not durable:  # a simulated crash loses no page cache, so there is nothing to sync for
             self._connection.execute("PRAGMA synchronous = OFF")
         self._tx = SqlTx(SqliteDatabase(self._connection), org_id)
+        self._seen = SqlTx(SqliteDatabase(self._connection, read_only=True), org_id)
         self._fault = fault
         self._open = True
 
@@ -63,7 +64,7 @@ class InlineStore:
         try:
             self._connection.execute("BEGIN")
             try:
-                return unit(self._tx, *args, **kwargs)
+                return unit(self._seen, *args, **kwargs)
             finally:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error as error:

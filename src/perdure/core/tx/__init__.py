@@ -21,24 +21,31 @@ from perdure.core.tx.passages import PassageFilter, Passages
 from perdure.core.tx.runs import Runs
 from perdure.core.tx.steps import Prefixes, Steps
 from perdure.core.tx.tools import Tools
+from perdure.core.tx.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorRow, Vectors
 
 __all__ = [
     "Agents",
     "Archives",
     "Blocks",
+    "Claim",
     "Conversations",
     "Events",
     "Matches",
     "MessageFilter",
     "Messages",
     "Nodes",
+    "OwnerKind",
     "PassageFilter",
     "Passages",
     "Prefixes",
     "Runs",
+    "Scope",
+    "ScopeCounts",
     "Steps",
     "Tools",
     "Tx",
+    "VectorRow",
+    "Vectors",
 ]
 
 
@@ -71,3 +78,5 @@ class Tx(Protocol):
     def events(self) -> Events: ...
     @property
     def tools(self) -> Tools: ...
+    @property
+    def vectors(self) -> Vectors: ...

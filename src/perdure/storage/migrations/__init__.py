@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure.storage.database import Database
-from perdure.storage.migrations import m0001_first, m0002_exchanges, m0003_nodes
+from perdure.storage.migrations import m0001_first, m0002_exchanges, m0003_nodes, m0004_vectors
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
 
@@ -17,6 +17,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (1, "first", m0001_first.apply),
     (2, "exchanges", m0002_exchanges.apply),
     (3, "nodes", m0003_nodes.apply),
+    (4, "vectors", m0004_vectors.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

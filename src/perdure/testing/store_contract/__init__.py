@@ -22,6 +22,7 @@ from perdure.testing.store_contract.runs import RunContract
 from perdure.testing.store_contract.steps import StepContract
 from perdure.testing.store_contract.tools import ToolContract
 from perdure.testing.store_contract.units import UnitContract
+from perdure.testing.store_contract.vectors import VectorContract
 
 __all__ = ["StoreContract"]
 
@@ -39,5 +40,6 @@ class StoreContract(
     StepContract,
     ToolContract,
     UnitContract,
+    VectorContract,
 ):
     """All of it. Implement `open`."""
