@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks the OpenAI chat API and says what its script says, well or badly."""
+"""A real HTTP server that speaks the OpenAI chat API and says what its script says, well or badly. It embeds too."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from perdure.core.errors import ModelError
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelReply
+from perdure.testing.scripted_embedder import ScriptedEmbedder
 from perdure.testing.scripted_model import says
 
 __all__ = [
@@ -122,7 +125,8 @@ class HttpModel:
 
     A request decides whether its answer is streamed. `asked` holds the bodies of the chat requests, `headers` their
     headers, in order; `connections` counts how many were opened. `GET /v1/models` lists `models` and uses up no line.
-    Port 0 is any free one.
+    Texts to embed, by OpenAI's API or Ollama's, get the vectors of `embedder`, after the lines of `then_embeds`;
+    `asked_to_embed` holds those bodies. Port 0 is any free one.
     """
 
     def __init__(
@@ -132,13 +136,17 @@ class HttpModel:
         models: Sequence[str] = ("test",),
         usage: bool = True,
         port: int = 0,
+        embedder: ScriptedEmbedder | None = None,
     ) -> None:
         self._script = list(script)
+        self._embed_script: list[HttpLine] = []
+        self.embedder = embedder or ScriptedEmbedder()
         self._otherwise = otherwise if otherwise is not None else says("OK.")
         self._models, self._usage, self._port = models, usage, port
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.asked: list[dict[str, Any]] = []
+        self.asked_to_embed: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.connections = 0
         self.url = ""
@@ -146,6 +154,10 @@ class HttpModel:
     def then(self, *script: Script) -> None:
         """More lines, after those that are left."""
         self._script += script
+
+    def then_embeds(self, *script: HttpLine) -> None:
+        """How the next requests for vectors are answered, one line each: `Status`, `RawBody`, `Hanging`, ..."""
+        self._embed_script += script
 
     async def __aenter__(self) -> HttpModel:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
@@ -187,6 +199,8 @@ class HttpModel:
         if method == "GET" and path.endswith("/models"):
             data = [{"id": model, "object": "model", "owned_by": "perdure"} for model in self._models]
             return await wire.whole(200, json.dumps({"object": "list", "data": data}))
+        if method == "POST" and path.split("?")[0].endswith(("/embeddings", "/api/embed")):
+            return await self._embed(wire, json.loads(body), headers)
         if method != "POST" or not path.split("?")[0].endswith("/chat/completions"):
             return await wire.whole(404, json.dumps({"error": {"message": f"no route {method} {path}"}}))
         asked = json.loads(body)
@@ -194,6 +208,19 @@ class HttpModel:
         self.headers.append(headers)
         script = self._script.pop(0) if self._script else self._otherwise
         return await self._say(wire, script(asked) if callable(script) else script, asked)
+
+    async def _embed(self, wire: _Wire, asked: dict[str, Any], headers: Mapping[str, str]) -> bool:
+        """Whether the connection stays open."""
+        self.asked_to_embed.append(asked)
+        self.headers.append(headers)
+        if self._embed_script:
+            return await self._say(wire, self._embed_script.pop(0), asked)
+        texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+        try:
+            vectors = await self.embedder.embed(texts)
+        except ModelError as error:
+            return await wire.whole(error.status or 503, json.dumps({"error": {"message": str(error)}}))
+        return await wire.whole(200, json.dumps(embeddings_of(vectors, asked)))
 
     async def _say(self, wire: _Wire, line: HttpLine, asked: Mapping[str, Any]) -> bool:
         match line:
@@ -329,6 +356,14 @@ def answer_of(said: ModelReply | Refusal, number: int, *, usage: bool) -> dict[s
         message["tool_calls"] = [_call(call, number, position) for position, call in enumerate(calls)]
     shape = _shape(number, "chat.completion", [{"index": 0, "message": message, "finish_reason": _finish(said)}])
     return shape | ({"usage": _usage(said)} if usage else {})
+
+
+def embeddings_of(vectors: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer with vectors, in the shape of both APIs; in base64 if that was asked for."""
+    base64 = asked.get("encoding_format") == "base64"
+    rows = [b64encode(row.tobytes()).decode() if base64 else row.tolist() for row in vectors]
+    data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
+    return {"object": "list", "model": asked.get("model"), "data": data, "embeddings": vectors.tolist()}
 
 
 def _chunk(number: int, delta: Mapping[str, Any] | None, *, finish: str | None = None) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def test_the_plain_library_takes_one_too(tmp_path: Path) -> None:
 async def test_without_one_the_store_is_lexical_only_and_says_why() -> None:
     async with await AsyncPerdure.open(store=InlineStore(), settings=Settings(embedding="none")) as perdure:
         assert perdure.app.embedder is None
-        assert perdure.app.embedding_reason == "PERDURE_EMBEDDING is none"
+        assert perdure.app.embedding_reason == "PERDURE_EMBEDDING is `none`"
 
 
 async def test_an_embedder_that_is_not_there_is_refused_before_the_store_opens(tmp_path: Path) -> None:

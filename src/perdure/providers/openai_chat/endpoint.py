@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -11,7 +12,7 @@ from perdure.core.errors import InvalidInput
 from perdure.providers.discovery import api_path
 from perdure.providers.masking import masked_url
 
-__all__ = ["Dialect", "chat_url", "dialect_of", "normalised"]
+__all__ = ["Dialect", "chat_url", "dialect_of", "embeddings_url", "is_openai", "normalised", "request_headers"]
 
 _OWN_HOSTS = ("openai.com", "openai.azure.com")
 _REASONING_MODEL = re.compile(r"(?:o\d|gpt-(?:[5-9]|\d\d))")
@@ -50,8 +51,7 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
     The name of the provider says what it was configured as, but any server can stand at the address of one named
     `openai`; so what an open server would refuse is used on OpenAI's own hosts only.
     """
-    host = _split(base_url).hostname or ""
-    own = any(host == known or host.endswith(f".{known}") for known in _OWN_HOSTS)
+    own = is_openai(base_url)
     completion = own or (provider == "openai" and _REASONING_MODEL.match(model) is not None)
     return Dialect(
         engine_role="system" if own else "user",
@@ -62,8 +62,13 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
         reasoning_back=reasoning_back,
         # Anthropic's API caches nothing by itself; OpenRouter passes its marks on.
         cache_marks=provider == "openrouter" and model.startswith("anthropic/"),
-        # Anthropic's API caches nothing by itself; OpenRouter passes its marks on.
     )
+
+
+def is_openai(base_url: str) -> bool:
+    """Whether this is a host of OpenAI's own, or of Azure's. Raises: InvalidInput: no http address."""
+    host = _split(base_url).hostname or ""
+    return any(host == known or host.endswith(f".{known}") for known in _OWN_HOSTS)
 
 
 def normalised(base_url: str) -> str:
@@ -88,6 +93,32 @@ def chat_url(base_url: str) -> str:
     """
     parts = urlsplit(normalised(base_url))
     return urlunsplit((parts.scheme, parts.netloc, f"{parts.path}/chat/completions", parts.query, ""))
+
+
+def embeddings_url(base_url: str) -> str:
+    """The address that texts to embed go to.
+
+    >>> embeddings_url("http://localhost:11434")
+    'http://localhost:11434/v1/embeddings'
+
+    Raises: InvalidInput: no http address.
+    """
+    parts = urlsplit(normalised(base_url))
+    path = parts.path.removesuffix("/embeddings")
+    return urlunsplit((parts.scheme, parts.netloc, f"{path}/embeddings", parts.query, ""))
+
+
+def request_headers(api_key: str | None, headers: Mapping[str, str], *, accept: str) -> dict[str, str]:
+    """The headers of every request. Checked here, because a later error would show the value. Raises: InvalidInput."""
+    made = {"content-type": "application/json", "accept": accept}
+    if api_key and api_key.strip():
+        made["authorization"] = f"Bearer {api_key.strip()}"
+    made |= {name.lower(): value.strip() for name, value in headers.items()}
+    for name, value in made.items():
+        if not (value.isascii() and value.isprintable() and name.isascii() and name.isprintable() and name.strip()):
+            what = "the API key" if name == "authorization" else f"header {name!r}"
+            raise InvalidInput(f"{what} holds characters that can't be sent: only printable ASCII can")
+    return made
 
 
 def _split(base_url: str) -> SplitResult:

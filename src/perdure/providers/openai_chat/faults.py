@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+import httpx
+
 from perdure.core.errors import (
     ModelAuthenticationFailed,
     ModelError,
@@ -19,12 +21,15 @@ from perdure.core.errors import (
     ModelQuotaExceeded,
     ModelRateLimited,
     ModelRefused,
+    ModelReplyInvalid,
     ModelRequestRefused,
+    ModelStreamCut,
     ModelTimeout,
+    ModelUnreachable,
 )
 from perdure.providers.masking import masked_text
 
-__all__ = ["Asked", "error_in_answer", "error_of_status", "retry_after_s"]
+__all__ = ["Asked", "error_in_answer", "error_of_connection", "error_of_status", "retry_after_s"]
 
 SAID_CHARS_MAX = 500
 
@@ -115,6 +120,31 @@ def error_in_answer(error: Any, asked: Asked) -> ModelError:
     text = " ".join((*sorted(said.words), said.message))
     status = said.status or next((status for words, status in _WORDS if words.search(text)), 500)
     return _error(status, said, asked, retry_after=None, location=None)
+
+
+def error_of_connection(error: Exception, asked: Asked, *, timeout_s: float, begun: bool) -> ModelError:
+    """The error of a connection that could not be made, or broke; one that is typed already stays as it is.
+
+    Args:
+        timeout_s: how long the answer was waited for; `begun`: whether something of it had come.
+    """
+    who = asked.who
+    said = masked_text(str(error) or type(error).__name__, asked.secrets)
+    match error:
+        case ModelError():
+            return error
+        case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
+            return ModelUnreachable(f"{who} can't be reached ({said}): is the server running, the address right?")
+        case TimeoutError() | httpx.TimeoutException():
+            return ModelTimeout(f"{who} did not finish its answer within {timeout_s:g} s")
+        case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
+            return ModelRequestRefused(f"{who} can't be asked: {said}")
+        case httpx.DecodingError():
+            return ModelReplyInvalid(f"{who} answered what can't be decoded: {said}")
+        case _ if not begun:
+            return ModelUnreachable(f"{who} closed the connection without an answer ({said})")
+        case _:
+            return ModelStreamCut(f"{who} broke off in the middle of its answer ({said})")
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:

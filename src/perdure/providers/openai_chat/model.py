@@ -10,20 +10,12 @@ from typing import Any
 
 import httpx
 
-from perdure.core.errors import (
-    InvalidInput,
-    ModelError,
-    ModelReplyInvalid,
-    ModelRequestRefused,
-    ModelStreamCut,
-    ModelTimeout,
-    ModelUnreachable,
-)
+from perdure.core.errors import ModelError
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.masking import masked_fields, masked_headers, masked_text, masked_url, secrets_of
 from perdure.providers.openai_chat.connections import Connections
-from perdure.providers.openai_chat.endpoint import chat_url, dialect_of
-from perdure.providers.openai_chat.faults import Asked, error_in_answer, error_of_status
+from perdure.providers.openai_chat.endpoint import chat_url, dialect_of, request_headers
+from perdure.providers.openai_chat.faults import Asked, error_in_answer, error_of_connection, error_of_status
 from perdure.providers.openai_chat.fragments import Fragments
 from perdure.providers.openai_chat.request import Body, body_of
 from perdure.providers.openai_chat.stream import AnswerReader
@@ -76,7 +68,7 @@ class OpenAIChat:
         self.model, self.provider = model, provider
         self.url = chat_url(base_url)
         self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
-        self._headers = _request_headers(api_key, headers)
+        self._headers = request_headers(api_key, headers, accept="text/event-stream, application/json")
         secrets = (*filter(None, [api_key and api_key.strip()]), *secrets_of(self._headers, self.url))
         self._asked = Asked(model, masked_url(self.url, secrets), secrets)
         self._stream, self._timeout_s = stream, timeout_s
@@ -118,7 +110,7 @@ class OpenAIChat:
                 exchange=self._exchange(body, response, reader),
             )
         except (ModelError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, TimeoutError) as error:
-            fault = error if isinstance(error, ModelError) else self._fault(error, response)
+            fault = error_of_connection(error, self._asked, timeout_s=self._timeout_s, begun=response is not None)
             fault.exchange = self._exchange(body, response, reader, fault)
             if fault is error:
                 raise
@@ -152,24 +144,6 @@ class OpenAIChat:
 
     def _error_in_answer(self, error: Any) -> ModelError:
         return error_in_answer(error, self._asked)
-
-    def _fault(self, error: Exception, response: httpx.Response | None) -> ModelError:
-        """The typed error of a connection that could not be made, or broke."""
-        who = self._asked.who
-        said = masked_text(str(error) or type(error).__name__, self._asked.secrets)
-        match error:
-            case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
-                return ModelUnreachable(f"{who} can't be reached ({said}): is the server running, the address right?")
-            case TimeoutError() | httpx.TimeoutException():
-                return ModelTimeout(f"{who} did not finish its answer within {self._timeout_s:g} s")
-            case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
-                return ModelRequestRefused(f"{who} can't be asked: {said}")
-            case httpx.DecodingError():
-                return ModelReplyInvalid(f"{who} answered what can't be decoded: {said}")
-            case _ if response is None:
-                return ModelUnreachable(f"{who} closed the connection without an answer ({said})")
-            case _:
-                return ModelStreamCut(f"{who} broke off in the middle of its answer ({said})")
 
     def _exchange(
         self, body: Body, response: httpx.Response | None, reader: AnswerReader, fault: ModelError | None = None
@@ -214,16 +188,3 @@ async def _drained(chunks: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(DRAIN_S):
             async for _ in chunks:
                 pass
-
-
-def _request_headers(api_key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of every request. Checked here, because a later error would show the value. Raises: InvalidInput."""
-    made = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-    if api_key and api_key.strip():
-        made["authorization"] = f"Bearer {api_key.strip()}"
-    made |= {name.lower(): value.strip() for name, value in headers.items()}
-    for name, value in made.items():
-        if not (value.isascii() and value.isprintable() and name.isascii() and name.isprintable() and name.strip()):
-            what = "the API key" if name == "authorization" else f"header {name!r}"
-            raise InvalidInput(f"{what} holds characters that can't be sent: only printable ASCII can")
-    return made

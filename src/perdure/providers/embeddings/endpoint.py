@@ -1,0 +1,159 @@
+"""An embedder behind HTTP: texts in batches that a server takes, answers checked, failures typed."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from perdure.core.errors import ModelOverflow, ModelReplyInvalid
+from perdure.core.ports import EmbedPurpose
+from perdure.providers.embeddings.texts import prefix_of, readable
+from perdure.providers.masking import masked_url, secrets_of
+from perdure.providers.openai_chat.connections import Connections
+from perdure.providers.openai_chat.endpoint import request_headers
+from perdure.providers.openai_chat.faults import Asked, error_in_answer, error_of_connection, error_of_status
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["EndpointEmbedder"]
+
+BATCH_TEXTS = 64
+BATCH_CHARS = 100_000
+TEXT_CHARS_MAX = 100_000
+"""What is sent of one text at most; servers cut it further, or it is halved until they take it."""
+
+HALVINGS_MAX = 8
+ERROR_CHARS_MAX = 64_000
+
+
+class EndpointEmbedder(ABC):
+    """`Embedder` over an HTTP endpoint. What differs between servers is how they are asked, and where the vectors stand
+    in their answer.
+
+    Texts go in batches of 64, or 100,000 characters. A batch that is too large for the server is halved, and so is a
+    single text, of which only the beginning counts then. Nothing else is tried again.
+
+    Args:
+        provider: the first part of the handle.
+        model: the name the server knows.
+        url: where requests go.
+        api_key: sent as a bearer token; it never stands in a message.
+        timeout_s: how long the answer to one batch may take; `connect_timeout_s`: and the connection.
+    Raises: InvalidInput: a key that can't be sent.
+    """
+
+    local = False
+
+    def __init__(
+        self,
+        *,
+        provider: str,
+        model: str,
+        url: str,
+        api_key: str | None = None,
+        timeout_s: float = 60.0,
+        connect_timeout_s: float = 10.0,
+    ) -> None:
+        self.handle, self.model, self.url = f"{provider}/{model}", model, url
+        self._dimensions: int | None = None
+        self._headers = request_headers(api_key, {}, accept="application/json")
+        secrets = (*filter(None, [api_key and api_key.strip()]), *secrets_of(self._headers, url))
+        self._asked = Asked(model, masked_url(url, secrets), secrets)
+        self._timeout_s = timeout_s
+        self._connections = Connections(connect_timeout_s=connect_timeout_s)
+
+    @property
+    def dimensions(self) -> int | None:
+        return self._dimensions
+
+    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
+        """See `Embedder`. Raises: ModelError, by what the server did."""
+        import numpy as np
+
+        prefix = prefix_of(self.model, purpose)
+        sent = [prefix + readable(text[:TEXT_CHARS_MAX]) for text in texts]
+        parts = [await self._embed(batch) for batch in _batches(sent)]
+        return np.concatenate(parts) if parts else np.zeros((0, self._dimensions or 0), np.float32)
+
+    async def close(self) -> None:
+        await self._connections.aclose()
+
+    @abstractmethod
+    def body(self, texts: Sequence[str]) -> dict[str, Any]:
+        """The request for these texts."""
+
+    @abstractmethod
+    def vectors(self, answer: dict[str, Any]) -> Sequence[Any]:
+        """The vectors in an answer, in the order of the texts. Raises: KeyError, TypeError, ValueError: they are not
+        where they should be."""
+
+    async def _embed(self, texts: list[str], halvings: int = 0) -> npt.NDArray[np.float32]:
+        """One batch. Raises: ModelError."""
+        import numpy as np
+
+        from perdure.providers.embeddings.vectors import unit_rows
+
+        try:
+            answer = await self._ask(texts)
+        except ModelOverflow:
+            if len(texts) > 1:
+                middle = len(texts) // 2
+                return np.concatenate([await self._embed(texts[:middle]), await self._embed(texts[middle:])])
+            if halvings == HALVINGS_MAX or len(texts[0]) < 2:
+                raise
+            return await self._embed([texts[0][: len(texts[0]) // 2]], halvings + 1)
+        try:
+            vectors = self.vectors(answer)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ModelReplyInvalid(
+                f"{self._asked.who} answered something else than vectors: {_short(answer)}"
+            ) from error
+        rows = unit_rows(vectors, texts=len(texts), dimensions=self._dimensions, who=self._asked.who)
+        self._dimensions = rows.shape[1]
+        return rows
+
+    async def _ask(self, texts: Sequence[str]) -> dict[str, Any]:
+        """The answer to one request. Raises: ModelError."""
+        response: httpx.Response | None = None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._connections.client().post(self.url, json=self.body(texts), headers=self._headers)
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, TimeoutError) as error:
+            raise error_of_connection(error, self._asked, timeout_s=self._timeout_s, begun=False) from error
+        if not response.is_success:
+            said = response.text[:ERROR_CHARS_MAX]
+            raise error_of_status(response.status_code, response.headers, said, self._asked, now=datetime.now(UTC))
+        try:
+            answer = response.json()
+        except ValueError as error:
+            raise ModelReplyInvalid(f"{self._asked.who} answered no JSON: {_short(response.text)}") from error
+        if not isinstance(answer, dict):
+            raise ModelReplyInvalid(f"{self._asked.who} answered something else than vectors: {_short(answer)}")
+        if answer.get("error"):
+            raise error_in_answer(answer["error"], self._asked)
+        return answer
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts in order, as many at a time as go into one request."""
+    batch: list[str] = []
+    chars = 0
+    for text in texts:
+        if batch and (len(batch) == BATCH_TEXTS or chars + len(text) > BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(text)
+        chars += len(text)
+    if batch:
+        yield batch
+
+
+def _short(answer: object) -> str:
+    return repr(answer)[:200]

