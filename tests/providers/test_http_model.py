@@ -156,8 +156,24 @@ async def test_an_answer_may_come_later() -> None:
 async def test_what_it_does_not_know_is_not_found() -> None:
     """With the method and the path."""
     async with HttpModel() as server, httpx.AsyncClient() as client:
-        answer = await client.post(server.url + "/v1/embeddings", json={})
+        answer = await client.post(server.url + "/v1/images", json={})
 
     assert answer.status_code == 404
-    assert "/v1/embeddings" in answer.text
+    assert "/v1/images" in answer.text
+    assert not server.asked
+
+
+async def test_texts_are_embedded_by_both_apis() -> None:
+    """OpenAI's and Ollama's, by the scripted embedder; a line that was put in comes first."""
+    async with HttpModel() as server, httpx.AsyncClient() as client:
+        server.then_embeds(Status(503, "later"))
+        later = await client.post(server.url + "/v1/embeddings", json={"model": "e", "input": ["red"]})
+        first = await client.post(server.url + "/v1/embeddings", json={"model": "e", "input": ["red", "wine"]})
+        second = await client.post(server.url + "/api/embed", json={"model": "e", "input": ["red", "wine"]})
+
+    (row, _) = await server.embedder.embed(["red", "wine"])
+    assert later.status_code == 503
+    assert first.json()["data"][0] == {"object": "embedding", "index": 0, "embedding": row.tolist()}
+    assert second.json()["embeddings"] == [item["embedding"] for item in first.json()["data"]]
+    assert [asked["input"] for asked in server.asked_to_embed] == [["red"], ["red", "wine"], ["red", "wine"]]
     assert not server.asked

@@ -1,0 +1,136 @@
+"""The cache before an embedder: nothing twice, nothing mixed up, and calls at the same time done together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.errors import ModelUnreachable
+from perdure.core.ports import WordEmbedder
+from perdure.providers.embeddings.cache import cached
+from perdure.testing import HttpModel, ScriptedEmbedder
+
+
+async def test_a_text_is_embedded_once() -> None:
+    """Also when it stands twice in a call; hits are counted."""
+    inner = ScriptedEmbedder()
+    embedder = cached(inner)
+    first = await embedder.embed(["red", "wine", "red"])
+    again = await embedder.embed(["wine", "sky", "red"])
+
+    assert inner.asked == [("red", "wine"), ("sky",)]
+    assert (embedder.hits, embedder.misses) == (3, 3)
+    assert np.array_equal(again, await inner.embed(["wine", "sky", "red"]))
+    assert np.array_equal(first[0], first[2])
+
+
+@given(st.lists(st.lists(st.sampled_from(["red", "wine", "sky", "", "\ud800", "a b"]), max_size=5), max_size=8))
+async def test_with_a_cache_the_vectors_are_those_without(calls: list[list[str]]) -> None:
+    """Whatever was asked before, and however small the cache is."""
+    inner = ScriptedEmbedder(dimensions=4)
+    embedder = cached(inner, entries=2)
+
+    for texts in calls:
+        assert np.array_equal(await embedder.embed(texts), await inner.embed(texts))
+
+
+async def test_the_vectors_used_last_are_kept() -> None:
+    inner = ScriptedEmbedder()
+    embedder = cached(inner, entries=2)
+    for text in ("red", "wine", "red", "sky", "red", "wine"):
+        await embedder.embed([text])
+
+    assert inner.asked == [("red",), ("wine",), ("sky",), ("wine",)]
+
+
+async def test_what_a_caller_does_to_its_rows_stays_with_him() -> None:
+    embedder = cached(ScriptedEmbedder())
+    (await embedder.embed(["red"]))[:] = 0
+
+    assert np.linalg.norm(await embedder.embed(["red"])) == pytest.approx(1)
+
+
+async def test_a_failure_is_not_kept() -> None:
+    inner = ScriptedEmbedder(ModelUnreachable("down"))
+    embedder = cached(inner)
+    with pytest.raises(ModelUnreachable):
+        await embedder.embed(["red"])
+
+    assert (await embedder.embed(["red"])).shape == (1, 64)
+
+
+@pytest.mark.parametrize(("handle", "calls"), [("ollama/nomic-embed-text", 2), ("test/words", 1)])
+async def test_purposes_are_apart_where_the_model_tells_them_apart(handle: str, calls: int) -> None:
+    inner = ScriptedEmbedder(handle=handle)
+    embedder = cached(inner)
+    await embedder.embed(["red"], purpose="document")
+    await embedder.embed(["red"], purpose="query")
+
+    assert len(inner.asked) == calls
+
+
+async def test_calls_that_come_while_a_local_one_works_are_done_together() -> None:
+    """As soon as it is free; each caller gets its own rows."""
+    inner = ScriptedEmbedder()
+    embedder = cached(inner)
+    inner.hang()
+    first = asyncio.create_task(embedder.embed(["red"]))
+    await asyncio.sleep(0.01)
+    others = [asyncio.create_task(embedder.embed([text, "sky"])) for text in ("wine", "blue")]
+    gone = asyncio.create_task(embedder.embed(["gone"]))
+    await asyncio.sleep(0.01)
+    gone.cancel()
+    await asyncio.sleep(0)
+    inner.recover()
+    rows = [await first, *(await asyncio.gather(*others))]
+
+    assert inner.asked == [("red",), ("wine", "sky", "blue", "sky")]
+    assert np.array_equal(np.concatenate(rows), await inner.embed(["red", "wine", "sky", "blue", "sky"]))
+
+
+async def test_a_failure_reaches_all_that_were_done_together() -> None:
+    """And the next call is tried anew."""
+    inner = ScriptedEmbedder()
+    embedder = cached(inner)
+    inner.fail()
+    failed = await asyncio.gather(embedder.embed(["red"]), embedder.embed(["wine"]), return_exceptions=True)
+    inner.recover()
+
+    assert [type(error) for error in failed] == [ModelUnreachable, ModelUnreachable]
+    assert (await embedder.embed(["red"])).shape == (1, 64)
+
+
+async def test_calls_to_an_endpoint_do_not_wait_for_each_other() -> None:
+    """One that hangs must not hold up the others."""
+    inner = ScriptedEmbedder(local=False)
+    embedder = cached(inner)
+    inner.hang()
+    calls = [asyncio.create_task(embedder.embed([text])) for text in ("red", "wine")]
+    await asyncio.sleep(0.02)
+
+    assert inner.asked == [("red",), ("wine",)]
+    inner.recover()
+    await asyncio.gather(*calls)
+
+
+async def test_it_is_what_it_stands_before() -> None:
+    """Handle, dimensions, local; words only where there are words; closing closes."""
+    inner = ScriptedEmbedder(dimensions=8)
+    embedder = cached(inner)
+    words = await embedder.embed_words(["red wine"]) if isinstance(embedder, WordEmbedder) else []
+    await embedder.close()
+
+    assert (embedder.handle, embedder.dimensions, embedder.local) == ("test/words", 8, True)
+    assert words[0].shape == (2, 8)
+    assert inner.closed
+
+
+async def test_an_endpoint_has_no_words() -> None:
+    from perdure.providers.embeddings.openai import OpenAIEmbedder
+
+    async with HttpModel() as server:
+        assert not isinstance(cached(OpenAIEmbedder(model="m", base_url=server.url)), WordEmbedder)
