@@ -16,6 +16,8 @@ __all__ = [
     "ArchiveId",
     "BlockId",
     "ConversationId",
+    "FileId",
+    "FolderId",
     "MessageId",
     "OrgId",
     "PassageId",
@@ -30,6 +32,8 @@ AgentId = NewType("AgentId", str)
 BlockId = NewType("BlockId", str)
 ArchiveId = NewType("ArchiveId", str)
 PassageId = NewType("PassageId", str)
+FolderId = NewType("FolderId", str)
+FileId = NewType("FileId", str)
 ConversationId = NewType("ConversationId", str)
 MessageId = NewType("MessageId", str)
 RunId = NewType("RunId", str)
@@ -43,6 +47,8 @@ PREFIXES = {
     "block": "block",
     "archive": "archive",
     "passage": "passage",
+    "folder": "source",
+    "file": "file",
     "conversation": "conv",
     "message": "message",
     "run": "run",

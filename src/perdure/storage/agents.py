@@ -48,6 +48,8 @@ _CHILDREN = (
     "conversations",
     "agent_blocks",
     "agent_archives",
+    "agent_files",
+    "agent_folders",
     "agent_tools",
     "agent_details",
 )

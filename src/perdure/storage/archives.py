@@ -82,7 +82,8 @@ class Archives:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Archive]:
-        where, params = "org_id = :org_id", {"org_id": self._org_id, "limit": limit}
+        where = "org_id = :org_id AND NOT EXISTS (SELECT 1 FROM folders f WHERE f.archive_id = archives.id)"
+        params: dict[str, Any] = {"org_id": self._org_id, "limit": limit}
         given: dict[str, tuple[str, Any]] = {
             "agent_id": ("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = :agent_id)", agent_id),
             "name": ("name = :name", None if name is None else storable(name)),
@@ -102,6 +103,8 @@ class Archives:
         archive = self.get(archive_id)
         if archive.passage_count:
             raise InvalidInput(f"{archive_id} still has passages: delete them first")
+        if self._db.rows("SELECT 1 FROM folders WHERE archive_id = :id", {"id": archive_id}):
+            raise InvalidInput(f"{archive_id} holds what a folder's files say: delete the folder")
         for table in ("agent_archives", "archive_tags"):
             self._db.run(f"DELETE FROM {table} WHERE archive_id = :id", {"id": archive_id})
         Vectors(self._db, self._org_id).close(archive.number)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.storage.agent_files import AgentFiles
 from perdure.storage.agents import Agents
 from perdure.storage.archives import Archives
 from perdure.storage.blocks import Blocks
 from perdure.storage.conversations import Conversations
 from perdure.storage.database import Database
 from perdure.storage.events import Events
+from perdure.storage.files import Files
+from perdure.storage.folders import Folders
 from perdure.storage.messages import Messages
 from perdure.storage.nodes import Nodes
 from perdure.storage.passages import Passages
@@ -30,6 +33,9 @@ class SqlTx:
         self.blocks = Blocks(db, org_id)
         self.archives = Archives(db, org_id)
         self.passages = Passages(db, org_id)
+        self.folders = Folders(db, org_id)
+        self.files = Files(db, org_id)
+        self.agent_files = AgentFiles(db, org_id)
         self.conversations = Conversations(db, org_id)
         self.messages = Messages(db, org_id)
         self.runs = Runs(db, org_id)

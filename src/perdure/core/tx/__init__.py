@@ -14,6 +14,8 @@ from perdure.core.tx.archives import Archives
 from perdure.core.tx.blocks import Blocks
 from perdure.core.tx.conversations import Conversations
 from perdure.core.tx.events import Events
+from perdure.core.tx.files import AgentFiles, Files
+from perdure.core.tx.folders import Folders
 from perdure.core.tx.found import Matches
 from perdure.core.tx.messages import MessageFilter, Messages
 from perdure.core.tx.nodes import Nodes
@@ -24,12 +26,15 @@ from perdure.core.tx.tools import Tools
 from perdure.core.tx.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorRow, Vectors
 
 __all__ = [
+    "AgentFiles",
     "Agents",
     "Archives",
     "Blocks",
     "Claim",
     "Conversations",
     "Events",
+    "Files",
+    "Folders",
     "Matches",
     "MessageFilter",
     "Messages",
@@ -62,6 +67,12 @@ class Tx(Protocol):
     def archives(self) -> Archives: ...
     @property
     def passages(self) -> Passages: ...
+    @property
+    def folders(self) -> Folders: ...
+    @property
+    def files(self) -> Files: ...
+    @property
+    def agent_files(self) -> AgentFiles: ...
     @property
     def conversations(self) -> Conversations: ...
     @property

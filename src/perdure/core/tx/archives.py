@@ -35,11 +35,14 @@ class Archives(Protocol):
         limit: int = 100,
     ) -> Sequence[Archive]:
         """Archives whose numbers lie between `above` and `below`, both left out, in order of creation: all, those of an
-        agent, those of exactly this name."""
+        agent, those of exactly this name. Those of folders are left out."""
         ...
 
     def delete(self, archive_id: ArchiveId) -> None:
-        """Take it from all agents and remove it. Raises: NotFound; InvalidInput: it still has passages."""
+        """Take it from all agents and remove it.
+
+        Raises: NotFound; InvalidInput: it still has passages, or is a folder's.
+        """
         ...
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:

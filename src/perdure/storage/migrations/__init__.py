@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure.storage.database import Database
-from perdure.storage.migrations import m0001_first, m0002_exchanges, m0003_nodes, m0004_vectors
+from perdure.storage.migrations import m0001_first, m0002_exchanges, m0003_nodes, m0004_vectors, m0005_folders
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
 
@@ -18,6 +18,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (2, "exchanges", m0002_exchanges.apply),
     (3, "nodes", m0003_nodes.apply),
     (4, "vectors", m0004_vectors.apply),
+    (5, "folders", m0005_folders.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

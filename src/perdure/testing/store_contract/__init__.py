@@ -13,6 +13,7 @@ from __future__ import annotations
 from perdure.testing.store_contract.agents import AgentContract
 from perdure.testing.store_contract.blocks import BlockContract
 from perdure.testing.store_contract.events import EventContract
+from perdure.testing.store_contract.folders import FolderContract
 from perdure.testing.store_contract.messages import MessageContract
 from perdure.testing.store_contract.nodes import NodeContract
 from perdure.testing.store_contract.organisations import OrganisationContract
@@ -31,6 +32,7 @@ class StoreContract(
     AgentContract,
     BlockContract,
     EventContract,
+    FolderContract,
     MessageContract,
     NodeContract,
     OrganisationContract,

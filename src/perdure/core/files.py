@@ -1,0 +1,144 @@
+"""Folders and the files in them: documents as lines that agents read, and as passages that search finds.
+
+A file's text never changes: a changed file is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from perdure.core.ids import ArchiveId, FileId, FolderId, OrgId
+
+__all__ = ["PART_CHARS", "AgentFile", "File", "FilePart", "FileStatus", "Folder", "IfExists", "file_tag"]
+
+FileStatus = Literal["pending", "parsing", "embedding", "completed", "error"]
+"""How far a file is, in the wire's words. `embedding`: its text is found by words already, its vectors are being made.
+"""
+
+IfExists = Literal["skip", "error", "suffix", "replace"]
+"""What to do with a file whose name is taken in its folder: keep the one that is there; refuse; call the new one
+`name_(1)`; put the new one in its place."""
+
+PART_CHARS = 64_000
+"""The text of a file is kept in parts of at most so many characters, so that lines are read without the rest."""
+
+
+def file_tag(file_id: FileId) -> str:
+    """The tag that all passages of a file have."""
+    return f"file:{file_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A collection of files that agents are given together. Its name is its own within an organisation.
+
+    Args:
+        instructions: what an agent is told of how to use it.
+        archive_id: the archive that holds the passages of its files; no list of archives shows it.
+        version: grows when a file has become readable, or is gone.
+        file_count: files of every status.
+    """
+
+    id: FolderId
+    org_id: OrgId
+    number: int = 0
+    name: str
+    description: str | None = None
+    instructions: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    archive_id: ArchiveId
+    version: int = 0
+    file_count: int = 0
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file of a folder, numbered by the folder's own count.
+
+    Args:
+        name: where it stands in its folder, `notes/plan.md`; its own within the folder.
+        original_name: what it was called where it came from.
+        digest: the SHA-256 of its bytes, in hexadecimal digits.
+        kind: what its text was made of, a `FileKind`; empty before it is known.
+        problem: why its text could not be made.
+        done, total: how far its processing is, in units of no meaning; total 0: not begun.
+        page_count, line_count, char_count, chunk_count: of its text; pages are 0 where there are none.
+        tries: how often its processing was begun.
+        lease_owner, lease_until: who works on it, and how long it is theirs.
+    """
+
+    id: FileId
+    org_id: OrgId
+    folder_id: FolderId
+    number: int = 0
+    name: str
+    original_name: str = ""
+    media_type: str = ""
+    size_bytes: int = 0
+    digest: str = ""
+    kind: str = ""
+    status: FileStatus = "pending"
+    problem: str = ""
+    title: str = ""
+    warnings: tuple[str, ...] = ()
+    done: int = 0
+    total: int = 0
+    page_count: int = 0
+    line_count: int = 0
+    char_count: int = 0
+    chunk_count: int = 0
+    tries: int = 0
+    lease_owner: str | None = None
+    lease_until: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def ended(self) -> bool:
+        """Whether its text is there, or will never be."""
+        return self.status in ("completed", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A part of a file's text, numbered from 0. The parts' texts, one after the other, are the whole.
+
+    Args:
+        first_line: the number of the line that it begins in, from 1.
+        first_char: where in that line it begins, from 0; above 0 only within a line that no part could hold.
+    """
+
+    seq: int
+    first_line: int
+    first_char: int = 0
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFile:
+    """A file as one agent has it.
+
+    Args:
+        first_line, last_line: what of it is in view while it is open, both included.
+        used: grows with every use by this agent, so that the file used longest ago has the lowest; 0: never.
+        version: of the view; no two views of one file have the same.
+    """
+
+    file: File
+    folder_name: str
+    is_open: bool = False
+    first_line: int = 1
+    last_line: int = 0
+    used: int = 0
+    version: int = 0
+    used_at: datetime | None = None
+
+    @property
+    def path(self) -> str:
+        """What agents call it: `folder/name`."""
+        return f"{self.folder_name}/{self.file.name}"
