@@ -44,14 +44,29 @@ if TYPE_CHECKING:
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
     from perdure.core.messages import Message, Reasoning, Text, ToolCall
     from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
+    from perdure.core.passages import Passage
     from perdure.core.runs import Usage
-    from perdure.library import Agent, AsyncAgent, AsyncPerdure, NewBlock, Perdure, Reply, Settings, tool
+    from perdure.library import (
+        Agent,
+        Archive,
+        AsyncAgent,
+        AsyncArchive,
+        AsyncPerdure,
+        NewBlock,
+        NewPassage,
+        Perdure,
+        Reply,
+        Settings,
+        tool,
+    )
 
 __all__ = [
     "Agent",
     "AgentInfo",
     "AlreadyExists",
+    "Archive",
     "AsyncAgent",
+    "AsyncArchive",
     "AsyncPerdure",
     "Block",
     "BlockLimitExceeded",
@@ -75,7 +90,9 @@ __all__ = [
     "ModelReply",
     "ModelRequest",
     "NewBlock",
+    "NewPassage",
     "NotFound",
+    "Passage",
     "Perdure",
     "PerdureError",
     "Reasoning",
@@ -103,8 +120,21 @@ _HOMES = {
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
     "core.messages": ("Message", "Reasoning", "Text", "ToolCall"),
     "core.models": ("Model", "ModelDelta", "ModelReply", "ModelRequest"),
+    "core.passages": ("Passage",),
     "core.runs": ("Usage",),
-    "library": ("Agent", "AsyncAgent", "AsyncPerdure", "NewBlock", "Perdure", "Reply", "Settings", "tool"),
+    "library": (
+        "Agent",
+        "Archive",
+        "AsyncAgent",
+        "AsyncArchive",
+        "AsyncPerdure",
+        "NewBlock",
+        "NewPassage",
+        "Perdure",
+        "Reply",
+        "Settings",
+        "tool",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -13,7 +13,7 @@ import pytest
 
 import perdure
 from perdure.core import errors, events
-from perdure.library import sync
+from perdure.library import sync, sync_archives
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.settings import Settings
 from tests.docs.cli_help import PAGE as CLI_PAGE
@@ -67,7 +67,13 @@ def test_the_library_page_names_every_public_name(name: str) -> None:
     assert re.search(rf"`{name}\b", _text("library.md"))
 
 
-@pytest.mark.parametrize("face", [sync.Perdure, sync.Agent, sync.AgentBlocks, sync.Blocks], ids=lambda f: f.__name__)
+FACES = [
+    *(sync.Perdure, sync.Agent, sync.AgentBlocks, sync.Blocks),
+    *(sync_archives.Archives, sync_archives.Archive, sync_archives.Archival, sync_archives.AgentArchives),
+]
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
 def test_the_library_page_names_every_method(face: type) -> None:
     """A method that nobody can find is not there."""
     page = _text("library.md")

@@ -126,6 +126,29 @@ def archive(client: Any, agent_id: str) -> None:
     assert client.agents.passages.search(agent_id, query="moon").count == 0
 
 
+def archives(client: Any, agent_id: str) -> None:
+    """An archive of its own, passages in it, shared with an agent, searched, changed and removed."""
+    made = client.archives.create(name="moons", description="all of them", embedding="openai/text-embedding-3-small")
+    assert (made.name, made.vector_db_provider) == ("moons", "native")
+    assert client.archives.retrieve(made.id).id == made.id
+    assert client.archives.update(made.id, description="some").description == "some"
+    assert made.id in [archive.id for archive in client.archives.list(limit=1)]
+    assert [archive.id for archive in client.archives.list(name="moons")] == [made.id]
+    io = client.archives.passages.create(
+        made.id, text="Io has volcanoes.", tags=["moon"], metadata={"planet": "Jupiter"}
+    )
+    texts = [{"text": f"Moon number {number} is small."} for number in range(3)]
+    assert len(client.archives.passages.create_many(made.id, passages=texts)) == 3
+    client.agents.archives.attach(made.id, agent_id=agent_id)
+    assert [archive.id for archive in client.archives.list(agent_id=agent_id)].count(made.id) == 1
+    assert client.agents.passages.search(agent_id, query="volcanoes").results[0].id == io.id
+    client.archives.passages.delete(str(io.id), archive_id=made.id)
+    assert client.agents.passages.search(agent_id, query="volcanoes").count == 0
+    client.agents.archives.detach(made.id, agent_id=agent_id)
+    client.archives.delete(made.id)
+    assert made.id not in [archive.id for archive in client.archives.list()]
+
+
 def cancel(client: Any, agent_id: str) -> None:
     """A run whose model takes long is stopped; the next message is answered."""
     got: list[Any] = []
@@ -172,6 +195,7 @@ def main(base_url: str, model: str) -> None:
     lists(client, agent_id)
     blocks(client, agent_id)
     archive(client, agent_id)
+    archives(client, agent_id)
     cancel(client, agent_id)
     bad_input(client, agent_id)
     renamed = client.agents.update(agent_id, name="renamed", description="d")

@@ -7,10 +7,25 @@ from __future__ import annotations
 
 from perdure.app import tool
 from perdure.library.agent import AsyncAgent
+from perdure.library.archives import AsyncArchive
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.sync import Agent, Perdure
+from perdure.library.sync_archives import Archive
 from perdure.memory.agents import NewBlock
+from perdure.memory.passages import NewPassage
 from perdure.settings import Settings
 
-__all__ = ["Agent", "AsyncAgent", "AsyncPerdure", "NewBlock", "Perdure", "Reply", "Settings", "tool"]
+__all__ = [
+    "Agent",
+    "Archive",
+    "AsyncAgent",
+    "AsyncArchive",
+    "AsyncPerdure",
+    "NewBlock",
+    "NewPassage",
+    "Perdure",
+    "Reply",
+    "Settings",
+    "tool",
+]

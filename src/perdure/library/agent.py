@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Unpack, get_args
 
 from perdure.app import App
@@ -12,17 +12,26 @@ from perdure.context.overview import ContextOverview
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.errors import InvalidInput, NotFound, RunFailed, StoreError
+from perdure.core.errors import NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ArchiveId, ConversationId, MessageId, PassageId, RunId, StepId
+from perdure.core.ids import ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Draft, Message, Role, Text
 from perdure.core.models import Exchange, ModelRequest
-from perdure.core.passages import Passage, TagMatch
 from perdure.core.runs import IfBusy, Run
-from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.accept import Accepted, Request
+from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
-from perdure.library.checks import USER, check_choice, check_key, check_limit, check_model, check_number, check_text
+from perdure.library.checks import (
+    USER,
+    check_choice,
+    check_key,
+    check_limit,
+    check_model,
+    check_number,
+    check_text,
+    utc,
+)
 from perdure.library.reply import Reply
 from perdure.library.steps import (
     StepInfo,
@@ -35,20 +44,11 @@ from perdure.library.steps import (
 )
 from perdure.memory.agents import AgentChanges, update_agent
 from perdure.memory.messages import MessageHit, search_messages
-from perdure.memory.passages import (
-    PassageHit,
-    archive_of,
-    delete_passage,
-    insert_passage,
-    list_passages,
-    search_passages,
-)
-from perdure.memory.values import as_tags
 
 __all__ = ["AsyncAgent"]
 
 
-class AsyncAgent:
+class AsyncAgent(AsyncArchival):
     """One agent, as it was when it was looked up; its memory is always read anew."""
 
     def __init__(self, app: App, agent: Agent) -> None:
@@ -57,6 +57,7 @@ class AsyncAgent:
         self.id = agent.id
         self.name = agent.name
         self.blocks = AsyncAgentBlocks(app, agent.id)
+        self.archives = AsyncAgentArchives(app, agent.id)
 
     async def send(
         self,
@@ -208,73 +209,8 @@ class AsyncAgent:
         check_text("text", text)
         for role in roles:
             check_choice("a role", role, get_args(Role))
-        where = MessageFilter(roles=tuple(roles), since=_utc("since", since), until=_utc("until", until))
+        where = MessageFilter(roles=tuple(roles), since=utc("since", since), until=utc("until", until))
         return await self._app.store.read(search_messages, self.id, text, where=where, limit=limit)
-
-    async def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
-        """Put a text into archival memory.
-
-        Args:
-            occurred_at: when it happened, a time with a zone; by default now.
-        Raises: InvalidInput: an empty or too long text, a time without a zone.
-        """
-        check_text("text", text)
-        kept_tags = as_tags(tags)
-        ports = self._app.ports
-        now = ports.clock.now()
-        occurred_at = _utc("occurred_at", occurred_at)
-
-        def insert(tx: Tx) -> Passage:
-            archive = archive_of(tx, self.id, ArchiveId(ports.ids.new("archive")), at=now)
-            passage_id = PassageId(ports.ids.new("passage"))
-            return insert_passage(tx, archive.id, passage_id, text, at=now, tags=kept_tags, occurred_at=occurred_at)
-
-        return await ports.store.write(insert)
-
-    async def search_archive(
-        self,
-        text: str,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 10,
-    ) -> list[PassageHit]:
-        """The passages that best match, best first; for an empty text the newest ones.
-
-        Args:
-            since, until: times with a zone, both included.
-        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
-        """
-        check_limit(limit)
-        check_text("text", text)
-        where = _passages_where(tags, tag_match, since, until)
-        return await self._app.store.read(search_passages, self.id, text, where=where, limit=limit)
-
-    async def passages(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        after_seq: int = -1,
-    ) -> Sequence[Passage]:
-        """A page of the agent's archive, oldest first; `after_seq` is the last one's number of the page before.
-
-        Raises: InvalidInput: as `search_archive`.
-        """
-        check_limit(limit)
-        check_number("after_seq", after_seq)
-        where = _passages_where(tags, tag_match, since, until)
-        return await self._app.store.read(list_passages, self.id, where=where, limit=limit, after_seq=after_seq)
-
-    async def delete_passage(self, passage_id: PassageId) -> None:
-        """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
-        check_text("passage_id", passage_id)
-        await self._app.store.write(delete_passage, self.id, passage_id)
 
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
         """The agent as changed, from its next model call on; this object stays as it was looked up.
@@ -436,23 +372,3 @@ def _although_kept(error: StoreError, run_id: RunId) -> StoreError:
         " don't send it again without its idempotency key",
     )
     return again
-
-
-def _passages_where(
-    tags: Sequence[str], tag_match: TagMatch, since: datetime | None, until: datetime | None
-) -> PassageFilter:
-    check_choice("tag_match", tag_match, get_args(TagMatch))
-    return PassageFilter(
-        tags=as_tags(tags), tag_match=tag_match, since=_utc("since", since), until=_utc("until", until)
-    )
-
-
-def _utc(name: str, moment: datetime | None) -> datetime | None:
-    """The moment in UTC, as the store compares them: as text. Raises: InvalidInput: no time, or one without a zone."""
-    if moment is None:
-        return None
-    if not isinstance(moment, datetime):
-        raise InvalidInput(f"{name} is {moment!r:.80}: give a datetime with a zone, such as tzinfo=datetime.UTC")
-    if moment.utcoffset() is None:
-        raise InvalidInput(f"{name} is {moment}, a time without a zone: add one, such as tzinfo=datetime.UTC")
-    return moment.astimezone(UTC)

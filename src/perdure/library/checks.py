@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from perdure.app import ModelRegistry
@@ -19,6 +20,7 @@ __all__ = [
     "check_model",
     "check_number",
     "check_text",
+    "utc",
 ]
 
 USER = Author(kind="user", id=DEFAULT_USER)
@@ -61,6 +63,20 @@ def check_key(key: Any) -> None:
         raise InvalidInput(
             f"idempotency_key is {key!r:.80}: give a text of 1 to {KEY_MAX_CHARS} characters, such as a new UUID"
         )
+
+
+def utc(name: str, moment: datetime | None) -> datetime | None:
+    """The moment in UTC, as the store compares them: as text. Raises: InvalidInput: no time, or one without a zone."""
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise InvalidInput(f"{name} is {moment!r:.80}: give a datetime with a zone, such as tzinfo=datetime.UTC")
+    if moment.utcoffset() is None:
+        raise InvalidInput(f"{name} is {moment}, a time without a zone: add one, such as tzinfo=datetime.UTC")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInput(f"{name} is {moment}: in UTC this is before the year 1 or after 9999") from error
 
 
 async def check_model(handle: str, models: ModelRegistry) -> None:

@@ -15,6 +15,7 @@ from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.tx import Tx
 from perdure.library.agent import AsyncAgent
+from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
 from perdure.memory.agents import NewAgent, NewBlock, create_agent
@@ -33,6 +34,7 @@ class AsyncPerdure:
     def __init__(self, app: App, *, path: Path | None = None) -> None:
         self._app = app
         self.blocks = AsyncBlocks(app)
+        self.archives = AsyncArchives(app)
         self.path = path
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
 

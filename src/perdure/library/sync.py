@@ -15,10 +15,9 @@ from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, BlockId, ConversationId, PassageId, RunId, StepId
+from perdure.core.ids import AgentId, BlockId, ConversationId, RunId, StepId
 from perdure.core.messages import Message, Role
 from perdure.core.models import Exchange, Model, ModelRequest
-from perdure.core.passages import Passage, TagMatch
 from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.runs import IfBusy, Run
 from perdure.engine.accept import Accepted
@@ -28,9 +27,9 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
 from perdure.library.steps import StepInfo
+from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.memory.agents import AgentChanges, NewBlock
 from perdure.memory.messages import MessageHit
-from perdure.memory.passages import PassageHit
 from perdure.settings import Settings
 
 __all__ = ["Agent", "AgentBlocks", "Blocks", "Perdure"]
@@ -78,6 +77,7 @@ class Perdure:
             self._portal.close()
             raise
         self.blocks = Blocks(self._portal, self._inner.blocks)
+        self.archives = Archives(self._portal, self._inner.archives)
 
     def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again. Closing twice is no error."""
@@ -163,13 +163,16 @@ class Perdure:
         self._portal.run(self._inner.delete_agent(agent_id))
 
 
-class Agent:
+class Agent(Archival):
     """One agent; see `AsyncAgent` for arguments and errors."""
+
+    _inner: AsyncAgent
 
     def __init__(self, portal: Portal, inner: AsyncAgent) -> None:
         self._portal, self._inner = portal, inner
         self.info, self.id, self.name = inner.info, inner.id, inner.name
         self.blocks = AgentBlocks(portal, inner.blocks)
+        self.archives = AgentArchives(portal, inner.archives)
 
     def send(
         self,
@@ -286,46 +289,6 @@ class Agent:
     ) -> list[MessageHit]:
         """The messages of the whole history that best match, best first."""
         return self._portal.run(self._inner.search(text, roles=roles, since=since, until=until, limit=limit))
-
-    def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
-        """Put a text into archival memory."""
-        return self._portal.run(self._inner.archive(text, tags=tags, occurred_at=occurred_at))
-
-    def search_archive(
-        self,
-        text: str,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 10,
-    ) -> list[PassageHit]:
-        """The passages that best match, best first."""
-        return self._portal.run(
-            self._inner.search_archive(text, tags=tags, tag_match=tag_match, since=since, until=until, limit=limit)
-        )
-
-    def passages(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        after_seq: int = -1,
-    ) -> Sequence[Passage]:
-        """A page of the agent's archive, oldest first."""
-        return self._portal.run(
-            self._inner.passages(
-                tags=tags, tag_match=tag_match, since=since, until=until, limit=limit, after_seq=after_seq
-            )
-        )
-
-    def delete_passage(self, passage_id: PassageId) -> None:
-        """Remove a passage from archival memory."""
-        self._portal.run(self._inner.delete_passage(passage_id))
 
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
         """The agent as changed; this object stays as it was looked up."""

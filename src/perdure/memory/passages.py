@@ -3,29 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage
+from perdure.core.ports import Ids
 from perdure.core.text import query_of
 from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.ranking import bm25
+from perdure.memory.values import as_tags, check_json
 
 __all__ = [
+    "BATCH",
     "MAX_PASSAGE_CHARS",
+    "NewPassage",
+    "PassageChanges",
     "PassageHit",
     "archive_of",
+    "check_passage",
     "delete_passage",
     "insert_passage",
     "list_passages",
+    "new_passages",
+    "passage_in",
+    "passage_of_agent",
     "search_passages",
+    "update_passage",
 ]
 
 MAX_PASSAGE_CHARS = 1_000_000
 CANDIDATES = 100
+
+BATCH = 500
+"""So many passages are written or removed in one transaction: everybody else waits for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPassage:
+    """A text to put away. `source` says where it came from, `occurred_at` when it happened, by default now."""
+
+    text: str
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
+    occurred_at: datetime | None = None
+
+
+class PassageChanges(TypedDict, total=False):
+    """What may be changed of a passage. What is not given stays."""
+
+    text: str
+    tags: Sequence[str]
+    metadata: Mapping[str, Any]
+    source: Mapping[str, Any]
+    occurred_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +97,62 @@ def insert_passage(
 
     Raises: InvalidInput: an empty text, or one of more than a million characters; NotFound.
     """
+    new = NewPassage(text=text, tags=tags, metadata=metadata or {}, source=source or {}, occurred_at=occurred_at)
+    return tx.passages.add([_passage(new, archive_id, passage_id, at=at)])[0]
+
+
+def new_passages(new: Sequence[NewPassage], archive_id: ArchiveId, *, ids: Ids, at: datetime) -> list[Passage]:
+    """The passages to store, in their order. Raises: InvalidInput, naming the first that can't be by its place from
+    0."""
+    passages = []
+    for index, one in enumerate(new):
+        try:
+            passages.append(_passage(one, archive_id, PassageId(ids.new("passage")), at=at))
+        except InvalidInput as error:
+            if len(new) == 1:
+                raise
+            raise InvalidInput(f"passage {index}: {error}") from error
+    return passages
+
+
+def check_passage(passage: Passage) -> Passage:
+    """`passage` as it can be stored: its tags without space around them and without empty ones.
+
+    Raises: InvalidInput: an empty text, one of more than a million characters, values that are no JSON.
+    """
+    text = passage.text
+    if not isinstance(text, str):
+        raise InvalidInput(f"the passage's text is {text!r:.80}: give a text")
     if not text.strip():
         raise InvalidInput("the passage is empty: give the text to remember")
     if len(text) > MAX_PASSAGE_CHARS:
         raise InvalidInput(
             f"the passage has {len(text):,} characters, the limit is {MAX_PASSAGE_CHARS:,}: insert it in parts"
         )
-    passage = Passage(
-        id=passage_id,
-        archive_id=archive_id,
-        text=text,
-        tags=tuple(tag.strip() for tag in tags if tag.strip()),
-        metadata=metadata or {},
-        source=source or {},
-        created_at=at,
-        occurred_at=occurred_at or at,
-    )
-    return tx.passages.add([passage])[0]
+    check_json("metadata", passage.metadata)
+    check_json("source", passage.source)
+    return replace(passage, tags=tuple(tag.strip() for tag in as_tags(passage.tags) if tag.strip()))
+
+
+def update_passage(tx: Tx, passage: Passage, changes: PassageChanges) -> Passage:
+    """The passage as changed; search finds what it says now. Raises: InvalidInput; NotFound."""
+    if unknown := [name for name in changes if name not in PassageChanges.__annotations__]:
+        there = ", ".join(PassageChanges.__annotations__)
+        raise InvalidInput(f"a passage has no field {', '.join(unknown)} to change: there are {there}")
+    given: dict[str, Any] = {**changes}
+    if "tags" in given:
+        given["tags"] = as_tags(given["tags"])
+    after = check_passage(replace(passage, **given))
+    return passage if after == passage else tx.passages.put(after)
+
+
+def passage_in(tx: Tx, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
+    """The passage of this archive. Raises: NotFound, also for one of another archive."""
+    tx.archives.get(archive_id)
+    passage = tx.passages.get(passage_id)
+    if passage.archive_id != archive_id:
+        raise NotFound("passage", passage_id, hint="it is in another archive")
+    return passage
 
 
 def list_passages(
@@ -92,10 +165,32 @@ def list_passages(
 
 def delete_passage(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> None:
     """Remove a passage from the agent's archives. Raises: NotFound, also for one of another agent's archive."""
+    passage = passage_of_agent(tx, agent_id, passage_id)
+    tx.passages.delete(passage.archive_id, [passage.seq])
+
+
+def passage_of_agent(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> Passage:
+    """The passage of one of the agent's archives. Raises: NotFound, also for one of another agent's archive."""
     passage = tx.passages.get(passage_id)
     if passage.archive_id not in {archive.id for archive in tx.archives.of_agent(agent_id)}:
         raise NotFound("passage", passage_id, hint="it is in no archive of this agent")
-    tx.passages.delete(passage.archive_id, [passage.seq])
+    return passage
+
+
+def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime) -> Passage:
+    """The passage to store. Raises: InvalidInput."""
+    return check_passage(
+        Passage(
+            id=passage_id,
+            archive_id=archive_id,
+            text=new.text,
+            tags=as_tags(new.tags),
+            metadata=new.metadata,
+            source=new.source,
+            created_at=at,
+            occurred_at=new.occurred_at or at,
+        )
+    )
 
 
 def search_passages(

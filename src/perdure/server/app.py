@@ -11,7 +11,19 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard
-from perdure.server.routes import agents, blocks, context, health, messages, models, passages, runs, steps
+from perdure.server.routes import (
+    agents,
+    archive_passages,
+    archives,
+    blocks,
+    context,
+    health,
+    messages,
+    models,
+    passages,
+    runs,
+    steps,
+)
 from perdure.server.sse import Streams
 
 __all__ = ["create_app"]
@@ -26,7 +38,19 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
     app.state.perdure = perdure
     app.state.streams = Streams()
     app.router.routes.extend(messages.hot_routes)
-    for module in (health, agents, context, blocks, passages, messages, runs, steps, models):
+    for module in (
+        health,
+        agents,
+        context,
+        blocks,
+        archives,
+        archive_passages,
+        passages,
+        messages,
+        runs,
+        steps,
+        models,
+    ):
         app.include_router(module.router)
     app.router.default = _EitherSlash(app)
     app.add_middleware(Guard, config=config)  # outermost: nothing is reached without it, not even a 404

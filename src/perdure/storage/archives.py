@@ -134,6 +134,10 @@ class Archives:
             {"agent_id": agent_id, "archive_id": archive_id},
         )
 
+    def detach_all(self, archive_id: ArchiveId) -> int:
+        self.get(archive_id)
+        return self._db.run("DELETE FROM agent_archives WHERE archive_id = :id", {"id": archive_id})
+
     def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         columns = ", ".join(f"a.{column}" for column in _COLUMNS.split(", "))
         rows = self._db.rows(

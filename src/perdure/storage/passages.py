@@ -167,14 +167,18 @@ class Passages:
         self,
         archive_id: ArchiveId,
         *,
+        where: PassageFilter | None = None,
         text: str | None = None,
         above: int | None = None,
         below: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Passage]:
-        conditions = "p.archive_id = :archive_id"
-        params: dict[str, Any] = {"archive_id": archive_id, "limit": limit}
+        filtered, params = _conditions(where or PassageFilter())
+        conditions, params = (
+            f"p.archive_id = :archive_id{filtered}",
+            params | {"archive_id": archive_id, "limit": limit},
+        )
         if above is not None:
             conditions, params = f"{conditions} AND p.seq > :above", params | {"above": above}
         if below is not None:

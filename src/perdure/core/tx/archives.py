@@ -53,6 +53,10 @@ class Archives(Protocol):
         """Raises: NotFound. Detaching what is not attached is no error."""
         ...
 
+    def detach_all(self, archive_id: ArchiveId) -> int:
+        """Take it from every agent; from how many. Raises: NotFound."""
+        ...
+
     def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         """In the order they were attached; the first one takes what the agent inserts."""
         ...

@@ -61,14 +61,15 @@ class Passages(Protocol):
         self,
         archive_id: ArchiveId,
         *,
+        where: PassageFilter | None = None,
         text: str | None = None,
         above: int | None = None,
         below: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Passage]:
-        """Passages whose numbers lie between `above` and `below`, both left out; with a `text`, those that contain it
-        in any case."""
+        """Passages whose numbers lie between `above` and `below`, both left out; with a `text`, those of them that
+        contain it in any case."""
         ...
 
     def newest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[Passage]: ...

@@ -15,16 +15,17 @@ from perdure.memory.passages import (
     PassageHit,
     archive_of,
     delete_passage,
-    insert_passage,
+    new_passages,
+    passage_of_agent,
     search_passages,
+    update_passage,
 )
 from perdure.memory.query import parse_time
-from perdure.memory.values import as_tags
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, PassagePath
 from perdure.server.wire.paging import Page, pages
-from perdure.server.wire.passages import NewPassage, found_shape, passage_shape
+from perdure.server.wire.passages import PassageChangesIn, PassageIn, add_passages, found_shape, passage_shape
 
 __all__ = ["router"]
 
@@ -35,25 +36,19 @@ FOUND_MAX = 1_000
 
 
 @router.post("/v1/agents/{agent_id}/archival-memory")
-async def create(agent_id: AgentPath, body: NewPassage, library: Library) -> Response:
+async def create(agent_id: AgentPath, body: PassageIn, library: Library) -> Response:
     """Put a text away. The answer is a list, of one."""
     ports = library.app.ports
     now = ports.clock.now()
 
-    def unit(tx: Tx) -> Passage:
+    def unit(tx: Tx) -> list[Passage]:
         tx.agents.model(agent_id)
         archive = archive_of(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
-        return insert_passage(
-            tx,
-            archive.id,
-            PassageId(ports.ids.new("passage")),
-            body.text,
-            at=now,
-            tags=as_tags(body.tags or ()),
-            occurred_at=body.created_at,
+        return add_passages(
+            tx, archive.id, new_passages([body.new], archive.id, ids=ports.ids, at=now), [body.embedding]
         )
 
-    return json_answer([passage_shape(await ports.store.write(unit))])
+    return json_answer([passage_shape(passage) for passage in await ports.store.write(unit)])
 
 
 @router.get("/v1/agents/{agent_id}/archival-memory")
@@ -104,6 +99,17 @@ async def delete(agent_id: AgentPath, memory_id: PassagePath, library: Library) 
 
     await library.app.store.write(unit)
     return json_answer({"message": f"Memory id={memory_id} successfully deleted"})
+
+
+@router.patch("/v1/agents/{agent_id}/archival-memory/{memory_id}")
+async def update(agent_id: AgentPath, memory_id: PassagePath, body: PassageChangesIn, library: Library) -> Response:
+    """Change what is given; search finds the new text. The answer is a list, of one."""
+
+    def unit(tx: Tx) -> Passage:
+        tx.agents.model(agent_id)
+        return update_passage(tx, passage_of_agent(tx, agent_id, memory_id), body.changes)
+
+    return json_answer([passage_shape(await library.app.store.write(unit))])
 
 
 def _page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequence[Passage]:

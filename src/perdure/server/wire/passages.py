@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
-from perdure.core.passages import Passage
-from perdure.memory.passages import PassageHit
+from perdure.core.errors import EmbeddingMismatch, InvalidInput
+from perdure.core.ids import ArchiveId
+from perdure.core.passages import Passage, TagMatch
+from perdure.core.tx import PassageFilter, Tx
+from perdure.memory.archives import Selection
+from perdure.memory.passages import NewPassage, PassageChanges, PassageHit
+from perdure.memory.query import parse_time
+from perdure.memory.values import as_tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
+from perdure.server.wire.values import JsonObject
 
-__all__ = ["NewPassage", "found_shape", "passage_shape"]
+__all__ = [
+    "DeleteSelected",
+    "PassageChangesIn",
+    "PassageIn",
+    "PassagesIn",
+    "add_passages",
+    "found_shape",
+    "passage_shape",
+]
+
+EMBEDDING_MAX = 65_536
 
 
 def _utc(moment: datetime) -> datetime:
@@ -21,12 +40,118 @@ def _utc(moment: datetime) -> datetime:
         raise ValueError("in UTC this is before the year 1 or after 9999") from None
 
 
-class NewPassage(WireRequest):
-    """A text to put away. `created_at` is when it happened; without a zone it is in UTC."""
+_Moment = Annotated[datetime, AfterValidator(_utc)]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class PassageChangesIn(WireRequest):
+    """What may be changed of a passage. What is missing or null stays as it is."""
+
+    text: str | None = None
+    tags: list[str] | None = None
+    metadata: JsonObject | None = None
+    created_at: _Moment | None = None
+
+    @property
+    def changes(self) -> PassageChanges:
+        changes: PassageChanges = {}
+        if self.text is not None:
+            changes["text"] = self.text
+        if self.tags is not None:
+            changes["tags"] = self.tags
+        if self.metadata is not None:
+            changes["metadata"] = self.metadata
+        if self.created_at is not None:
+            changes["occurred_at"] = self.created_at
+        return changes
+
+
+class PassageIn(WireRequest):
+    """A text to put away. `created_at` is when it happened; without a zone it is in UTC. `embedding` is its vector, if
+    the archive's are of the same model."""
 
     text: str
     tags: list[str] | None = None
-    created_at: Annotated[datetime, AfterValidator(_utc)] | None = None
+    metadata: JsonObject | None = None
+    created_at: _Moment | None = None
+    embedding: Annotated[list[_Number], Field(min_length=1, max_length=EMBEDDING_MAX)] | None = None
+
+    @property
+    def new(self) -> NewPassage:
+        return NewPassage(
+            text=self.text,
+            tags=as_tags(self.tags or ()),
+            metadata=self.metadata or {},
+            occurred_at=self.created_at,
+        )
+
+
+class PassagesIn(WireRequest):
+    """Texts to put away, in their order."""
+
+    passages: list[PassageIn]
+
+
+class DeleteSelected(WireRequest):
+    """Which passages to delete: all conditions hold. Dates without an offset are in UTC, an end date is the whole
+    day."""
+
+    text: str | None = None
+    tags: list[str] | None = None
+    tag_match_mode: TagMatch = "any"
+    start_date: str | None = None
+    end_date: str | None = None
+    dry_run: bool = False
+
+    @property
+    def selection(self) -> Selection:
+        """Raises: InvalidInput: a date that is none."""
+        where = PassageFilter(
+            tags=tuple(self.tags or ()),
+            tag_match=self.tag_match_mode,
+            since=parse_time(self.start_date),
+            until=parse_time(self.end_date, end=True),
+        )
+        return Selection(where=where, text=self.text or "")
+
+
+def add_passages(
+    tx: Tx, archive_id: ArchiveId, passages: list[Passage], embeddings: list[list[float] | None]
+) -> list[Passage]:
+    """The passages as stored, with the vectors that came with some of them.
+
+    Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that the archive's can't be compared with.
+    """
+    added = list(tx.passages.add(passages))
+    given = [(passage.seq, vector) for passage, vector in zip(added, embeddings, strict=True) if vector is not None]
+    if not given:
+        return added
+    scope = tx.vectors.scope(tx.archives.get(archive_id).number)
+    if scope is None or scope.dimensions is None:
+        raise InvalidInput(
+            f"embedding has {len(given[0][1])} numbers, and {archive_id} has no vectors (0 numbers): leave it out, the"
+            " text is found without it"
+        )
+    for _, vector in given:
+        if len(vector) != scope.dimensions:
+            raise EmbeddingMismatch(
+                archive_id,
+                stored_model=scope.model,
+                stored_dimensions=scope.dimensions,
+                model="the request",
+                dimensions=len(vector),
+            )
+    rows = [(seq, _half_floats(vector)) for seq, vector in given]
+    tx.vectors.put(scope.number, rows, model=scope.model, dimensions=scope.dimensions)
+    return added
+
+
+def _half_floats(vector: list[float]) -> bytes:
+    """A unit vector of 16-bit floats. Raises: InvalidInput: it has no direction."""
+    length = math.hypot(*vector)
+    if not 0 < length < math.inf:
+        raise InvalidInput(f"embedding has the length {length}: give numbers that are not all 0")
+    return struct.pack(f"<{len(vector)}e", *(number / length for number in vector))
 
 
 def passage_shape(passage: Passage) -> dict[str, Any]:

@@ -190,6 +190,7 @@ class OrganisationContract(Contract):
                 "archives.attach theirs": lambda tx: tx.archives.attach(p.agent.id, their_archive.id),
                 "archives.attach ours": lambda tx: tx.archives.attach(their_agent.id, p.archive.id),
                 "archives.detach": lambda tx: tx.archives.detach(p.agent.id, p.archive.id),
+                "archives.detach_all": lambda tx: tx.archives.detach_all(p.archive.id),
                 "archives.put": lambda tx: tx.archives.put(replace(p.archive, name="stolen")),
                 "archives.delete": lambda tx: tx.archives.delete(p.archive.id),
                 "passages.put": lambda tx: tx.passages.put(replace(p.passage, text="stolen")),

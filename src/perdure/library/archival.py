@@ -1,0 +1,135 @@
+"""What an agent put away: its archival memory, as a part of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Unpack
+
+from perdure.app import App
+from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.passages import Passage, TagMatch
+from perdure.core.tx import Tx
+from perdure.library.archives import AsyncArchive, changes_in_utc, passage_filter
+from perdure.library.checks import check_limit, check_number, check_text, utc
+from perdure.memory.passages import (
+    PassageChanges,
+    PassageHit,
+    archive_of,
+    delete_passage,
+    insert_passage,
+    list_passages,
+    passage_of_agent,
+    search_passages,
+    update_passage,
+)
+from perdure.memory.values import as_tags
+
+__all__ = ["AsyncAgentArchives", "AsyncArchival"]
+
+
+class AsyncArchival:
+    """The archival memory of an agent; `AsyncAgent` has these methods."""
+
+    _app: App
+    id: AgentId
+
+    async def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
+        """Put a text into archival memory.
+
+        Args:
+            occurred_at: when it happened, a time with a zone; by default now.
+        Raises: InvalidInput: an empty or too long text, a time without a zone.
+        """
+        check_text("text", text)
+        kept_tags = as_tags(tags)
+        ports = self._app.ports
+        now = ports.clock.now()
+        occurred_at = utc("occurred_at", occurred_at)
+
+        def insert(tx: Tx) -> Passage:
+            archive = archive_of(tx, self.id, ArchiveId(ports.ids.new("archive")), at=now)
+            passage_id = PassageId(ports.ids.new("passage"))
+            return insert_passage(tx, archive.id, passage_id, text, at=now, tags=kept_tags, occurred_at=occurred_at)
+
+        return await ports.store.write(insert)
+
+    async def search_archive(
+        self,
+        text: str,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 10,
+    ) -> list[PassageHit]:
+        """The passages that best match, best first; for an empty text the newest ones.
+
+        Args:
+            since, until: times with a zone, both included.
+        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
+        """
+        check_limit(limit)
+        check_text("text", text)
+        where = passage_filter(tags, tag_match, since, until)
+        return await self._app.store.read(search_passages, self.id, text, where=where, limit=limit)
+
+    async def passages(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        after_seq: int = -1,
+    ) -> Sequence[Passage]:
+        """A page of the agent's archive, oldest first; `after_seq` is the last one's number of the page before.
+
+        Raises: InvalidInput: as `search_archive`.
+        """
+        check_limit(limit)
+        check_number("after_seq", after_seq)
+        where = passage_filter(tags, tag_match, since, until)
+        return await self._app.store.read(list_passages, self.id, where=where, limit=limit, after_seq=after_seq)
+
+    async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
+        """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.
+
+        Raises: NotFound, also for one of another agent's; InvalidInput: a value that can't be used, no such field.
+        """
+        check_text("passage_id", passage_id)
+        given = changes_in_utc(changes)
+
+        def update(tx: Tx) -> Passage:
+            return update_passage(tx, passage_of_agent(tx, self.id, passage_id), given)
+
+        return await self._app.store.write(update)
+
+    async def delete_passage(self, passage_id: PassageId) -> None:
+        """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
+        check_text("passage_id", passage_id)
+        await self._app.store.write(delete_passage, self.id, passage_id)
+
+
+class AsyncAgentArchives:
+    """The archives of one agent; the first of them takes what the agent puts away."""
+
+    def __init__(self, app: App, agent_id: AgentId) -> None:
+        self._app, self._agent_id = app, agent_id
+
+    async def list(self) -> list[AsyncArchive]:
+        """In the order they were attached."""
+        archives = await self._app.store.read(lambda tx: tx.archives.of_agent(self._agent_id))
+        return [AsyncArchive(self._app, archive) for archive in archives]
+
+    async def attach(self, archive_id: ArchiveId) -> None:
+        """Let the agent find what is in an archive. Attaching twice is no error. Raises: NotFound."""
+        check_text("archive_id", archive_id)
+        await self._app.store.write(lambda tx: tx.archives.attach(self._agent_id, archive_id))
+
+    async def detach(self, archive_id: ArchiveId) -> None:
+        """Take an archive from the agent; its passages stay. Raises: NotFound."""
+        check_text("archive_id", archive_id)
+        await self._app.store.write(lambda tx: tx.archives.detach(self._agent_id, archive_id))
