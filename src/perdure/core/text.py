@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import Stemmer
 
-__all__ = ["WORDS_VERSION", "Clause", "Query", "index_words", "query_of", "restored", "stems", "storable"]
+__all__ = ["WORDS_VERSION", "Clause", "Query", "folded", "index_words", "query_of", "restored", "stems", "storable"]
 
 WORDS_VERSION = 1
 """Changing what `index_words` gives for any text means a higher number here, and a re-index of old stores."""
@@ -42,6 +42,7 @@ _ASCII_WORD = re.compile("[0-9a-z]+")  # what _WORDS finds in lower-case ASCII
 _LATIN = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _MARKS = re.compile("[\u0300-\u036f]+")
+_WHOLE_WORDS = re.compile("[\\w\u0300-\u036f]+")
 
 # Words that say nothing of what is looked for; left out of queries, never out of the index.
 _STOP_WORDS = frozenset(
@@ -176,6 +177,14 @@ def index_words(text: str) -> str:
         else:
             tokens.extend(found)
     return " ".join((*tokens, *originals))
+
+
+def folded(text: str) -> str:
+    """`text` as its words are compared: case and width folded, Latin letters without accents."""
+    if text.isascii():
+        return text.lower()
+    found = unicodedata.normalize("NFKC", text).casefold()
+    return _WHOLE_WORDS.sub(lambda word: _without_marks(word[0]), found) if _LATIN.search(found) else found
 
 
 def query_of(text: str) -> Query:

@@ -1,0 +1,77 @@
+"""What a query says of the rows it wants: whose, from when, and whether a time is asked for. Patterns, no model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from perdure.memory.ranking.names import names_in
+from perdure.memory.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
+
+__all__ = ["asks_when", "hints_of", "names_a_time", "role_meant"]
+
+_SAID = (
+    r"(?:say|said|tell|told|mention\w*|suggest\w*|recommend\w*|advis\w+|propos\w+|ask\w*|explain\w*|promis\w+|writ\w+|wrote"
+    r"|give|gave|list\w*|shar\w+|describ\w+|answer\w*)"
+)
+_ASSISTANT_SAID = re.compile(
+    rf"\byou(?:'ve|'d)?\s+(?:\w+\s+)?{_SAID}\b|\byour\s+(?:suggestion|recommendation|advice|answer)"
+)
+_USER_SAID = re.compile(r"\b(?:i|i've|i'd|i'm|my|mine|we|our)\b")
+_ASSISTANT_SAID_ZH = re.compile("你(?:说|提|建议|推荐|告诉|写|给)")
+_USER_SAID_ZH = re.compile("我(?:说|提|问|告诉|的|们)")
+
+_WHEN = re.compile(
+    r"\bwhen\b(?!\s+\w+ing\b)|\b(?:what|which|on what)\s+(?:date|day|month|year|week|time)\b|\bhow long ago\b"
+    r"|什么时候|何时|哪天|几号|いつ"
+)
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|since|recently|weekends?|weeks?|months?|years?"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|october"
+    r"|november|december|(?:19|20)\d\d)\b|昨天|今天|明天|上周|下周|上个月|下个月|去年|明年|[0-9一二三四五六七八九十]+[年月日号]"
+)
+
+
+def hints_of(
+    text: str,
+    *,
+    names: Sequence[str] = (),
+    spans: Sequence[tuple[float, float]] = (),
+    now: float = float("nan"),
+) -> QueryHints:
+    """The hints in a query. Somebody who is named counts unless all of the scope's names are, which tells nothing.
+
+    Args:
+        names: of the speakers in the scope; `QueryHints.speakers` holds indexes into it.
+        spans: (start, end) in epoch seconds of the times it names, from `memory.when`.
+        now: epoch seconds.
+    """
+    named = names_in(text, names)
+    return QueryHints(
+        speakers=named if len(named) < len({name.casefold() for name in names if name.strip()}) else (),
+        role=role_meant(text),
+        spans=tuple(spans),
+        when=asks_when(text),
+        now=now,
+    )
+
+
+def role_meant(text: str) -> int:
+    """Whose words a query in a chat with an assistant is about: "what did you suggest" its own, "what did I say" the
+    user's; `NO_ROLE` when it says neither."""
+    folded = text.casefold().replace("’", "'")
+    if _ASSISTANT_SAID.search(folded) or _ASSISTANT_SAID_ZH.search(folded):
+        return ASSISTANT
+    if _USER_SAID.search(folded) or _USER_SAID_ZH.search(folded):
+        return USER
+    return NO_ROLE
+
+
+def asks_when(text: str) -> bool:
+    """Whether a query asks for a time."""
+    return _WHEN.search(text.casefold()) is not None
+
+
+def names_a_time(text: str) -> bool:
+    """Whether a text names a time, so that it may say when something was: `Pool.timed`."""
+    return _TIME.search(text.casefold()) is not None

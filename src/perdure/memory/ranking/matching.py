@@ -1,0 +1,106 @@
+"""How often the words of a query stand in texts, without taking the texts apart.
+
+Splitting and stemming the 400 candidates of a search costs 10 to 40 ms, more than all else together. So each word is
+looked for as it may be written, and only what is found there is stemmed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from perdure.core.text import Clause, Query, folded, stems
+
+if TYPE_CHECKING:
+    from perdure.memory.ranking.pool import Column
+
+__all__ = ["ANALYSED_CHARS", "RELATED", "clause_counts"]
+
+ANALYSED_CHARS = 20_000
+"""A text is searched by its beginning: a long one is found by any of its words, but must not cost seconds."""
+
+RELATED = 0.35
+"""What a word counts that begins like the one asked for ("community" and "communal"): +0.7 R@10."""
+
+RELATED_CHARS = 5
+_BETWEEN = "\n\x00\n"  # stands in no folded text, so nothing is found across two of them
+_WORD = re.compile("(?!_)\\w(?:(?!_)[\\w\u0300-\u036f\u0900-\u0dff])*")
+_PHRASE_CHARS = 40
+
+
+def clause_counts(query: Query, texts: Sequence[str]) -> Column:
+    """(clauses, texts) how often each clause stands in each text; `RELATED` where only a related word does."""
+    import numpy as np
+
+    counts = np.zeros((len(query.clauses), len(texts)))
+    if not texts:
+        return counts
+    parts = [folded(text[:ANALYSED_CHARS]).replace("\x00", " ") for text in texts]
+    joined = _BETWEEN.join(parts)
+    starts = list(itertools.accumulate((len(part) + len(_BETWEEN) for part in parts[:-1]), initial=0))
+    for number, clause in enumerate(query.clauses):
+        row = counts[number]
+        related: set[int] = set()
+        for at, exact in _found(clause, joined):
+            text = bisect_right(starts, at) - 1
+            if exact:
+                row[text] += 1
+            else:
+                related.add(text)
+        for text in related:
+            row[text] = max(row[text], RELATED)
+    return counts
+
+
+def _found(clause: Clause, joined: str) -> Iterator[tuple[int, bool]]:
+    """(where, whether it is the very word) of every place where the clause, or a related word, stands."""
+    first = clause.tokens[0]
+    if not _WORD.fullmatch(first) or _spaceless(first):
+        surface = "".join((first, *(token[-1:] for token in clause.tokens[1:])))
+        if all(map(_spaceless, clause.tokens)) or len(clause.tokens) == 1:
+            yield from ((at, True) for at in _places(surface, joined))
+            return
+    single = len(clause.tokens) == 1
+    for at in _places(_beginning(first, related=single), joined):
+        if at and joined[at - 1].isalnum():
+            continue
+        if not single:
+            words = joined[at : at + _PHRASE_CHARS * len(clause.tokens)].split(_BETWEEN)[0]
+            if tuple(stems(words)[: len(clause.tokens)]) == clause.tokens:
+                yield at, True
+            continue
+        match = _WORD.match(joined, at)
+        word = match.group() if match else ""
+        stem = _stem(word)
+        if stem == first or (clause.prefix and word.startswith(first)):
+            yield at, True
+        elif len(first) >= RELATED_CHARS and stem[:RELATED_CHARS] == first[:RELATED_CHARS]:
+            yield at, False
+
+
+def _places(wanted: str, text: str) -> Iterator[int]:
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + len(wanted))
+
+
+def _beginning(stem: str, *, related: bool) -> str:
+    """How every word with this stem begins; a stem may end in an e or i that the word does not have."""
+    start = stem[:RELATED_CHARS] if related else stem
+    return start[:-1] if len(start) > 2 and start[-1] in "eiy" else start
+
+
+@functools.lru_cache(maxsize=20_000)
+def _stem(word: str) -> str:
+    found = stems(word)
+    return found[0] if found else ""
+
+
+def _spaceless(token: str) -> bool:
+    """Whether the token is a piece of a script without spaces, which its own tokens show."""
+    return len(stems(token)) > 1 or (len(token) == 1 and not token.isascii() and stems(token) == [token])

@@ -1,0 +1,75 @@
+"""Near-duplicates: of rows that say the same, one stays in the results."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+
+__all__ = ["ALIKE", "thinned"]
+
+ALIKE = 0.9
+"""Two texts are near-duplicates when they share this part of their words; in real dialogue hardly any two do."""
+
+COMPARED_CHARS = 2_000
+FEWEST_WORDS = 8  # shorter texts must be equal: one word more is a tenth of them
+_WORDS = re.compile(r"\w+")
+
+
+def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Which of the ranked texts to show, at most `limit`, in their order, each with those that it stands for.
+
+    Texts that are equal but for case, spaces and punctuation, or that share nearly all their words, count as one: it
+    stands at the place of the best of them, and is the newest of those that are equal to it word for word.
+
+    Args:
+        texts: best first; as many as may be needed, those behind the limit are looked at only to be left out.
+        seqs: their numbers, larger is newer.
+    Returns: (index of the text, indexes of those left out for it), both into `texts`.
+    """
+    shown: list[int] = []
+    left_out: dict[int, list[int]] = {}
+    by_words: dict[tuple[str, ...], int] = {}
+    sets: list[tuple[int, frozenset[str]]] = []
+    for index, text in enumerate(texts):
+        words = _words(text[:COMPARED_CHARS])
+        key = words if len(text) <= COMPARED_CHARS else (*words, text)
+        first = by_words.get(key)
+        if first is None and len(words) >= FEWEST_WORDS:
+            distinct = frozenset(words)
+            first = next((at for at, others in sets if _alike(distinct, others)), None)
+        if first is not None:
+            left_out[first].append(index)
+            continue
+        if len(shown) == limit:
+            continue
+        by_words[key] = index
+        sets.append((index, frozenset(words)))
+        shown.append(index)
+        left_out[index] = []
+    return [_newest(index, left_out[index], texts, seqs) for index in shown]
+
+
+def _newest(
+    index: int, others: Sequence[int], texts: Sequence[str], seqs: Sequence[int]
+) -> tuple[int, tuple[int, ...]]:
+    words = _words(texts[index][:COMPARED_CHARS])
+    equal = [at for at in others if _words(texts[at][:COMPARED_CHARS]) == words]
+    newest = max([index, *equal], key=lambda at: seqs[at])
+    return newest, tuple(sorted(at for at in (index, *others) if at != newest))
+
+
+def _alike(words: frozenset[str], others: frozenset[str]) -> bool:
+    small, large = sorted((len(words), len(others)))
+    if small < ALIKE * large or len(words & others) < ALIKE * len(words | others):
+        return False
+    return not any(map(_has_digit, words ^ others))  # "invoice 17 is paid" and "invoice 18 is paid" are two memories
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
+@functools.lru_cache(maxsize=4_096)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORDS.findall(text.casefold()))

@@ -1,0 +1,37 @@
+"""Late interaction over a few rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perdure.memory.ranking.late import ROWS_AT_ONCE, late_scores
+
+EYE = np.eye(4, dtype=np.float32)
+
+
+def test_a_row_with_the_querys_words_is_best() -> None:
+    """Each word of the query finds its best word; a word that all rows have says nothing."""
+    rows = [EYE[[3, 0]], EYE[[3, 1]], EYE[[3, 0, 1]], EYE[[3, 2]]]
+
+    scores = late_scores(EYE[[0, 1, 3]], rows)
+    assert np.argsort(-scores).tolist()[0] == 2
+    assert scores[3] == scores.min()
+
+
+def test_time_that_is_up_leaves_the_rest_unknown() -> None:
+    """The first rows have their scores, those that were not reached have nan."""
+    asked = iter([False, True])
+    rows = [EYE[[number % 4]] for number in range(3 * ROWS_AT_ONCE)]
+
+    scores = late_scores(EYE[[0]], rows, out_of_time=lambda: next(asked))
+    assert np.isfinite(scores[:ROWS_AT_ONCE]).all()
+    assert np.isnan(scores[ROWS_AT_ONCE:]).all()
+
+
+def test_rows_without_words_stay_unknown() -> None:
+    """So does everything when the query has none."""
+    scores = late_scores(EYE[[0]], [EYE[[0]], EYE[:0], EYE[[1]]])
+
+    assert np.isnan(scores).tolist() == [False, True, False]
+    assert np.isnan(late_scores(EYE[:0], [EYE])).all()
+    assert late_scores(EYE, []).tolist() == []
