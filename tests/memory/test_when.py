@@ -332,7 +332,7 @@ _JOINTS = (
 SNIPPETS = st.sampled_from([*(query for query, *_ in SPANS), *NO_DATES, *re.findall(r"\S+", _JOINTS)])
 
 
-@effort(300, 5000)
+@effort(120, 3000)
 @given(st.lists(st.one_of(SNIPPETS, any_text()), max_size=6), st.sampled_from(["", " ", ", ", "\n"]), CLOCKS, ZONES)
 def test_any_text_gives_true_spans(pieces: list[str], joint: str, now: datetime, home: str) -> None:
     """Never an error; each span begins before it ends, stands where it says, and none overlaps another."""
