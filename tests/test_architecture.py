@@ -21,7 +21,7 @@ ROOT = "perdure/__init__.py"
 LINES_MAX = 500
 
 CORE = frozenset({"core"})
-ADAPTERS = frozenset({"storage", "providers", "toolbox"})
+ADAPTERS = frozenset({"storage", "providers", "toolbox", "converters"})
 ENGINE_SEES = frozenset({"core", "context", "memory"})
 APP_SEES = ENGINE_SEES | ADAPTERS | {"engine", "settings"}
 LIBRARY_SEES = ENGINE_SEES | {"engine", "app", "settings"}
@@ -47,7 +47,10 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
 QUIET_ROOMS = frozenset({"core", "context", "memory", "engine", "storage"})
 
 # Slow to import, and needed only by what is asked for later: a face, a wire model, another database.
-HEAVY = ("typer", "rich", "prompt_toolkit", "pydantic", "psycopg", "numpy", "tokenizers", "safetensors")
+HEAVY = (
+    *("typer", "rich", "prompt_toolkit", "pydantic", "psycopg"),
+    *("pypdf", "mammoth", "numpy", "tokenizers", "safetensors"),
+)
 
 
 def modules(src: Path) -> Iterator[tuple[Path, ast.Module]]:
@@ -187,6 +190,7 @@ def test_importing_perdure_is_light() -> None:
         ("storage/open.py", "from perdure.settings import Settings"),
         ("storage/open.py", "from perdure.context import tokens"),
         ("toolbox/functions.py", "from ..providers import registry"),
+        ("converters/pdf.py", "from perdure.memory.chunking import chunks"),
         ("settings.py", "from . import engine"),
         ("app.py", "from .library import Perdure"),
         ("app.py", "from perdure.testing import InlineStore"),

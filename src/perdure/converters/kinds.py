@@ -1,0 +1,124 @@
+"""What kind of file it is: by its name, and by its first bytes, which must not say otherwise."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from perdure.converters.limits import Refused
+from perdure.core.documents import FileKind
+from perdure.core.errors import FileTypeUnsupported
+
+__all__ = ["HEAD_BYTES", "SUFFIXES", "kind_of"]
+
+HEAD_BYTES = 4_096
+"""How much of a file `kind_of` looks at."""
+
+SUFFIXES: dict[FileKind, tuple[str, ...]] = {
+    "text": (".txt", ".text", ".log", ".rst", ".adoc", ".org", ".tex", ".srt", ".vtt"),
+    "markdown": (".md", ".markdown", ".mdx"),
+    "html": (".html", ".htm", ".xhtml"),
+    "csv": (".csv", ".tsv"),
+    "json": (".json", ".jsonl", ".ndjson", ".geojson", ".ipynb"),
+    "pdf": (".pdf",),
+    "docx": (".docx",),
+    "xlsx": (".xlsx", ".xlsm"),
+    "code": (
+        *(".py", ".pyi", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".vue", ".svelte", ".css", ".scss", ".less"),
+        *(".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".cs", ".java", ".kt", ".kts", ".scala", ".groovy", ".go"),
+        *(".rs", ".swift", ".m", ".mm", ".rb", ".php", ".pl", ".pm", ".lua", ".r", ".jl", ".dart", ".ex", ".exs"),
+        *(".erl", ".hrl", ".hs", ".ml", ".mli", ".fs", ".clj", ".cljs", ".el", ".lisp", ".scm", ".zig", ".nim", ".d"),
+        *(".sh", ".bash", ".zsh", ".fish", ".ps1", ".bat", ".sql", ".proto", ".graphql", ".tf", ".cmake", ".gradle"),
+        *(".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties", ".env", ".xml", ".svg", ".mk", ".nix"),
+        *(".diff", ".patch", ".asm", ".s", ".vim", ".sol", ".v", ".vhd", ".f90", ".pas", ".cob", ".hcl"),
+    ),
+}
+"""Kind -> the endings of its files' names."""
+
+_KINDS = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes}
+
+_BINARY_KINDS = frozenset({"pdf", "docx", "xlsx"})
+
+# Formats that no text is made of, told by the name alone: their first bytes may look like anything.
+_OTHERS = {
+    **dict.fromkeys((".doc", ".xls", ".ppt"), "an Office file of the old kind: save it as DOCX or XLSX"),
+    **dict.fromkeys((".pptx", ".odt", ".ods", ".odp", ".rtf", ".epub", ".pages", ".numbers", ".key"), "a document"),
+    **dict.fromkeys(
+        (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst", ".jar", ".whl"), "an archive"
+    ),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ico", ".heic"), "an image"),
+    **dict.fromkeys((".mp3", ".wav", ".ogg", ".flac", ".m4a", ".mp4", ".mov", ".avi", ".mkv", ".webm"), "a recording"),
+    **dict.fromkeys((".exe", ".dll", ".so", ".dylib", ".bin", ".class", ".pyc", ".o", ".a", ".wasm"), "a program"),
+    **dict.fromkeys((".ttf", ".otf", ".woff", ".woff2"), "a font"),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".parquet", ".pickle", ".pkl", ".npy", ".npz"), "a database"),
+}
+
+_SIGNATURES = (
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"PK\x05\x06", "a ZIP archive"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office file of the old kind, or one with a password"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"RIFF", "an image or a recording"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\x00", "an xz archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"\x7fELF", "a program"),
+    (b"MZ\x90\x00", "a program"),
+    (b"\xca\xfe\xba\xbe", "a program"),
+    (b"SQLite format 3\x00", "a database"),
+    (b"OggS", "a recording"),
+    (b"ID3", "a recording"),
+)
+
+
+def kind_of(name: str, head: bytes) -> FileKind:
+    """The kind of the file called `name` that begins with `head`. A name without a known ending is text, or a PDF that
+    says so.
+
+    Raises: FileTypeUnsupported: no text is made of such files; Refused: the first bytes are not what the name says.
+    """
+    suffix = PurePosixPath(name.lower()).suffix
+    found = _signature(head)
+    kind = _KINDS.get(suffix)
+    if kind is None:
+        if suffix in _OTHERS:
+            raise _unsupported(name, f"it is {_OTHERS[suffix]}")
+        if found == "a PDF":
+            return "pdf"
+        if found:
+            raise _unsupported(name, f"it is {found}")
+        return "text"
+    if not head and kind in _BINARY_KINDS:
+        raise Refused("the file is empty")
+    if kind == "pdf" and found != "a PDF":
+        raise Refused(f"it is no PDF: {_seen(found)}")
+    if kind in {"docx", "xlsx"} and found != "a ZIP archive":
+        if found.startswith("an Office file"):
+            raise Refused(f"it is {found}: save it as {kind.upper()}, without a password")
+        raise Refused(f"it is no {kind.upper()}: {_seen(found)}")
+    if found and kind not in _BINARY_KINDS:
+        raise Refused(f"its name ends with {suffix}, but it begins like {found}: give it the name it should have")
+    return kind
+
+
+def _signature(head: bytes) -> str:
+    # Mail programs and web servers put lines before a PDF; readers take it within the first kilobyte.
+    if head.startswith(b"%PDF-") or (b"%PDF-" in head[:1024] and b"\0" in head):
+        return "a PDF"
+    return next((what for signature, what in _SIGNATURES if head.startswith(signature)), "")
+
+
+def _seen(found: str) -> str:
+    return f"it begins like {found}" if found else "it does not begin like one"
+
+
+def _unsupported(name: str, found: str) -> FileTypeUnsupported:
+    return FileTypeUnsupported(
+        name,
+        found=found,
+        supported=("text", "Markdown", "HTML", "CSV", "JSON", "source code", "PDF", "DOCX", "XLSX"),
+    )

@@ -1,0 +1,105 @@
+"""PDF, page by page, by pypdf: pure Python, so that a damaged file can cost time and memory but nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+from perdure.converters.limits import Limits, Refused
+from perdure.core.documents import Document
+from perdure.core.errors import ExtraMissing
+
+__all__ = ["pdf_document"]
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
+NAMED_PAGES = 20
+
+
+def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]) -> Document:
+    """The text of each page, a blank line between two; `progress` after each. Pages without text have one blank line.
+
+    Raises: Refused: damaged, encrypted, too long, or no page has text; ExtraMissing.
+    """
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import DependencyError
+    except ImportError as error:
+        raise ExtraMissing("reading PDF files", extra="files") from error
+    try:
+        reader = PdfReader(file)
+        # Many files are encrypted without a password, only to say what may be done with them.
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise Refused("it is encrypted: save it without a password")
+        total = len(reader.pages)
+    except (Refused, MemoryError):
+        raise
+    except DependencyError as error:
+        raise ExtraMissing("reading encrypted PDF files", extra="files") from error
+    except Exception as error:  # pypdf raises whatever a broken structure leads to
+        raise Refused(f"it is damaged: {_told(error)}") from error
+    if total > limits.pages:
+        raise Refused(f"it has {total:,} pages, the limit is {limits.pages:,}: split it")
+    progress(0, total)
+    texts: list[str] = []
+    starts: list[int] = []
+    unreadable: list[int] = []
+    line, chars = 1, 0
+    for number in range(1, total + 1):
+        try:
+            text = _tidy(reader.pages[number - 1].extract_text())
+        except MemoryError:
+            raise
+        except Exception:  # one page may be broken while the others are not
+            unreadable.append(number)
+            text = ""
+        text += "\n\n" if text and number < total else "\n"
+        starts.append(line)
+        texts.append(text)
+        line += text.count("\n")
+        chars += len(text)
+        limits.check_text(chars)
+        progress(number, total)
+    whole = "".join(texts)
+    empty = [number for number, text in enumerate(texts, start=1) if text.isspace() and number not in unreadable]
+    if not whole.strip():
+        if unreadable:
+            raise Refused(f"it is damaged: none of its {total:,} pages can be read")
+        raise Refused(
+            f"none of its {total:,} pages holds text: they may be scanned images."
+            " Run text recognition (OCR) on it first"
+        )
+    warnings = []
+    if empty:
+        warnings.append(f"no text on {_pages(empty)} of {total:,}: what stands there may be an image")
+    if unreadable:
+        warnings.append(f"damaged and left out: {_pages(unreadable)} of {total:,}")
+    return Document(
+        name=name, kind="pdf", text=whole, page_starts=tuple(starts), title=_title(reader), warnings=tuple(warnings)
+    )
+
+
+def _tidy(text: str) -> str:
+    """`text` with line feeds as its only controls, no halves of characters, at most one blank line in a row."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
+    text = _CONTROLS.sub("", text)
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    lines = (line.rstrip() for line in text.split("\n"))
+    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip("\n")
+
+
+def _title(reader: object) -> str:
+    try:
+        return _tidy(" ".join(str(reader.metadata.title or "").split()))[:200]  # type: ignore[attr-defined]
+    except Exception:  # there may be none, or it may be broken: neither matters
+        return ""
+
+
+def _pages(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:NAMED_PAGES])) + (", ..." if len(numbers) > NAMED_PAGES else "")
+    return f"page {shown}" if len(numbers) == 1 else f"pages {shown}"
+
+
+def _told(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,196 @@
+"""XLSX, read from its XML as a stream: a sheet costs what stands in it, however far apart its cells are.
+
+For a sheet with one value in its first cell and one in its last, calamine asks for 550 GB of memory; openpyxl makes
+every cell of a row up to its last one, and every row between.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import BinaryIO
+
+from perdure.converters.archives import open_archive, read_xml, title_of
+from perdure.converters.limits import Limits, Refused
+from perdure.converters.tables import markdown_table
+from perdure.core.documents import Document
+
+__all__ = ["xlsx_document"]
+
+_DATE_FORMATS = frozenset(
+    (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))
+)  # built in, ECMA-376 18.8.30
+_NOT_CODE = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
+_DATE_CODE = re.compile("[ymdhs]", re.IGNORECASE)
+_COLUMN = re.compile("[A-Z]{1,3}")
+
+
+def xlsx_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]) -> Document:
+    """Each worksheet as a heading and a table whose head is its first row that is not blank; `progress` after each.
+
+    Blank rows and columns are left out; formulas give the value last computed; dates are written as ISO 8601.
+
+    Raises: Refused: damaged, a trap, too large, or no values in it.
+    """
+    archive, warnings = open_archive(file, limits, kind="XLSX", holds="xl/workbook.xml")
+    sheets, epoch = _sheets(archive)
+    if len(sheets) > limits.pages:
+        raise Refused(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
+    strings, dates = _shared_strings(archive), _date_styles(archive)
+    progress(0, len(sheets))
+    parts: list[str] = []
+    chars = 0
+    for number, (title, part) in enumerate(sheets, start=1):
+        if table := _table(archive, part, strings, dates, epoch, limits):
+            parts.append(f"## {' '.join(title.split())}\n\n" + "\n".join(table) + "\n")
+            chars += len(parts[-1])
+            limits.check_text(chars)
+        else:
+            warnings.append(f"worksheet {title!r} is empty")
+        progress(number, len(sheets))
+    if not parts:
+        raise Refused("none of its worksheets holds a value")
+    return Document(name=name, kind="xlsx", text="\n".join(parts), title=title_of(archive), warnings=tuple(warnings))
+
+
+def _sheets(archive: zipfile.ZipFile) -> tuple[list[tuple[str, str]], datetime]:
+    """(title, part) of each worksheet in order, and the day that dates are counted from."""
+    targets: dict[str, str] = {}
+    named: list[tuple[str, str]] = []
+    epoch = datetime(1899, 12, 30)
+    parts = set(archive.namelist())
+    if "xl/_rels/workbook.xml.rels" in parts:
+        for event, tag, given in _events(archive, "xl/_rels/workbook.xml.rels"):
+            if event == "start" and tag == "Relationship" and given.get("Type", "").endswith("/worksheet"):
+                target = given.get("Target", "")
+                targets[given.get("Id", "")] = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+    for event, tag, given in _events(archive, "xl/workbook.xml"):
+        if event == "start" and tag == "sheet":
+            named.append((given.get("name", ""), given.get("id", "")))
+        elif event == "start" and tag == "workbookPr" and given.get("date1904") in {"1", "true"}:
+            epoch = datetime(1904, 1, 1)
+    return [(title, targets[key]) for title, key in named if targets.get(key) in parts], epoch
+
+
+def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
+    if "xl/sharedStrings.xml" not in archive.namelist():
+        return []
+    strings: list[str] = []
+    text: list[str] = []
+    inside = phonetic = False
+    for event, value, _ in _events(archive, "xl/sharedStrings.xml"):
+        if event == "text":
+            if inside and not phonetic:
+                text.append(value)
+        elif value == "t":
+            inside = event == "start"
+        elif value == "rPh":
+            phonetic = event == "start"
+        elif value == "si":
+            if event == "end":
+                strings.append("".join(text))
+            text.clear()
+    return strings
+
+
+def _date_styles(archive: zipfile.ZipFile) -> frozenset[int]:
+    """The numbers of the cell styles that show a number as a date or time."""
+    if "xl/styles.xml" not in archive.namelist():
+        return frozenset()
+    codes = set(_DATE_FORMATS)
+    styles: list[int] = []
+    in_cells = False
+    for event, tag, given in _events(archive, "xl/styles.xml"):
+        if tag == "cellXfs":
+            in_cells = event == "start"
+        elif event == "start" and tag == "numFmt" and (number := _whole(given.get("numFmtId"))) is not None:
+            if _DATE_CODE.search(_NOT_CODE.sub("", given.get("formatCode", ""))):
+                codes.add(number)
+        elif event == "start" and tag == "xf" and in_cells:
+            styles.append(_whole(given.get("numFmtId")) or 0)
+    return frozenset(at for at, code in enumerate(styles) if code in codes)
+
+
+def _table(
+    archive: zipfile.ZipFile, part: str, strings: list[str], dates: frozenset[int], epoch: datetime, limits: Limits
+) -> list[str]:
+    """The lines of a worksheet's table; none: it is empty."""
+    rows: list[dict[int, str]] = []
+    columns: set[int] = set()
+    chars = 0
+    row: dict[int, str] = {}
+    column, cell, text, inside = 0, dict[str, str](), list[str](), False
+    for event, tag, given in _events(archive, part):
+        if event == "text":
+            if inside:
+                text.append(tag)
+        elif tag in {"v", "t"}:
+            inside = event == "start"
+        elif tag == "rPh":
+            text = [] if event == "start" else text
+        elif tag == "c":
+            if event == "start":
+                cell, text = given, []
+                found = _COLUMN.match(given.get("r", ""))
+                column = _column_number(found[0]) if found else column + 1
+            elif value := _value("".join(text), cell, strings, dates, epoch):
+                row[column] = value
+                chars += len(value)
+        elif tag == "row":
+            if event == "end" and row:
+                rows.append(row)
+                columns.update(row)
+                # A table has all columns in all rows, so a few cells that are far apart can make it huge.
+                limits.check_text(chars + 3 * len(columns) * len(rows))
+            row, column = {}, 0
+    order = sorted(columns)
+    return markdown_table([row.get(column, "") for column in order] for row in rows)
+
+
+def _value(text: str, cell: dict[str, str], strings: list[str], dates: frozenset[int], epoch: datetime) -> str:
+    """What a cell shows; empty: nothing."""
+    match cell.get("t", "n"):
+        case "s":
+            at = _whole(text)
+            return strings[at].strip() if at is not None and at < len(strings) else ""
+        case "b":
+            return {"1": "TRUE", "0": "FALSE"}.get(text, text)
+        case "n":
+            try:
+                number = float(text)
+            except ValueError:
+                return text.strip()
+            if _whole(cell.get("s")) in dates:
+                return _date(number, epoch) or text
+            return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+        case _:
+            return text.strip()
+
+
+def _date(days: float, epoch: datetime) -> str:
+    """A date, a time of day, or both; empty: no calendar has it."""
+    try:
+        moment = epoch + timedelta(seconds=round(days * 86_400))
+    except (OverflowError, ValueError):
+        return ""
+    if 0 <= days < 1:
+        return f"{moment:%H:%M:%S}"
+    return f"{moment:%Y-%m-%d}" if days == int(days) else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def _column_number(letters: str) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - 64
+    return number
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _events(archive: zipfile.ZipFile, part: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    for events in read_xml(archive, part, wanted=True):
+        yield from events

@@ -1,0 +1,149 @@
+"""Small PDF, DOCX and XLSX files, made by hand: for tests of what reads them, without a library."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+__all__ = ["docx_of", "pdf_of", "xlsx_of", "zip_of"]
+
+_WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+_XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+
+
+def pdf_of(pages: Sequence[str], *, title: str = "") -> bytes:
+    """A PDF with the given text on its pages, in Helvetica, so Latin-1 only. An empty page has only a drawing."""
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
+    objects.append(b"<< /Title (%s) >>" % _pdf_text(title))
+    kids = []
+    for page in pages:
+        lines = b"".join(b"(%s) Tj T*\n" % _pdf_text(line) for line in page.split("\n"))
+        drawn = b"BT /F1 11 Tf 13 TL 50 780 Td\n%sET" % lines if page else b"10 10 100 100 re f"
+        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawn), drawn))
+        kids.append(b"%d 0 R" % (len(objects) + 1))
+        objects.append(
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents %d 0 R"
+            b" /Resources << /Font << /F1 3 0 R >> >> >>" % len(objects)
+        )
+    objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
+    out = io.BytesIO()
+    out.write(b"%PDF-1.4\n")
+    places = []
+    for number, content in enumerate(objects, start=1):
+        places.append(out.tell())
+        out.write(b"%d 0 obj\n%s\nendobj\n" % (number, content))
+    table = out.tell()
+    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
+    out.write(b"".join(b"%010d 00000 n \n" % place for place in places))
+    out.write(b"trailer\n<< /Size %d /Root 1 0 R /Info 4 0 R >>\n" % (len(objects) + 1))
+    out.write(b"startxref\n%d\n%%%%EOF\n" % table)
+    return out.getvalue()
+
+
+def docx_of(paragraphs: Sequence[str | Sequence[Sequence[str]]], *, extra: Mapping[str, bytes] | None = None) -> bytes:
+    """A DOCX of paragraphs and tables (rows of cells). `# ` and `## ` before a paragraph make it a heading.
+
+    Args:
+        extra: name -> content of parts to add, or to put in the place of one.
+    """
+    body = "".join(_docx_table(it) if not isinstance(it, str) else _docx_paragraph(it) for it in paragraphs)
+    styles = "".join(
+        f'<w:style w:type="paragraph" w:styleId="Heading{n}"><w:name w:val="heading {n}"/></w:style>' for n in (1, 2)
+    )
+    parts = {
+        "word/document.xml": f'<w:document xmlns:w="{_WORD}"><w:body>{body}</w:body></w:document>',
+        "word/styles.xml": f'<w:styles xmlns:w="{_WORD}">{styles}</w:styles>',
+        "word/_rels/document.xml.rels": _relations({"rId1": ("styles", "styles.xml")}),
+        "_rels/.rels": _relations({"rId1": ("officeDocument", "word/document.xml")}),
+    }
+    return _office(parts, "word/document.xml", "wordprocessingml.document.main+xml", extra)
+
+
+def xlsx_of(
+    sheets: Mapping[str, Sequence[Sequence[str | float | None]] | str], *, extra: Mapping[str, bytes] | None = None
+) -> bytes:
+    """An XLSX of worksheets by title. Cells are text, numbers, or None for none; a sheet may be its `<sheetData>` too.
+
+    Args:
+        extra: name -> content of parts to add, or to put in the place of one.
+    """
+    rows = {title: rows if isinstance(rows, str) else _sheet_data(rows) for title, rows in sheets.items()}
+    listed = "".join(
+        f'<sheet name={quoteattr(title)} sheetId="{n}" r:id="rId{n}"/>' for n, title in enumerate(rows, start=1)
+    )
+    parts = {
+        "xl/workbook.xml": f'<workbook xmlns="{_SHEET}" xmlns:r="{_RELATIONS}"><sheets>{listed}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": _relations(
+            {f"rId{n}": ("worksheet", f"worksheets/sheet{n}.xml") for n in range(1, len(rows) + 1)}
+        ),
+        "_rels/.rels": _relations({"rId1": ("officeDocument", "xl/workbook.xml")}),
+        **{
+            f"xl/worksheets/sheet{n}.xml": f'<worksheet xmlns="{_SHEET}">{data}</worksheet>'
+            for n, data in enumerate(rows.values(), start=1)
+        },
+    }
+    return _office(parts, "xl/workbook.xml", "spreadsheetml.sheet.main+xml", extra)
+
+
+def zip_of(parts: Mapping[str, bytes]) -> bytes:
+    """A ZIP archive of `parts`, whatever they are called."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def _office(parts: Mapping[str, str], main: str, content: str, extra: Mapping[str, bytes] | None) -> bytes:
+    types = (
+        f'<Types xmlns="{_PACKAGE}/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Default Extension="xml" ContentType="application/xml"/>'
+        f'<Override PartName="/{main}" ContentType="application/vnd.openxmlformats-officedocument.{content}"/></Types>'
+    )
+    whole = {name: (_XML + text).encode() for name, text in {"[Content_Types].xml": types, **parts}.items()}
+    return zip_of({**whole, **(extra or {})})
+
+
+def _relations(targets: Mapping[str, tuple[str, str]]) -> str:
+    listed = "".join(
+        f'<Relationship Id="{key}" Type="{_RELATIONS}/{kind}" Target="{target}"/>'
+        for key, (kind, target) in targets.items()
+    )
+    return f'<Relationships xmlns="{_PACKAGE}/relationships">{listed}</Relationships>'
+
+
+def _docx_paragraph(text: str) -> str:
+    level = len(text) - len(text.lstrip("#"))
+    style = f'<w:pPr><w:pStyle w:val="Heading{level}"/></w:pPr>' if level in (1, 2) else ""
+    shown = escape(text[level:].strip() if style else text)
+    return f'<w:p>{style}<w:r><w:t xml:space="preserve">{shown}</w:t></w:r></w:p>'
+
+
+def _docx_table(rows: Sequence[Sequence[str]]) -> str:
+    cells = ("".join(f"<w:tc>{_docx_paragraph(cell)}</w:tc>" for cell in row) for row in rows)
+    return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
+
+
+def _sheet_data(rows: Sequence[Sequence[str | float | None]]) -> str:
+    written = ("".join(map(_sheet_cell, row)) for row in rows)
+    return f"<sheetData>{''.join(f'<row>{cells}</row>' for cells in written)}</sheetData>"
+
+
+def _sheet_cell(value: str | float | None) -> str:
+    match value:
+        case None:
+            return "<c/>"
+        case str():
+            return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+        case _:
+            return f"<c><v>{value!r}</v></c>"
+
+
+def _pdf_text(text: str) -> bytes:
+    return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)").encode("latin-1")

@@ -1,0 +1,84 @@
+"""Bytes to text: every encoding that files are found in, and what is no text at all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.converters.charset import decode
+from perdure.converters.limits import Refused
+
+CHINESE = "今天天气很好，我们去公园散步吧。他说这个国家的人都很好，没有什么问题。"
+TAIWANESE = "今天天氣很好，我們去公園散步吧。他說這個國家的人都很好，沒有什麼問題。"
+JAPANESE = "今日はとても天気がいいので、公園へ散歩に行きました。東京の大学で勉強しています。"
+KOREAN = "오늘은 날씨가 매우 좋아서 공원에 산책하러 갔습니다. 서울에 있는 대학교에서 공부하고 있습니다."
+RUSSIAN = "Сегодня очень хорошая погода, мы пошли гулять в парк."
+FRENCH = "Le garçon a mangé une pomme à la française, où était-il?"
+GERMAN = "Die Straße führt über die Brücke nach München, schöne Grüße."
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        *((CHINESE, encoding) for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32", "gb18030")),
+        (TAIWANESE, "big5"),
+        *((JAPANESE, encoding) for encoding in ("utf-8", "cp932", "euc_jp", "iso2022_jp")),
+        (KOREAN, "cp949"),
+        *((RUSSIAN, encoding) for encoding in ("cp1251", "koi8_r")),
+        *((FRENCH, encoding) for encoding in ("cp1252", "latin-1", "utf-16")),
+        *((GERMAN, encoding) for encoding in ("latin-1", "utf-16-le", "utf-16-be")),
+        ("plain", "ascii"),
+        ("", "ascii"),
+    ],
+)
+def test_text_is_read_in_its_encoding(text: str, encoding: str) -> None:
+    """And where it was guessed, that is said."""
+    read, warning = decode(text.encode(encoding))
+
+    assert read == text
+    assert bool(warning) == (encoding not in {"ascii", "utf-8", "utf-8-sig", "utf-16", "utf-32", "iso2022_jp"})
+
+
+def test_an_encoding_that_the_file_names_is_believed() -> None:
+    """If the text can be read so, and it is one for files."""
+    page = f'<meta charset="iso-8859-5"><p>{RUSSIAN}'
+
+    assert decode(page.encode("iso-8859-5")) == (page, "")
+    assert "guessed" in decode(f"# coding: idna\n{FRENCH}".encode("latin-1"))[1]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_line_ends_become_line_feeds(ends: str) -> None:
+    """Of every system."""
+    assert decode(f"a{ends}{ends}b".encode())[0] == "a\n\nb"
+
+
+def test_a_few_damaged_bytes_do_not_change_the_encoding() -> None:
+    """What can't be read is marked, and said."""
+    text, warning = decode((CHINESE * 10).encode() + b"\xff" + CHINESE.encode())
+
+    assert text == f"{CHINESE * 10}\ufffd{CHINESE}"
+    assert "damaged" in warning
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"text\0text", bytes(range(256)) * 4, b"\xff\xfe\0", "a\0b".encode("utf-16"), b"\xef\xbb\xbf\xff", b"\x01" * 20],
+)
+def test_binary_data_is_refused(data: bytes) -> None:
+    """By its NULs and control characters, or a mark that it does not keep."""
+    with pytest.raises(Refused):
+        decode(data)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_text_or_refused(data: bytes) -> None:
+    """Nothing else comes out, and the text can be stored."""
+    try:
+        text, _ = decode(data)
+    except Refused:
+        return
+    text.encode()
+    assert "\0" not in text
+    assert "\r" not in text

@@ -1,0 +1,63 @@
+"""HTML as Markdown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.converters.html import html_to_markdown
+
+
+@pytest.mark.parametrize(
+    ("markup", "markdown"),
+    [
+        ("<h1>Big <em>one</em></h1><h3>Small</h3>text", "# Big one\n\n### Small\n\ntext"),
+        ("<p>one\n  two<br>three</p><p>four", "one two\nthree\n\nfour"),
+        ("<ul><li>a<li>b<ul><li>c</ul></ul><ol><li>d</ol>", "- a\n- b\n  - c\n1. d"),
+        ("<ul><li><p>a</p><p>b</p></li></ul><p>c", "- a\n  b\n\nc"),
+        ("<p><a href='https://a.org/x y'>link</a> and <code>code</code>", "[link](https://a.org/x%20y) and `code`"),
+        ("<a href='javascript:alert(1)'>x</a> <a href='data:text/html,x'>y</a> <a href='#z'>z</a>", "x y z"),
+        ("<pre><code class='language-py'>if a:\n    b &lt; c\n</code></pre>", "```py\nif a:\n    b < c\n```"),
+        ("<blockquote><p>said</p></blockquote>", "> said"),
+        ("<table><tr><th>A<th>B|<tr><td>1<td><p>2</p><p>3</p></table>", "| A | B\\| |\n|---|---|\n| 1 | 2 3 |"),
+        ("<table><tr><td><h1>T</h1><p>a</p><table><tr><td>1<td>2</table></table>", "# T\n\na\n\n| 1 | 2 |\n|---|---|"),
+        ("<p># no heading", "\\# no heading"),
+        ("<img src='x' alt='A cat'><hr>", "[image: A cat]\n\n---"),
+        ("a &amp; b &nbsp;&euro;&#0;", "a & b €\ufffd"),
+        (
+            "<nav>menu</nav><script>x()</script><style>y</style><p hidden>z</p><p style='display: none'>z</p><p>text",
+            "text",
+        ),
+        ("<nav>a page whose menu never ends", "a page whose menu never ends"),
+        ("no tags < at all", "no tags < at all"),
+        ("", ""),
+    ],
+)
+def test_a_page_becomes_markdown(markup: str, markdown: str) -> None:
+    """What carries meaning stays, what is for looks or programs goes."""
+    assert html_to_markdown(markup)[0].removesuffix("\n") == markdown
+
+
+def test_the_main_part_is_taken_where_it_is_marked() -> None:
+    """If it is a good part of the page; a mark around nothing is not believed."""
+    assert html_to_markdown(f"<p>before<main><p>{'text ' * 60}</main><p>after")[0].startswith("text text")
+    assert html_to_markdown("<p>before<main></main><p>after")[0] == "before\n\nafter\n"
+
+
+def test_a_page_has_a_title() -> None:
+    """Its own, else its first heading."""
+    assert html_to_markdown("<head><title> A \n page </title><body><h1>Head</h1>")[1] == "A page"
+    assert html_to_markdown("<h1>Head</h1><h1>Other</h1>")[1] == "Head"
+
+
+TAGS = ["a href=x", "/a", "table", "/table", "tr", "td", "p", "/p", "ul", "li", "/ul", "pre", "/pre", "h1", "/h1", "br"]
+TAGS += ["code", "/code", "nav", "/nav", "main", "/main", "blockquote", "/blockquote", "!--", "a", "script", "/script"]
+
+
+@given(st.lists(st.sampled_from(TAGS).map("<{}>".format) | st.sampled_from([*"<>&x|#` ", "--"]), max_size=40))
+def test_any_tags_in_any_order_are_read(tags: list[str]) -> None:
+    """Nothing is raised, and no character is there that was not."""
+    text, _ = html_to_markdown(" ".join(tags))
+
+    assert "\x1e" not in text
