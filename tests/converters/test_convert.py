@@ -13,7 +13,7 @@ from perdure.converters.convert import convert, convert_file
 from perdure.converters.limits import Limits, Refused
 from perdure.converters.supervise import Child
 from perdure.core.documents import Document
-from perdure.core.errors import ConversionFailed, FileNameInvalid, FileTooLarge, FileTypeUnsupported
+from perdure.core.errors import ConversionFailed, ExtraMissing, FileNameInvalid, FileTooLarge, FileTypeUnsupported
 from perdure.testing.files import docx_of, pdf_of, xlsx_of, zip_of
 
 WORD = "word/document.xml"
@@ -281,6 +281,18 @@ def test_a_child_is_trusted_as_little_as_its_file(
     monkeypatch.syspath_prepend(str(tmp_path))
 
     assert reason in refusal("a.html", b"<p>x", Limits(wall_s=1))
+
+
+@pytest.mark.parametrize(("name", "package"), [("a.pdf", "pypdf"), ("a.docx", "mammoth")])
+def test_a_missing_package_is_named_with_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, package: str
+) -> None:
+    """It is no fault of the file."""
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.modules[{package!r}] = None")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    with pytest.raises(ExtraMissing, match=r"pip install 'perdure\[files\]'"):
+        convert(name, pdf_of(["x"]) if name == "a.pdf" else docx_of(["x"]))
 
 
 def test_a_child_sees_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
