@@ -141,8 +141,8 @@ async def start(
 
     Args:
         embedder: in place of the one that the settings choose; `close` closes it.
-    Raises: StoreError, InvalidInput: a function that can't be a tool; a token counter that has no ranks on disk; an
-        embedder that was asked for and is not here.
+    Raises: StoreError, InvalidInput: a function that can't be a tool; a token counter that has no ranks on disk;
+        an embedder that was asked for and is not here, as ExtraMissing.
     """
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
     clock, ids = clock or SystemClock(), ids or Uuids()

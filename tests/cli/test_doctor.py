@@ -16,6 +16,7 @@ import pytest
 from perdure.cli.doctor import examine
 from perdure.cli.store_checks import store_checks
 from perdure.settings import Settings
+from perdure.testing import HttpModel, ScriptedEmbedder, Status
 from tests.cli.running import called, perdure
 from tests.providers.fake_provider import fake_provider, tool_call
 
@@ -167,3 +168,25 @@ async def test_who_answers_on_the_port_is_told(tmp_path: Path, monkeypatch: pyte
 
     assert "a server answers on" in await on({"/v1/health/": {"version": "0.1.0", "status": "ok"}})
     assert "is taken by another program" in await on({})
+
+
+async def test_the_embedder_is_tried_on_a_word(tmp_path: Path) -> None:
+    """An endpoint that answers, one that refuses, a setting that can't be."""
+    async with HttpModel(embedder=ScriptedEmbedder(dimensions=8)) as server:
+        more = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": SECRET, "PERDURE_EMBEDDING": "openai/small"}
+        good = await doctor(tmp_path, **more)
+        server.then_embeds(Status(401, {"error": {"message": f"wrong key {SECRET}"}}))
+        refused = await doctor(tmp_path, **more)
+    wrong = await doctor(tmp_path, PERDURE_EMBEDDING="nobody/x")
+
+    assert checks_of(good)["embeddings"] == {
+        "name": "embeddings",
+        "status": "ok",
+        "text": "openai/small (from PERDURE_EMBEDDING): vectors of 8 numbers",
+        "fix": "",
+    }
+    assert checks_of(refused)["embeddings"]["status"] == "broken"
+    assert "Check the API key" in checks_of(refused)["embeddings"]["text"]
+    assert SECRET not in refused.stdout
+    assert "PERDURE_EMBEDDING is 'nobody/x'" in checks_of(wrong)["embeddings"]["text"]
+    assert wrong.returncode == 1

@@ -8,7 +8,16 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 
-from perdure.app import PROVIDERS, Choice, ModelRegistry, facts_of, model_registry, probe_tools, served_window
+from perdure.app import (
+    PROVIDERS,
+    Choice,
+    ModelRegistry,
+    choose_embedder,
+    facts_of,
+    model_registry,
+    probe_tools,
+    served_window,
+)
 from perdure.cli.checks import Check, checks_view
 from perdure.cli.models import price
 from perdure.cli.store_checks import store_checks
@@ -19,6 +28,7 @@ __all__ = ["doctor", "examine"]
 
 DEFAULT_PORT = 8283
 ASK_TIMEOUT_S = 2.0
+EMBED_TIMEOUT_S = 10.0
 MODELS_SHOWN = 3
 PORT_MAX = 65_535
 SMALL_WINDOW_TOKENS = 16_000
@@ -77,7 +87,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
         yield Check("server", "broken", f"`perdure serve` would not start: {error}", "correct that variable")
     else:
         yield await _port(config.port if port is None else port)
-    yield Check("embeddings", "note", "none: memory is searched by words and their stems (lexical-only)")
+    progress("embedding a word…")
+    yield await _embeddings(settings.embedding)
 
 
 def _versions() -> Check:
@@ -171,6 +182,30 @@ async def _local_model(
     if window is not None and window < SMALL_WINDOW_TOKENS:
         fix = "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling"
         yield Check("window", "note", f"Ollama runs {name} with a window of {window:,} tokens", fix)
+
+
+async def _embeddings(setting: str) -> Check:
+    """Which embedder makes the vectors, tried on a word; or why there is none."""
+    fix = "correct PERDURE_EMBEDDING; `none` searches by words alone"
+    try:
+        choice = choose_embedder(setting)
+    except PerdureError as error:
+        return Check("embeddings", "broken", str(error), fix)
+    embedder = choice.embedder
+    if embedder is None:
+        why = f"none: memory is searched by words and their stems (lexical-only): {choice.reason}"
+        return Check("embeddings", "note", why)
+    try:
+        async with asyncio.timeout(EMBED_TIMEOUT_S):
+            await embedder.embed(["hello"])
+    except TimeoutError:
+        told = f"{embedder.handle} ({choice.reason}) did not answer within {EMBED_TIMEOUT_S:g} s"
+        return Check("embeddings", "broken", told, fix)
+    except PerdureError as error:
+        return Check("embeddings", "broken", f"{embedder.handle} ({choice.reason}): {error}", fix)
+    finally:
+        await embedder.close()
+    return Check("embeddings", "ok", f"{embedder.handle} ({choice.reason}): vectors of {embedder.dimensions} numbers")
 
 
 async def _port(port: int) -> Check:

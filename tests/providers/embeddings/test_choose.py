@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.ports import WordEmbedder
 from perdure.providers.embeddings.choose import choose_embedder
 from perdure.testing import HttpModel
@@ -156,3 +156,11 @@ def test_ollama_is_where_it_always_is_unless_it_is_told() -> None:
 
     assert choice.embedder is not None
     assert choice.embedder.handle == "ollama/nomic-embed-text"
+
+
+def test_a_folder_needs_the_libraries_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny_model(tmp_path / "tiny")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+
+    with pytest.raises(ExtraMissing, match=r"pip install 'perdure\[embeddings\]'"):
+        choose_embedder(str(folder))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.ports import Embedder, EmbedPurpose
 from perdure.providers.discovery import ALIASES, PROVIDERS, Found, find_providers, local_providers
 
@@ -50,7 +50,7 @@ def choose_embedder(setting: str, *, environment: Mapping[str, str] | None = Non
         setting: `none`, `local`, the folder of a local model, or provider/model; empty: the local model if its weights
             and libraries are installed, else none.
         environment: where keys and addresses of providers are looked for; by default the process's own.
-    Raises: InvalidInput: one was asked for that is not here. It is never replaced by another, or by none.
+    Raises: InvalidInput, ExtraMissing: one was asked for that is not here. It is never replaced by another, or by none.
     """
     setting = setting.strip()
     match setting.lower():
@@ -108,12 +108,12 @@ def _named(handle: str) -> MiniLM:
 
 
 def _local(folder: Path) -> MiniLM:
-    """Raises: InvalidInput: a library is missing, or the folder has no such weights."""
+    """Raises: ExtraMissing: its libraries are not installed; InvalidInput: the folder has no such weights."""
     from perdure.providers.embeddings.minilm import MiniLM
     from perdure.providers.embeddings.weights import missing_libraries, open_folder
 
-    if missing := missing_libraries():
-        raise InvalidInput(f"the local model needs {' and '.join(missing)}: {INSTALL_LIBRARIES}")
+    if missing_libraries():
+        raise ExtraMissing("the local embedding model", extra="embeddings")
     return MiniLM(open_folder(folder))
 
 

@@ -157,12 +157,10 @@ class MiniLM:
 def _tokenizer(folder: WeightsFolder, words: int) -> tuple[Any, int, int]:
     """(tokenizer, id of the piece before a text, id of the piece behind it). Raises: ModelRequestRefused."""
     path = folder.path / "tokenizer.json"
-    try:
-        from tokenizers import Tokenizer
+    from tokenizers import Tokenizer
 
+    try:
         tokenizer = Tokenizer.from_file(str(path))
-    except ImportError as error:
-        raise ModelRequestRefused('the local embedder needs tokenizers: pip install "perdure[embeddings]"') from error
     except Exception as error:  # of no class of its own
         raise ModelRequestRefused(f"{path} can't be read: {error}. Install the weights anew") from error
     tokenizer.no_padding()
