@@ -33,7 +33,13 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 def environment(home: Path, **more: str) -> dict[str, str]:
     """What the program sees: this data folder, and none of the tester's own settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_") and name != "NO_COLOR"}
-    ours = {"PERDURE_HOME": str(home), "PERDURE_PROBE_LOCAL": "0", "PYTHONPATH": str(SRC), "TERM": "xterm-256color"}
+    ours = {
+        "PERDURE_HOME": str(home),
+        "PERDURE_PROBE_LOCAL": "0",
+        "PERDURE_EMBEDDING": "none",
+        "PYTHONPATH": str(SRC),
+        "TERM": "xterm-256color",
+    }
     return {**kept, **ours, **more}
 
 

@@ -91,6 +91,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "PERDURE_HOME": str(folder / "home"),
         "PERDURE_PROBE_LOCAL": "0",
+        "PERDURE_EMBEDDING": "none",
         "PYTHONUTF8": "1",
         "COLUMNS": "80",
     }

@@ -104,6 +104,7 @@ class Server:
             "PYTHONPATH": str(SRC),
             "PERDURE_HOME": str(self.home),
             "PERDURE_LEASE_S": "2",
+            "PERDURE_EMBEDDING": "none",
             "OPENAI_BASE_URL": self.model_url,
             "OPENAI_API_KEY": "none",
         }
