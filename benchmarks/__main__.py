@@ -74,7 +74,21 @@ def main() -> int:
         for figure in context_figures(Path(folder)):
             print(_row(figure), flush=True)
             missed |= figure.missed
+    print("\nembedding")
+    for row in embedding_rows():
+        print(row, flush=True)
     return int(missed)
+
+
+def embedding_rows() -> Iterator[str]:
+    """The local embedder's figures; where its weights are not, that."""
+    from benchmarks.embedding_cost import embedding_figures
+    from tests.providers.embeddings.models import minilm_folder
+
+    if (folder := minilm_folder()) is None:
+        yield "not measured: the weights of MiniLM are not here (`make setup` gets them)"
+        return
+    yield from map(_row, embedding_figures(folder))
 
 
 def context_figures(folder: Path) -> Iterator[Figure]:

