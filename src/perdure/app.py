@@ -22,6 +22,7 @@ from perdure.core.tx import Tx
 from perdure.engine.leases import process_owner
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.runner import Runner
+from perdure.engine.search import Search
 from perdure.memory.agents import put_tools
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.providers.catalog import ModelFacts, facts_of
@@ -92,8 +93,13 @@ class App:
     models: ModelRegistry
     functions: Functions
     choice: Choice
-    embedder: Embedder | None = None
-    embedding_reason: str = ""
+    embedder: Embedder | None
+    embedding_reason: str
+
+    @property
+    def search(self) -> Search:
+        """The way to what agents remember."""
+        return self.ports.search
 
     async def choose(self, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
         """Choose again after asking the providers of the environment and this machine, and keep it in `choice`.
@@ -155,6 +161,7 @@ async def start(
             store=store,
             models=registry,
             toolbox=functions,
+            search=Search(store, clock, embedder=embedding.embedder, reason=embedding.reason),
             clock=clock,
             ids=ids,
             randomness=random.SystemRandom(),

@@ -14,6 +14,8 @@ from perdure.core.messages import Draft, Part, Role, Text
 from perdure.core.runs import Run
 from perdure.core.tool_schema import parse_arguments
 from perdure.core.tx import Tx
+from perdure.engine.search import Search
+from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, run_search_tool
 from perdure.memory.agent_tools import run_memory_tool
 from perdure.memory.agents import NewAgent, NewBlock, create_agent, put_tools
 from perdure.memory.calls import MemoryCall, MemoryResult
@@ -36,6 +38,11 @@ class Scene:
     async def call(self, name: str, **arguments: Any) -> MemoryResult:
         """What the tool gives for these arguments, which are checked first as a model's are."""
         checked = parse_arguments(name, MEMORY_TOOL_SPECS[name].parameters, json.dumps(arguments))
+        if name in SEARCH_TOOLS:
+            run = await self.store.read(lambda tx: tx.runs.at(self.run.key))
+            search = Search(self.store, self.clock)
+            called = SearchCall(run=run, timezone=self.agent.timezone, now=self.clock.now(), search=search)
+            return MemoryResult((await run_search_tool(name, checked, called)).text)
         return await self.store.write(self.run_tool, name, checked)
 
     def run_tool(self, tx: Tx, name: str, arguments: dict[str, Any]) -> MemoryResult:

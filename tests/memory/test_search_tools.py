@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.errors import InvalidArguments, InvalidInput
 from perdure.core.messages import Reasoning, ToolCall, ToolResult
-from perdure.memory.agent_tools import MAX_RESULTS, SHOWN_CHARS
+from perdure.engine.search_tools import MAX_RESULTS, SHOWN_CHARS
 from perdure.memory.query import parse_time
 from perdure.testing.clock import START
 from tests.memory.scene import Scene, scene

@@ -12,9 +12,8 @@ from perdure.core.ids import MessageId
 from perdure.core.messages import Text
 from perdure.core.text import query_of
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
-from perdure.memory.messages import search_messages
-from perdure.memory.passages import search_passages
-from perdure.testing import InlineStore
+from perdure.engine.search import Search
+from perdure.testing import FakeClock, InlineStore
 from perdure.testing.store_contract.base import ADA, AT, Contract, found_messages
 from perdure.testing.strategies import any_text, effort, sentences
 
@@ -114,15 +113,16 @@ async def test_any_text_is_stored_found_and_asked_for(texts: list[str], queries:
         await store.write(units.add_passage, archive.id, text)
 
     def search(tx: Tx, query: str) -> tuple[list[int], list[int]]:
-        search_messages(tx, agent.id, query)
-        search_passages(tx, agent.id, query)
         asked = query_of(query)
         messages = tx.messages.match(agent.id, asked, where=MessageFilter(), limit=99)
         passages = tx.passages.match(archive.id, asked, where=PassageFilter(), limit=99)
         return sorted(messages.seqs), sorted(passages.seqs)
 
+    whole = Search(store, FakeClock())
     for query in queries:
         await store.read(search, query)
+        await whole.messages(agent.id, query)
+        await whole.passages(agent.id, query)
     for seq, text in enumerate(texts):
         messages, passages = await store.read(search, text)
         assert messages == passages

@@ -31,6 +31,7 @@ __all__ = [
     "parts_from_json",
     "parts_to_json",
     "text_of",
+    "text_of_json",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -160,6 +161,14 @@ def is_embedded(message: Message) -> bool:
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
+def text_of_json(parts: str) -> str:
+    """`text_of` what `parts_to_json` wrote, without making the parts of the usual message, which is one text."""
+    body = parts[len(_TEXT_FORM[0]) : -len(_TEXT_FORM[1])]
+    if parts.startswith(_TEXT_FORM[0]) and '"' not in body and "\\" not in body:
+        return body
+    return text_of(parts_from_json(parts))
+
+
 def parts_to_json(parts: Sequence[Part]) -> str:
     """Compact JSON of parts, fields in a fixed order, absent ones left out; the inverse of `parts_from_json`."""
     return compact_json([_part_to_dict(part) for part in parts])
@@ -218,3 +227,6 @@ def _part_from_dict(shape: dict[str, Any]) -> Part:
             )
         case other:
             raise ValueError(f"unknown message part {other!r}")
+
+
+_TEXT_FORM = parts_to_json([Text("|")]).split("|")

@@ -18,7 +18,7 @@ from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, ToolCall, ToolResult
 from perdure.core.models import Models
 from perdure.core.ports import CallContext, Ids, TokenCounter
-from perdure.core.runs import RunKey
+from perdure.core.runs import Run, RunKey
 from perdure.core.tool_schema import parse_arguments
 from perdure.core.tools import ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
@@ -26,6 +26,7 @@ from perdure.engine.interrupts import Interrupted, is_cancelled
 from perdure.engine.leases import holding
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
+from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, run_search_tool
 from perdure.memory.agent_tools import run_memory_tool
 from perdure.memory.calls import MemoryCall, MemoryEdit
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
@@ -88,6 +89,8 @@ async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: 
     call = open_call.call
     try:
         arguments = parse_arguments(call.name, spec.parameters, call.arguments)
+        if call.name in SEARCH_TOOLS:
+            return await _store(log, open_call, await _search(log.run, call.name, arguments, ports), ports)
         return await ports.store.write(
             _store_edit,
             log=log,
@@ -101,6 +104,12 @@ async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: 
         # The edit's own transaction is gone without a trace; its error is the result.
         refused = isinstance(error, InvalidArguments)
         return await _store(log, open_call, ToolOutcome(text=str(error), status="error", refused=refused), ports)
+
+
+async def _search(run: Run, name: str, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:
+    agent = await ports.store.read(lambda tx: tx.agents.get(run.key.agent_id))
+    call = SearchCall(run=run, timezone=agent.timezone, now=ports.clock.now(), search=ports.search)
+    return await run_search_tool(name, arguments, call)
 
 
 def _store_edit(

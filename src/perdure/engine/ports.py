@@ -9,6 +9,7 @@ from perdure.core.models import Models
 from perdure.core.ports import Clock, Ids, Randomness, Store, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.engine.interrupts import Interrupts
+from perdure.engine.search import Search
 
 __all__ = ["EngineSettings", "Ports", "window_tokens"]
 
@@ -57,6 +58,7 @@ class Ports:
     store: Store
     models: Models
     toolbox: Toolbox
+    search: Search
     clock: Clock
     ids: Ids
     randomness: Randomness

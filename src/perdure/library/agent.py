@@ -43,7 +43,7 @@ from perdure.library.steps import (
     load_steps,
 )
 from perdure.memory.agents import AgentChanges, update_agent
-from perdure.memory.messages import MessageHit, search_messages
+from perdure.memory.search.hits import Hits, MessageHit
 
 __all__ = ["AsyncAgent"]
 
@@ -198,10 +198,13 @@ class AsyncAgent(AsyncArchival):
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
-    ) -> list[MessageHit]:
-        """The messages of the whole history that best match, best first; for an empty text the newest ones.
+        explain: bool = False,
+    ) -> Hits[MessageHit]:
+        """The messages of the whole history that best match, best first; for an empty text the newest ones. Its `ran`
+        says which arms of the search took part, and why others did not.
 
         Args:
+            explain: have each hit say `why` it was found.
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
         """
@@ -210,7 +213,7 @@ class AsyncAgent(AsyncArchival):
         for role in roles:
             check_choice("a role", role, get_args(Role))
         where = MessageFilter(roles=tuple(roles), since=utc("since", since), until=utc("until", until))
-        return await self._app.store.read(search_messages, self.id, text, where=where, limit=limit)
+        return await self._app.search.messages(self.id, text, where=where, limit=limit, explain=explain)
 
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
         """The agent as changed, from its next model call on; this object stays as it was looked up.

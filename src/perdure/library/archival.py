@@ -14,15 +14,14 @@ from perdure.library.archives import AsyncArchive, changes_in_utc, passage_filte
 from perdure.library.checks import check_limit, check_number, check_text, utc
 from perdure.memory.passages import (
     PassageChanges,
-    PassageHit,
     archive_of,
     delete_passage,
     insert_passage,
     list_passages,
     passage_of_agent,
-    search_passages,
     update_passage,
 )
+from perdure.memory.search.hits import Hits, PassageHit
 from perdure.memory.values import as_tags
 
 __all__ = ["AsyncAgentArchives", "AsyncArchival"]
@@ -63,17 +62,20 @@ class AsyncArchival:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
-    ) -> list[PassageHit]:
-        """The passages that best match, best first; for an empty text the newest ones.
+        explain: bool = False,
+    ) -> Hits[PassageHit]:
+        """The passages that best match, best first; for an empty text the newest ones. Its `ran` says which arms of the
+        search took part, and why others did not.
 
         Args:
+            explain: have each hit say `why` it was found.
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
         check_limit(limit)
         check_text("text", text)
         where = passage_filter(tags, tag_match, since, until)
-        return await self._app.store.read(search_passages, self.id, text, where=where, limit=limit)
+        return await self._app.search.passages(self.id, text, where=where, limit=limit, explain=explain)
 
     async def passages(
         self,

@@ -29,7 +29,7 @@ from perdure.library.reply import Reply
 from perdure.library.steps import StepInfo
 from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.memory.agents import AgentChanges, NewBlock
-from perdure.memory.messages import MessageHit
+from perdure.memory.search.hits import Hits, MessageHit
 from perdure.settings import Settings
 
 __all__ = ["Agent", "AgentBlocks", "Blocks", "Perdure"]
@@ -286,9 +286,12 @@ class Agent(Archival):
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
-    ) -> list[MessageHit]:
+        explain: bool = False,
+    ) -> Hits[MessageHit]:
         """The messages of the whole history that best match, best first."""
-        return self._portal.run(self._inner.search(text, roles=roles, since=since, until=until, limit=limit))
+        return self._portal.run(
+            self._inner.search(text, roles=roles, since=since, until=until, limit=limit, explain=explain)
+        )
 
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
         """The agent as changed; this object stays as it was looked up."""

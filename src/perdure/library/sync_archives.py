@@ -12,7 +12,8 @@ from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.archives import AsyncArchive, AsyncArchives
 from perdure.library.portal import Portal
 from perdure.memory.archives import ArchiveChanges
-from perdure.memory.passages import NewPassage, PassageChanges, PassageHit
+from perdure.memory.passages import NewPassage, PassageChanges
+from perdure.memory.search.hits import Hits, PassageHit
 
 __all__ = ["AgentArchives", "Archival", "Archive", "Archives"]
 
@@ -151,10 +152,13 @@ class Archival:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
-    ) -> list[PassageHit]:
+        explain: bool = False,
+    ) -> Hits[PassageHit]:
         """The passages that best match, best first."""
         return self._portal.run(
-            self._inner.search_archive(text, tags=tags, tag_match=tag_match, since=since, until=until, limit=limit)
+            self._inner.search_archive(
+                text, tags=tags, tag_match=tag_match, since=since, until=until, limit=limit, explain=explain
+            )
         )
 
     def passages(

@@ -1,4 +1,4 @@
-"""Archival memory: putting texts away and finding them again."""
+"""Archival memory: putting texts away. `memory.search` finds them again."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage
 from perdure.core.ports import Ids
-from perdure.core.text import query_of
 from perdure.core.tx import PassageFilter, Tx
-from perdure.memory.ranking import bm25
 from perdure.memory.values import as_tags, check_json
 
 __all__ = [
@@ -21,7 +19,6 @@ __all__ = [
     "MAX_PASSAGE_CHARS",
     "NewPassage",
     "PassageChanges",
-    "PassageHit",
     "archive_of",
     "check_passage",
     "delete_passage",
@@ -30,12 +27,10 @@ __all__ = [
     "new_passages",
     "passage_in",
     "passage_of_agent",
-    "search_passages",
     "update_passage",
 ]
 
 MAX_PASSAGE_CHARS = 1_000_000
-CANDIDATES = 100
 
 BATCH = 500
 """So many passages are written or removed in one transaction: everybody else waits for it."""
@@ -60,12 +55,6 @@ class PassageChanges(TypedDict, total=False):
     metadata: Mapping[str, Any]
     source: Mapping[str, Any]
     occurred_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class PassageHit:
-    passage: Passage
-    score: float
 
 
 def archive_of(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> Archive:
@@ -191,25 +180,3 @@ def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, a
             occurred_at=new.occurred_at or at,
         )
     )
-
-
-def search_passages(
-    tx: Tx, agent_id: AgentId, text: str, *, where: PassageFilter | None = None, limit: int = 10
-) -> list[PassageHit]:
-    """The passages of the agent's archives that best match `text`, best first; for an empty text the newest ones."""
-    where = where or PassageFilter()
-    hits: list[PassageHit] = []
-    for archive in tx.archives.of_agent(agent_id):
-        if not text.strip():
-            newest = tx.passages.newest(archive.id, where=where, limit=limit)
-            hits.extend(PassageHit(passage, 0.0) for passage in newest)
-            continue
-        query = query_of(text)
-        found = tx.passages.match(archive.id, query, where=where, limit=CANDIDATES)
-        if not found.seqs:
-            query = query.loosened()
-            found = tx.passages.match(archive.id, query, where=where, limit=CANDIDATES)
-        passages = tx.passages.by_seqs(archive.id, found.seqs)
-        scores = bm25(query, [passage.text for passage in passages], scope_size=archive.passage_count)
-        hits.extend(PassageHit(passage, score) for passage, score in zip(passages, scores, strict=True))
-    return sorted(hits, key=lambda hit: (-hit.score, -hit.passage.occurred_at.timestamp()))[:limit]

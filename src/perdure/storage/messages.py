@@ -18,17 +18,19 @@ from perdure.core.messages import (
     Draft,
     Message,
     Part,
+    Text,
     ToolCall,
     ToolResult,
     is_embedded,
     parts_from_json,
     parts_to_json,
     text_of,
+    text_of_json,
 )
 from perdure.core.runs import Run
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
-from perdure.core.tx import Matches, MessageFilter
+from perdure.core.tx import Matches, MessageFilter, Turn
 from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso, locate, register
 from perdure.storage.full_text import matches
 from perdure.storage.vectors import forget_texts, queue_texts
@@ -43,6 +45,8 @@ _INSERT = (
     f"INSERT INTO messages ({_COLUMNS}) VALUES (:id, :agent_id, :seq, :conversation_seq, :role, :kind, :parts,"
     " :run_seq, :run_id, :step_id, :name, :otid, :sender_id, :tokens, :created_at, :occurred_at, 0)"
 )
+
+_FORM_CHARS = len(parts_to_json([Text("")]))
 
 
 class Messages:
@@ -209,6 +213,51 @@ class Messages:
             conditions=conditions,
             params={"agent_id": agent_id, **params} if conditions else None,
         )
+
+    def next_seq(self, agent_id: AgentId) -> int:
+        rows = self._db.rows(
+            "SELECT message_seq FROM agents WHERE id = :id AND org_id = :org_id",
+            {"id": agent_id, "org_id": self._org_id},
+        )
+        if not rows:
+            raise NotFound("agent", agent_id)
+        return int(rows[0][0])
+
+    def turns(self, agent_id: AgentId, *, from_seq: int, limit: int) -> Sequence[Turn]:
+        # Asked of the stored form as it is: reading it as messages would take ten times as long.
+        rows = self._db.rows(
+            "SELECT seq, conversation_seq, role, name, occurred_at, LENGTH(parts),"
+            " CASE WHEN parts LIKE '%?%' OR parts LIKE '%？%' THEN 1 ELSE 0 END FROM messages"
+            f" WHERE {OWN_AGENT} AND agent_id = :agent_id AND seq >= :from_seq AND kind = 'message' AND removed = 0"
+            " AND role IN ('user', 'assistant') AND parts LIKE '%\"type\":\"text\"%' ORDER BY seq LIMIT :limit",
+            {"agent_id": agent_id, "org_id": self._org_id, "from_seq": from_seq, "limit": limit},
+        )
+        return [
+            Turn(
+                row[0],
+                row[1],
+                row[2],
+                None if row[3] is None else restored(row[3]),
+                from_iso(row[4]).timestamp(),
+                max(0, row[5] - _FORM_CHARS),
+                bool(row[6]),
+            )
+            for row in rows
+        ]
+
+    def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
+        if not seqs:
+            return {}
+        listed = ", ".join(str(int(seq)) for seq in seqs)
+        rows = self._db.rows(
+            f"SELECT seq, parts, revision FROM messages WHERE {OWN_AGENT} AND agent_id = :agent_id AND removed = 0"
+            f" AND seq IN ({listed})",
+            {"agent_id": agent_id, "org_id": self._org_id},
+        )
+        found = {row[0]: text_of_json(restored(row[1])) for row in rows if not row[2]}
+        if revised := [row[0] for row in rows if row[2]]:
+            found |= {message.seq: message.text for message in self.by_seqs(agent_id, revised)}
+        return found
 
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]:
         conditions, params = _conditions(where)

@@ -17,7 +17,7 @@ from perdure.core.tx.events import Events
 from perdure.core.tx.files import AgentFiles, Files
 from perdure.core.tx.folders import Folders
 from perdure.core.tx.found import Matches
-from perdure.core.tx.messages import MessageFilter, Messages
+from perdure.core.tx.messages import MessageFilter, Messages, Turn
 from perdure.core.tx.nodes import Nodes
 from perdure.core.tx.passages import PassageFilter, Passages
 from perdure.core.tx.runs import Runs
@@ -48,6 +48,7 @@ __all__ = [
     "ScopeCounts",
     "Steps",
     "Tools",
+    "Turn",
     "Tx",
     "VectorRow",
     "Vectors",

@@ -10,11 +10,12 @@ from typing import Protocol
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Part, Role
+from perdure.core.quick import quick
 from perdure.core.runs import Run
 from perdure.core.text import Query
 from perdure.core.tx.found import Matches
 
-__all__ = ["MessageFilter", "Messages"]
+__all__ = ["MessageFilter", "Messages", "Turn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,21 @@ class MessageFilter:
     since: datetime | None = None
     until: datetime | None = None
     before_seq: int | None = None
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is known of something that was said, without its words: `occurred_at` in epoch seconds; `asks`: whether it
+    holds a question."""
+
+    seq: int
+    conversation_seq: int
+    role: Role
+    name: str | None
+    occurred_at: float
+    chars: int
+    asks: bool
 
 
 class Messages(Protocol):
@@ -90,6 +106,18 @@ class Messages(Protocol):
 
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
         """Candidates of a full-text search."""
+        ...
+
+    def next_seq(self, agent_id: AgentId) -> int:
+        """The number that the agent's next message will get. Raises: NotFound."""
+        ...
+
+    def turns(self, agent_id: AgentId, *, from_seq: int, limit: int) -> Sequence[Turn]:
+        """What users and assistants said from `from_seq` on, in order; rows without text are left out."""
+        ...
+
+    def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
+        """Number -> text of those that were not removed."""
         ...
 
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]: ...

@@ -12,12 +12,10 @@ from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.passages import (
-    PassageHit,
     archive_of,
     delete_passage,
     new_passages,
     passage_of_agent,
-    search_passages,
     update_passage,
 )
 from perdure.memory.query import parse_time
@@ -76,17 +74,15 @@ async def search(
 ) -> Response:
     """The passages that best match, best first. Dates and times without an offset are where the agent lives."""
 
-    def unit(tx: Tx) -> list[PassageHit]:
-        zone = tx.agents.get(agent_id).timezone
-        where = PassageFilter(
-            tags=tuple(tags or ()),
-            tag_match=tag_match_mode,
-            since=parse_time(start_datetime, timezone=zone),
-            until=parse_time(end_datetime, timezone=zone, end=True),
-        )
-        return search_passages(tx, agent_id, query, where=where, limit=top_k or FOUND)
-
-    return json_answer(found_shape(await library.app.store.read(unit)))
+    zone = (await library.app.store.read(lambda tx: tx.agents.get(agent_id))).timezone
+    where = PassageFilter(
+        tags=tuple(tags or ()),
+        tag_match=tag_match_mode,
+        since=parse_time(start_datetime, timezone=zone),
+        until=parse_time(end_datetime, timezone=zone, end=True),
+    )
+    hits = await library.app.search.passages(agent_id, query, where=where, limit=top_k or FOUND)
+    return json_answer(found_shape(hits))
 
 
 @router.delete("/v1/agents/{agent_id}/archival-memory/{memory_id}")

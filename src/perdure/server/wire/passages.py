@@ -14,8 +14,9 @@ from perdure.core.ids import ArchiveId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.archives import Selection
-from perdure.memory.passages import NewPassage, PassageChanges, PassageHit
+from perdure.memory.passages import NewPassage, PassageChanges
 from perdure.memory.query import parse_time
+from perdure.memory.search.hits import PassageHit
 from perdure.memory.values import as_tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import JsonObject

@@ -26,6 +26,7 @@ from perdure.engine.accept import Request
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run_log import Progress, load_run_log
 from perdure.engine.runner import Runner
+from perdure.engine.search import Search
 from perdure.memory.agents import NewAgent, NewBlock, create_agent, put_tools
 from perdure.memory.blocks import edit_block
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
@@ -116,6 +117,7 @@ class _Process:
             store=self.store,
             models=_Models(PlannedModel(simulation.world, self._fault)),
             toolbox=WorldTools(simulation.world, self._fault, rng),
+            search=Search(self.store, VirtualClock()),
             clock=VirtualClock(),
             ids=self.ids,
             randomness=rng,

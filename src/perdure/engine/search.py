@@ -1,0 +1,174 @@
+"""Searching: a query gets its vector, a unit of work finds and ranks, and the best may be put in order once more.
+
+The one way to what agents remember: their tools, the library, HTTP and the command line all come through here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.agents import Agent
+from perdure.core.errors import ModelError
+from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.passages import Archive
+from perdure.core.ports import Clock, Embedder, Store
+from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.memory.search.hits import Hits, MessageHit, PassageHit
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from perdure.memory.search.asked import Asked
+    from perdure.memory.search.history import Histories
+    from perdure.memory.search.hits import Arm
+
+__all__ = ["QUERY_TIMEOUT_S", "Search"]
+
+QUERY_TIMEOUT_S = 3.0
+"""How long a query's vector is waited for. Without it, words find what they find."""
+
+_ALL_MESSAGES = MessageFilter()
+_ALL_PASSAGES = PassageFilter()
+
+
+class Search:
+    """Searches one store. Its memory of vectors and histories is a cache: each search sees what is committed.
+
+    Args:
+        embedder: makes the query's vector; None is lexical-only, and `reason` says why, and what helps.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, embedder: Embedder | None = None, reason: str = "") -> None:
+        self._store, self._clock = store, clock
+        self._embedder, self._reason = embedder, reason
+        self._memory: _Memory | None = None
+
+    async def messages(
+        self,
+        agent_id: AgentId,
+        text: str,
+        *,
+        where: MessageFilter = _ALL_MESSAGES,
+        limit: int = 5,
+        explain: bool = False,
+    ) -> Hits[MessageHit]:
+        """The messages of the agent's whole history that best match, best first; without a text the newest ones.
+
+        Raises: NotFound, StoreError.
+        """
+        from perdure.memory.search import messages as search
+
+        if not text.strip():
+
+            def newest(tx: Tx) -> Hits[MessageHit]:
+                return search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=limit)
+
+            return await self._store.read(newest)
+
+        def prepare(tx: Tx) -> tuple[Agent, Sequence[str]]:
+            agent = tx.agents.get(agent_id)
+            # A name in the query is matched by itself: in its vector it would drown the rest.
+            return agent, self._histories.of(tx, agent_id).names if self._embedder else ()
+
+        agent, names = await self._store.read(prepare)
+        asked = await self._asked(text, names=names, timezone=agent.timezone)
+
+        def find(tx: Tx) -> Hits[MessageHit]:
+            found = search.rank_messages(tx, agent, asked, where=where)
+            return search.read_messages(tx, found, limit=limit, explain=explain)
+
+        return await self._store.read(find)
+
+    async def passages(
+        self,
+        archives: AgentId | Sequence[ArchiveId],
+        text: str,
+        *,
+        where: PassageFilter = _ALL_PASSAGES,
+        limit: int = 10,
+        explain: bool = False,
+        timezone: str = "UTC",
+    ) -> Hits[PassageHit]:
+        """The passages that best match, best first; without a text the newest ones.
+
+        Args:
+            archives: these, or all that an agent has.
+            timezone: where days begin that the query names; an agent's own one comes first.
+
+        Raises: NotFound, StoreError.
+        """
+        from perdure.memory.search import passages as search
+
+        asked: Asked | None = None
+        if text.strip():
+            if isinstance(archives, str):
+                agent_id = archives
+                timezone = (await self._store.read(lambda tx: tx.agents.get(agent_id))).timezone
+            asked = await self._asked(text, timezone=timezone)
+
+        def find(tx: Tx) -> Hits[PassageHit]:
+            searched = _archives(tx, archives)
+            if asked is None:
+                return search.newest_passages(tx, searched, where=where, limit=limit)
+            return search.read_passages(
+                search.rank_passages(tx, searched, asked, where=where), limit=limit, explain=explain
+            )
+
+        return await self._store.read(find)
+
+    @property
+    def _histories(self) -> Histories:
+        return self._held.histories
+
+    @property
+    def _held(self) -> _Memory:
+        if self._memory is None:  # numpy takes 0.1 s to import, and many chats never search
+            from perdure.memory.search.history import Histories
+
+            self._memory = _Memory(Histories(), None)
+        return self._memory
+
+    async def _asked(self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC") -> Asked:
+        from perdure.memory.ranking.names import without_names
+        from perdure.memory.search.asked import Asked
+
+        vectors: dict[str, npt.NDArray[np.float32]] = {}
+        without: dict[Arm, str] = {}
+        if self._embedder is None:
+            without["vectors"] = self._reason or "no embedder is set up"
+        else:
+            try:
+                async with asyncio.timeout(QUERY_TIMEOUT_S):
+                    vectors[self._embedder.handle] = (
+                        await self._embedder.embed([without_names(text, names)], purpose="query")
+                    )[0]
+            except TimeoutError:
+                without["vectors"] = f"{self._embedder.handle} did not answer within {QUERY_TIMEOUT_S:.0f} s"
+            except ModelError as error:
+                without["vectors"] = str(error)
+        return Asked(
+            text=text,
+            now=self._clock.now(),
+            histories=self._histories,
+            indexes=self._held.indexes,
+            timezone=timezone,
+            vectors=vectors,
+            without=without,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    histories: Histories
+    indexes: Any
+
+
+def _archives(tx: Tx, archives: AgentId | Sequence[ArchiveId]) -> Sequence[Archive]:
+    if isinstance(archives, str):
+        tx.agents.model(archives)
+        return tx.archives.of_agent(archives)
+    return [tx.archives.get(archive_id) for archive_id in archives]

@@ -1,0 +1,119 @@
+"""The built-in tools that search: they change nothing, so they run before the transaction that stores their result.
+
+A search may wait for a query's vector, and its ranking takes time that the one writer does not have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure.core.runs import Run
+from perdure.core.tools import ToolOutcome
+from perdure.core.tx import MessageFilter, PassageFilter
+from perdure.engine.search import Search
+from perdure.memory.query import parse_time
+
+__all__ = ["SEARCH_TOOLS", "SearchCall", "run_search_tool"]
+
+MAX_RESULTS = 50
+SHOWN_CHARS = 2_000  # of one result; the whole text stays where it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchCall:
+    """For whom a search tool is called; `timezone` is where the agent lives."""
+
+    run: Run
+    timezone: str
+    now: datetime
+    search: Search
+
+
+async def run_search_tool(name: str, arguments: Mapping[str, Any], call: SearchCall) -> ToolOutcome:
+    """What came of a call, its arguments checked before. Raises: InvalidInput: a date that is none; StoreError."""
+    return ToolOutcome(text=await SEARCH_TOOLS[name](call, **arguments))
+
+
+async def _conversation_search(
+    call: SearchCall,
+    query: str | None = None,
+    roles: list[str] | None = None,
+    limit: int = 5,
+    start_date: str | None = None,
+    end_date: str | None = None,
+) -> str:
+    where = MessageFilter(
+        roles=tuple(roles or ()),  # type: ignore[arg-type]  # checked against the schema's enum
+        since=parse_time(start_date, timezone=call.timezone),
+        until=parse_time(end_date, timezone=call.timezone, end=True),
+        before_seq=call.run.first_message_seq,  # what is being said just now is in view anyway
+    )
+    hits = await call.search.messages(call.run.key.agent_id, query or "", where=where, limit=_bounded(limit))
+    results = [
+        {
+            "timestamp": hit.message.occurred_at.isoformat(timespec="seconds"),
+            "time_ago": _ago(call.now, hit.message.occurred_at),
+            "role": hit.message.role,
+            **({"name": hit.message.name} if hit.message.name and hit.message.role != "tool" else {}),
+            "content": _cut(hit.message.text),
+        }
+        for hit in hits
+    ]
+    found = f"Showing {len(results)} results:" if results else "No results found."
+    return json.dumps({"message": found, "results": results}, ensure_ascii=False)
+
+
+async def _archival_memory_search(
+    call: SearchCall,
+    query: str,
+    tags: list[str] | None = None,
+    tag_match_mode: str = "any",
+    top_k: int = 10,
+    start_datetime: str | None = None,
+    end_datetime: str | None = None,
+) -> str:
+    where = PassageFilter(
+        tags=tuple(tags or ()),
+        tag_match="all" if tag_match_mode == "all" else "any",
+        since=parse_time(start_datetime, timezone=call.timezone),
+        until=parse_time(end_datetime, timezone=call.timezone, end=True),
+    )
+    hits = await call.search.passages(call.run.key.agent_id, query, where=where, limit=_bounded(top_k))
+    results = [
+        {
+            "id": hit.passage.id,
+            "timestamp": hit.passage.occurred_at.isoformat(timespec="seconds"),
+            "content": _cut(hit.passage.text),
+            "tags": list(hit.passage.tags),
+        }
+        for hit in hits
+    ]
+    return json.dumps(results, ensure_ascii=False)
+
+
+def _bounded(count: int) -> int:
+    return max(1, min(count, MAX_RESULTS))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… [{len(text) - SHOWN_CHARS:,} more characters]"
+
+
+def _ago(now: datetime, then: datetime) -> str:
+    seconds = max(0, int((now - then).total_seconds()))
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[str]]] = {
+    "conversation_search": _conversation_search,
+    "archival_memory_search": _archival_memory_search,
+}
+"""Name -> what it does."""

@@ -1,0 +1,87 @@
+"""What a search gives back: hits, why each was found, and which of its arms ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+
+__all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "Ran", "Why"]
+
+T = TypeVar("T")
+
+Arm = Literal["words", "vectors", "late"]
+"""`words`: full text; `vectors`: one vector for each text; `late`: a vector for each word, for the best hits only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Why a hit stands where it stands.
+
+    Args:
+        score: the sum of `parts`.
+        parts: what each signal added: words, neighbour_words, session, dense, neighbour_dense, late, speaker, role,
+            length, asks, answers, when, span, recency, use. Those that added nothing are left out.
+        words: how much of the query's words the text itself holds, 0 to about 1; session_words: the same of its
+            session.
+        cosine: of its vector to the query's; None: it has none, or vectors were not searched.
+        neighbours: ids of the messages beside it that were in the pool and lent it part of their score.
+        same: ids of hits that say the same and are left out for it.
+    """
+
+    score: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    words: float = 0.0
+    session_words: float = 0.0
+    cosine: float | None = None
+    neighbours: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHit:
+    """A message that was found; `score` compares within one search only. `why` is there when it was asked for."""
+
+    message: Message
+    score: float
+    why: Why | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassageHit:
+    """A passage that was found; `score` compares within one search only. `why` is there when it was asked for."""
+
+    passage: Passage
+    score: float
+    why: Why | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a search did.
+
+    Args:
+        arms: those that took part.
+        left_out: arm -> in plain words, why it did not take part, or only in part.
+        words: the clauses of the query that were looked for.
+        spans: the times that the query names, as it names them.
+        rows: how many texts were searched; pool: how many of them were ranked.
+    """
+
+    arms: tuple[Arm, ...] = ()
+    left_out: Mapping[Arm, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    spans: tuple[str, ...] = ()
+    rows: int = 0
+    pool: int = 0
+
+
+class Hits(list[T]):
+    """Hits, best first; `ran` says what the search did."""
+
+    def __init__(self, hits: Iterable[T] = (), ran: Ran | None = None) -> None:
+        super().__init__(hits)
+        self.ran = ran or Ran()

@@ -1,0 +1,208 @@
+"""Recall memory: searching the whole history of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.core.agents import Agent
+from perdure.core.text import Query
+from perdure.core.tx import Matches, MessageFilter, Tx
+from perdure.memory.ranking.fuse import Ranked, rank
+from perdure.memory.ranking.hints import hints_of, names_a_time
+from perdure.memory.ranking.matching import clause_counts
+from perdure.memory.ranking.pool import TOOL, Pool, Scope
+from perdure.memory.ranking.thin import thinned
+from perdure.memory.ranking.weights import HYBRID, LEXICAL
+from perdure.memory.search.arms import CANDIDATES, Meaning, by_meaning, by_words
+from perdure.memory.search.asked import Asked
+from perdure.memory.search.history import History
+from perdure.memory.search.hits import Arm, Hits, MessageHit, Ran, Why
+from perdure.memory.when import spans
+
+__all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages"]
+
+NEIGHBOURS = 3
+"""How far rows lend each other part of their words, in places within a session."""
+NEIGHBOUR_SHARE = 0.4
+"""A row that nothing but its neighbours speaks for is shown from this part of the best score on."""
+NEIGHBOURED = 100
+"""Of the candidates, the first whose neighbours join the pool."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedMessages:
+    """A search before its hits are read: rows of a pool in order, `seqs` (n) their numbers, and what their texts are
+    as far as they were read."""
+
+    agent: Agent
+    seqs: NDArray[np.int64]
+    ranked: Ranked
+    texts: dict[int, str]
+    ran: Ran
+
+
+def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -> Hits[MessageHit]:
+    """The newest messages, newest first, with score 0: what a search without a text gives."""
+    found = tx.messages.newest(agent.id, where=where, limit=limit)
+    return Hits([MessageHit(message, 0.0) for message in found], Ran(rows=tx.messages.count(agent.id)))
+
+
+def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter) -> RankedMessages:
+    """The messages that best match, best first, and those beside them."""
+    history = asked.histories.of(tx, agent.id)
+    query, (matches,) = by_words(
+        asked.text, lambda query: [tx.messages.match(agent.id, query, where=where, limit=CANDIDATES)]
+    )
+    mask = history.mask(where)
+    only = None if mask is None or _only_before(where) else history.seq[mask]
+    meaning = by_meaning(tx, agent.number, asked, texts=history.rows, only=only)
+    found = _kept(history, mask, meaning.seqs)
+    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found])
+    seqs = _with_neighbours(history, mask, candidates)
+    texts = tx.messages.texts(agent.id, seqs.tolist())
+    seqs = np.array([seq for seq in seqs.tolist() if seq in texts], np.int64)
+    now = _log_clock(history, asked.now)
+    named = spans(asked.text, now=now, timezone=asked.timezone)
+    hints = hints_of(
+        asked.text,
+        names=history.names,
+        spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
+        now=now.timestamp(),
+    )
+    pool = _pool(history, seqs, texts, query, matches, meaning, timed=hints.when)
+    ranked = rank(pool, hints, HYBRID if meaning.rows else LEXICAL)
+    arms: list[Arm] = ["words", "vectors"] if meaning.rows else ["words"]
+    ran = Ran(
+        arms=tuple(arms),
+        left_out={"vectors": meaning.left_out} if meaning.left_out else {},
+        words=tuple(" ".join(clause.tokens) for clause in query.clauses),
+        spans=tuple(span.text for span in named),
+        rows=tx.messages.count(agent.id),
+        pool=len(seqs),
+    )
+    return RankedMessages(agent, seqs, ranked, texts, ran)
+
+
+def read_messages(tx: Tx, found: RankedMessages, *, limit: int, explain: bool = False) -> Hits[MessageHit]:
+    """The first `limit` of them, near-duplicates thinned."""
+    scores = found.ranked.scores
+    kept = found.ranked.relevant | (scores >= NEIGHBOUR_SHARE * scores[0]) if len(scores) else scores > 0
+    order = found.ranked.order[kept][: max(2 * limit, limit + 20)]
+    scores = scores[kept]
+    seqs = found.seqs[order].tolist()
+    chosen = thinned([found.texts[seq] for seq in seqs], seqs, limit=limit)
+    messages = {
+        message.seq: message for message in tx.messages.by_seqs(found.agent.id, [seqs[index] for index, _ in chosen])
+    }
+    hits = []
+    for index, same in chosen:
+        message = messages.get(seqs[index])
+        if message is None:
+            continue
+        # A newer one that says the same may stand for a better one: the score is that of the best of them.
+        score = float(scores[min((index, *same))])
+        why = _why(tx, found, int(order[index]), [seqs[other] for other in same]) if explain else None
+        hits.append(MessageHit(message, score, why))
+    return Hits(hits, found.ran)
+
+
+def _why(tx: Tx, found: RankedMessages, row: int, same: Sequence[int]) -> Why:
+    told = found.ranked.explain(row)
+    pool = found.ranked.pool
+    beside = np.flatnonzero(
+        (pool.session == pool.session[row])
+        & (np.abs(pool.place - pool.place[row]) <= NEIGHBOURS)
+        & (pool.seq != pool.seq[row])
+    )
+    near = found.seqs[beside].tolist() if {"neighbour_words", "neighbour_dense"} & told.parts.keys() else []
+    ids = {message.seq: message.id for message in tx.messages.by_seqs(found.agent.id, [*near, *same])}
+    return Why(
+        score=told.score,
+        parts=dict(told.parts),
+        words=told.words,
+        session_words=told.session_words,
+        cosine=told.cosine,
+        neighbours=tuple(ids[seq] for seq in near if seq in ids),
+        same=tuple(ids[seq] for seq in same if seq in ids),
+    )
+
+
+def _only_before(where: MessageFilter) -> bool:
+    """Whether the filter leaves out the newest rows only: those are few, and simply passed over."""
+    return where == MessageFilter(before_seq=where.before_seq)
+
+
+def _kept(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+    if mask is None:
+        return seqs
+    at = history.indexes(seqs)
+    return seqs[(at >= 0) & mask[at]] if history.rows else seqs[:0]
+
+
+def _with_neighbours(
+    history: History, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The candidates' numbers and those of rows beside them, in order."""
+    at = history.indexes(candidates)
+    near = history.with_neighbours(at[at >= 0][:NEIGHBOURED], steps=NEIGHBOURS)
+    if mask is not None:
+        near = near[mask[near]]
+    return np.union1d(candidates, history.seq[near])
+
+
+def _log_clock(history: History, now: datetime) -> datetime:
+    """When the history's newest message was said: "last week" in an imported history is a week of then."""
+    return datetime.fromtimestamp(float(history.occurred_at[-1]), UTC) if history.rows else now
+
+
+def _pool(
+    history: History,
+    seqs: NDArray[np.int64],
+    texts: dict[int, str],
+    query: Query,
+    matches: Matches,
+    meaning: Meaning,
+    *,
+    timed: bool,
+) -> Pool:
+    at = history.indexes(seqs)
+    told = at >= 0
+    read = [texts[seq] for seq in seqs.tolist()]
+
+    def column(values: NDArray[Any], otherwise: float) -> NDArray[Any]:
+        return np.where(told, values[at], otherwise) if history.rows else np.full(len(seqs), otherwise)
+
+    # A tool's result stands in no session, so each is one of its own.
+    session = column(history.session, 0)
+    sizes = history.sizes[session] if len(history.sizes) else session
+    session = np.where(told, session, -1 - np.arange(len(seqs)))
+    scope = Scope(
+        rows=max(history.rows, len(seqs)),
+        sessions=max(1, len(history.sizes)),
+        mean_chars=float(history.chars.mean()) if history.rows else 150.0,
+        dense_mean=meaning.mean,
+        dense_std=meaning.std,
+        clause_rows=np.asarray(matches.frequency, float) if matches.frequency else None,
+    )
+    return Pool.of(
+        seqs,
+        scope,
+        session=session,
+        place=column(history.place, 0),
+        session_rows=np.where(told, sizes, 1),
+        speaker=column(history.speaker, -1),
+        role=column(history.role, TOOL),
+        occurred_at=column(history.occurred_at, np.nan),
+        chars=np.array([len(text) for text in read], np.int64),
+        asks=column(history.asks, 0) > 0,
+        after_question=column(history.after_question, 0) > 0,
+        timed=np.array([timed and names_a_time(text[:2_000]) for text in read], np.bool_),
+        counts=clause_counts(query, read),
+        dense=meaning.scores_of(seqs),
+    )

@@ -1,0 +1,162 @@
+"""Archival memory: searching the passages of one archive or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.core.passages import Archive, Passage
+from perdure.core.text import Query
+from perdure.core.tx import Matches, PassageFilter, Tx
+from perdure.memory.ranking.fuse import Ranked, rank
+from perdure.memory.ranking.hints import hints_of, names_a_time
+from perdure.memory.ranking.matching import clause_counts
+from perdure.memory.ranking.pool import Pool, Scope
+from perdure.memory.ranking.thin import thinned
+from perdure.memory.ranking.weights import PASSAGES
+from perdure.memory.search.arms import CANDIDATES, Meaning, by_meaning, by_words
+from perdure.memory.search.asked import Asked
+from perdure.memory.search.hits import Arm, Hits, PassageHit, Ran, Why
+from perdure.memory.when import spans
+
+__all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages"]
+
+APART = 1_000  # places between rows that are nobody's neighbours
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedPassages:
+    """A search before its hits are chosen: `passages` (n) in the order of the pool's rows."""
+
+    passages: Sequence[Passage]
+    ranked: Ranked
+    ran: Ran
+
+    @property
+    def texts(self) -> list[str]:
+        return [passage.text for passage in self.passages]
+
+
+def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:
+    """The newest passages, newest first, with score 0: what a search without a text gives."""
+    found = [passage for archive in archives for passage in tx.passages.newest(archive.id, where=where, limit=limit)]
+    found.sort(key=lambda passage: (passage.occurred_at, passage.seq), reverse=True)
+    rows = sum(archive.passage_count for archive in archives)
+    return Hits([PassageHit(passage, 0.0) for passage in found[:limit]], Ran(rows=rows))
+
+
+def rank_passages(tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: PassageFilter) -> RankedPassages:
+    """The passages of these archives that best match, best first. Scores compare over all of them."""
+    query, found = by_words(
+        asked.text,
+        lambda query: [tx.passages.match(archive.id, query, where=where, limit=CANDIDATES) for archive in archives],
+    )
+    meanings = [_meaning(tx, archive, asked, where) for archive in archives]
+    passages: list[Passage] = []
+    dense: list[NDArray[np.float64]] = []
+    for archive, matches, meaning in zip(archives, found, meanings, strict=True):
+        seqs = list(dict.fromkeys((*matches.seqs, *meaning.seqs.tolist())))
+        read = tx.passages.by_seqs(archive.id, seqs)
+        passages += read
+        dense.append(meaning.scores_of(np.array([passage.seq for passage in read], np.int64)))
+    now = asked.now
+    named = spans(asked.text, now=now, timezone=asked.timezone)
+    hints = hints_of(
+        asked.text,
+        spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
+        now=now.timestamp(),
+    )
+    pool = _pool(archives, passages, query, found, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
+    left_out = next((meaning.left_out for meaning in meanings if meaning.left_out), "")
+    arms: list[Arm] = ["words", "vectors"] if any(meaning.rows for meaning in meanings) else ["words"]
+    ran = Ran(
+        arms=tuple(arms),
+        left_out={"vectors": left_out} if left_out else {},
+        words=tuple(" ".join(clause.tokens) for clause in query.clauses),
+        spans=tuple(span.text for span in named),
+        rows=sum(archive.passage_count for archive in archives),
+        pool=len(passages),
+    )
+    return RankedPassages(passages, rank(pool, hints, PASSAGES), ran)
+
+
+def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
+    """The first `limit` of them, near-duplicates thinned."""
+    order = found.ranked.order[: max(2 * limit, limit + 20)].tolist()
+    passages = [found.passages[row] for row in order]
+    times = [round(passage.created_at.timestamp() * 1e6) for passage in passages]
+    hits = []
+    for index, same in thinned([passage.text for passage in passages], times, limit=limit):
+        score = float(found.ranked.scores[min((index, *same))])
+        why = _why(found, order[index], [passages[other].id for other in same]) if explain else None
+        hits.append(PassageHit(passages[index], score, why))
+    return Hits(hits, found.ran)
+
+
+def _meaning(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter) -> Meaning:
+    only = None if where.everything else np.asarray(tx.passages.seqs(archive.id, where=where), np.int64)
+    return by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only)
+
+
+def _pool(
+    archives: Sequence[Archive],
+    passages: Sequence[Passage],
+    query: Query,
+    found: Sequence[Matches],
+    meanings: Sequence[Meaning],
+    dense: NDArray[np.float64],
+    *,
+    timed: bool,
+) -> Pool:
+    texts = [passage.text for passage in passages]
+    chars = np.array([len(text) for text in texts], np.int64)
+    with_vectors = sum(meaning.rows for meaning in meanings)
+    mean = sum(meaning.mean * meaning.rows for meaning in meanings) / max(1, with_vectors)
+    spread = sum((meaning.std**2 + (meaning.mean - mean) ** 2) * meaning.rows for meaning in meanings)
+    frequency = np.zeros(len(query.clauses))
+    for matches in found:
+        if matches.frequency:
+            frequency += np.asarray(matches.frequency, float)
+    scope = Scope(
+        rows=max(len(passages), sum(archive.passage_count for archive in archives)),
+        mean_chars=float(chars.mean()) if len(chars) else 150.0,
+        dense_mean=mean,
+        dense_std=float(np.sqrt(spread / max(1, with_vectors))),
+        clause_rows=frequency if frequency.any() else None,
+    )
+    # What came from one file or conversation stands side by side, in its order; all else by itself.
+    groups: dict[str, int] = {"": 0}
+    session = np.array([groups.setdefault(_origin(passage), len(groups)) for passage in passages], np.int64)
+    alone = session == 0
+    return Pool.of(
+        np.array([round(passage.created_at.timestamp() * 1e3) + passage.seq for passage in passages], np.int64),
+        scope,
+        session=session,
+        place=np.where(alone, np.arange(len(passages)) * APART, [passage.seq for passage in passages] or 0),
+        occurred_at=np.array([passage.occurred_at.timestamp() for passage in passages], np.float64),
+        chars=chars,
+        timed=np.array([timed and names_a_time(text[:2_000]) for text in texts], np.bool_),
+        counts=clause_counts(query, texts),
+        dense=dense,
+    )
+
+
+def _origin(passage: Passage) -> str:
+    """The file or conversation that a passage is a part of; empty for one that stands by itself."""
+    source = passage.source
+    return str(source.get("file_id") or source.get("conversation_id") or "")
+
+
+def _why(found: RankedPassages, row: int, same: Sequence[str]) -> Why:
+    told = found.ranked.explain(row)
+    return Why(
+        score=told.score,
+        parts=dict(told.parts),
+        words=told.words,
+        session_words=told.session_words,
+        cosine=told.cosine,
+        same=tuple(same),
+    )
