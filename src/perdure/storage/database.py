@@ -56,11 +56,16 @@ class Database(Protocol):
     row_key: str
     """The type of a whole number that is a table's primary key; on SQLite it is the row's own number."""
     read_only: bool
-    """Whether all that is seen here is committed."""
+    touched: set[int]
+    """The scopes whose vectors this transaction has changed."""
     queued: int
     """How many texts were queued for their vectors through here."""
     for_update: str
     """What a select ends with that locks its rows until the transaction ends; empty where there is nothing to lock."""
+
+    def is_settled(self, number: int) -> bool:
+        """Whether all that is seen of a scope is committed, and as of one moment."""
+        ...
 
     def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         """The condition that a column is one of many numbers, and its parameter, by this name."""

@@ -52,7 +52,11 @@ class PostgresDatabase:
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
         self._connection, self.read_only, self.queued = connection, read_only, 0
+        self.touched: set[int] = set()
         self.for_update = "" if read_only else " FOR UPDATE"
+
+    def is_settled(self, number: int) -> bool:
+        return self.read_only  # each statement of a write sees what others have committed meanwhile
 
     def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}

@@ -80,6 +80,15 @@ class SqliteDatabase:
 
     def __init__(self, connection: sqlite3.Connection, *, read_only: bool = False) -> None:
         self._connection, self.read_only, self.queued = connection, read_only, 0
+        self.touched: set[int] = set()
+
+    def begin(self) -> None:
+        """Begin to write; nobody else does until the transaction ends."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        self.touched.clear()
+
+    def is_settled(self, number: int) -> bool:
+        return number not in self.touched
 
     # Numbers in the statement itself would make each statement a new one to parse and to keep.
     def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
@@ -345,15 +354,16 @@ class SqliteStore:
     def _write_jobs(self) -> None:
         """The writer thread: take what is waiting, run it in one transaction, commit, then tell."""
         transactions: dict[OrgId, SqlTx] = {}
+        database = SqliteDatabase(self._writer)
         while True:
             jobs, last = self._next_jobs()
             outcomes: list[tuple[Any, BaseException | None]] = []
             try:
                 if jobs:
-                    self._writer.execute("BEGIN IMMEDIATE")
+                    database.begin()
                     for job in jobs:
                         if (tx := transactions.get(job.org_id)) is None:
-                            tx = transactions[job.org_id] = SqlTx(SqliteDatabase(self._writer), job.org_id)
+                            tx = transactions[job.org_id] = SqlTx(database, job.org_id)
                         outcomes.append(self._run(job, tx, alone=len(jobs) == 1))
                     if self._writer.in_transaction:
                         self._writer.execute("COMMIT")

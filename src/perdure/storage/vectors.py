@@ -59,6 +59,7 @@ def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
     scope = db.rows(f"SELECT generation FROM vector_scopes WHERE number = :number{db.for_update}", {"number": number})
     if not scope:
         return
+    db.touched.add(number)
     counted = sum(row[1] == scope[0][0] for row in there)
     changed = {"number": number, "counted": counted}
     db.run(
@@ -104,6 +105,7 @@ class Vectors:
 
     def restart(self, number: int, model: str) -> Scope:
         params = self._own(number) | {"model": storable(model)}
+        self._db.touched.add(number)
         self._db.run(
             "UPDATE vector_scopes SET model = :model, dimensions = NULL, generation = generation + 1,"
             " version = version + 1, row_count = 0, fill_from = 0 WHERE number = :number AND org_id = :org_id",
@@ -128,6 +130,7 @@ class Vectors:
     def close(self, number: int) -> None:
         params = self._own(number) | {"first": number << 32, "last": number << 32 | _MASK}
         if self._db.run("DELETE FROM vector_scopes WHERE number = :number AND org_id = :org_id", params):
+            self._db.touched.add(number)
             self._db.run("DELETE FROM vectors WHERE key BETWEEN :first AND :last", params)
             self._db.run("DELETE FROM embedding_queue WHERE number = :number", params)
             self._db.run("UPDATE agents SET embedded = 0 WHERE number = :number", params)
@@ -188,6 +191,7 @@ class Vectors:
             queued = {"number": number} | listed
         if not vectors:
             return []
+        self._db.touched.add(number)
         scope = self._there(number, lock=True)
         if scope.model != model or scope.dimensions not in (None, dimensions):
             raise EmbeddingMismatch(
@@ -403,7 +407,7 @@ class Vectors:
             version=row[6],
             row_count=row[7],
             fill_from=row[8],
-            settled=self._db.read_only,
+            settled=self._db.is_settled(row[0]),
         )
 
 

@@ -53,7 +53,8 @@ class InlineStore:
         upgrade(self._connection, self._path, at=at)
         if not durable:  # a simulated crash loses no page cache, so there is nothing to sync for
             self._connection.execute("PRAGMA synchronous = OFF")
-        self._tx = SqlTx(SqliteDatabase(self._connection), org_id)
+        self._database = SqliteDatabase(self._connection)
+        self._tx = SqlTx(self._database, org_id)
         self._seen = SqlTx(SqliteDatabase(self._connection, read_only=True), org_id)
         self._fault = fault
         self._open = True
@@ -74,7 +75,7 @@ class InlineStore:
         await self._fault("write")
         self._check_open()
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._database.begin()
             try:
                 result = unit(self._tx, *args, **kwargs)
                 self.fail_at_commit()

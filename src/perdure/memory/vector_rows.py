@@ -1,0 +1,389 @@
+"""The vectors of one scope in memory, as they are at one version.
+
+Few rows are a matrix of 32-bit floats, and every score is exact. Of more, the signs are kept, 48 bytes a row at 384
+dimensions: the bits in which a row differs from the query say which rows are worth a look. Up to a bound their floats
+in eight bits are kept too, which say it nearly as well as the stored vectors; those decide in the end.
+
+Rows are only ever appended, so an older `Rows` goes on being right while a newer one that shares its arrays is made:
+what is written lies behind the older one's end, and what changes within it (a row that dies) is copied first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from perdure.core.tx import VectorRow
+
+__all__ = ["FloatArray", "Form", "IntArray", "Rows", "decoded", "scores"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+Form = Literal["floats", "codes", "signs"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+EXACT_BYTES = 12 * 2**20
+"""Up to this size 32-bit floats are kept: 8,192 rows at 384 dimensions, which cost as much CPU as signs do then."""
+
+CODED_BYTES = 96 * 2**20
+"""Up to this size 8-bit floats are kept: 262,144 rows at 384 dimensions."""
+
+SEGMENT_BITS = 15
+SEGMENT_ROWS = 1 << SEGMENT_BITS  # of signs, what is computed at once stays within the processor's cache
+FIRST_ROWS = 16
+
+PRODUCT_NUMBERS = 384_000
+"""Above some 460,000 numbers BLAS spreads a product over threads that spin while they wait: ten times the CPU."""
+
+SAMPLE_ROWS = 512
+"""Kept as floats beside the signs, to say how differing bits and cosines go together."""
+
+DEAD_ROWS = 1_024
+LOG_ROWS = 65_536
+NO_ROW = -1
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Room for rows: `floats` (capacity, dimensions); or `signs` (words, capacity), bits of 64 dimensions in each word,
+    and perhaps `codes` (capacity, dimensions), each to be multiplied by its row's `scales`."""
+
+    seqs: npt.NDArray[np.uint32]
+    versions: IntArray
+    floats: FloatArray | None = None
+    signs: npt.NDArray[np.uint64] | None = None
+    codes: npt.NDArray[np.int8] | None = None
+    scales: FloatArray | None = None
+
+    @classmethod
+    def empty(cls, capacity: int, dimensions: int, form: Form) -> Segment:
+        made = cls(np.empty(capacity, np.uint32), np.empty(capacity, np.int64))
+        if form == "floats":
+            made.floats = np.empty((capacity, dimensions), np.float32)
+        else:
+            made.signs = np.empty((-(-dimensions // 64), capacity), np.uint64)
+        if form == "codes":
+            made.codes, made.scales = np.empty((capacity, dimensions), np.int8), np.empty(capacity, np.float32)
+        return made
+
+    def take(self, at: int, other: Segment, kept: slice | npt.NDArray[np.int64], size: int) -> None:
+        """Copy so many rows of another one to place `at`."""
+        to = slice(at, at + size)
+        self.seqs[to], self.versions[to] = other.seqs[kept], other.versions[kept]
+        if self.floats is not None and other.floats is not None:
+            self.floats[to] = other.floats[kept]
+        if self.signs is not None and other.signs is not None:
+            self.signs[:, to] = other.signs[:, kept]
+        if self.codes is not None and other.codes is not None and self.scales is not None and other.scales is not None:
+            self.codes[to], self.scales[to] = other.codes[kept], other.scales[kept]
+
+    @classmethod
+    def of(cls, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[Any], form: Form) -> Segment:
+        """These rows, and no room for more."""
+        made = cls(seqs.astype(np.uint32), versions)
+        if form == "floats":
+            made.floats = vectors.astype(np.float32, copy=False)
+            return made
+        made.signs = _signs(vectors)
+        if form == "codes":
+            floats = vectors.astype(np.float32, copy=False)
+            scales = np.maximum(np.maximum(floats.max(axis=1), -floats.min(axis=1)), 1e-9) / np.float32(127)
+            floats = floats / scales[:, np.newaxis]
+            made.codes, made.scales = np.rint(floats, out=floats).astype(np.int8), scales
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.seqs, self.versions, self.floats, self.signs, self.codes, self.scales)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Some of the vectors, chosen by their numbers alone, so that their order of arrival does not matter."""
+
+    seqs: IntArray
+    vectors: FloatArray
+    below: int = 1 << 32
+
+    def with_rows(self, seqs: IntArray, vectors: npt.NDArray[Any], changed: IntArray) -> Sample:
+        kept = ~np.isin(self.seqs, changed)
+        chosen = _hashed(seqs) < self.below
+        seqs = np.concatenate([self.seqs[kept], seqs[chosen]])
+        vectors = np.concatenate([self.vectors[kept], vectors[chosen].astype(np.float32)])
+        below = self.below
+        while len(seqs) > 2 * SAMPLE_ROWS:
+            below //= 2
+            chosen = _hashed(seqs) < below
+            seqs, vectors = seqs[chosen], vectors[chosen]
+        return Sample(seqs, vectors, below)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The rows of a scope at a version.
+
+    Args:
+        count: of rows, dead ones included.
+        alive: which of them are; None: all.
+        row_of: sequence number -> row, or `NO_ROW`; longer than needed.
+        log: (version, number) of what was removed since `log_from`; shared, of which `log_count` are ours.
+    """
+
+    generation: int
+    version: int
+    dimensions: int
+    form: Form = "floats"
+    segments: tuple[Segment, ...] = ()
+    count: int = 0
+    dead: int = 0
+    alive: npt.NDArray[np.bool_] | None = None
+    row_of: npt.NDArray[np.int32] = field(default_factory=lambda: np.full(FIRST_ROWS, NO_ROW, np.int32))
+    sample: Sample | None = None
+    log: list[tuple[int, int]] = field(default_factory=list)
+    log_count: int = 0
+    log_from: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        alive = 0 if self.alive is None else self.alive.nbytes
+        sample = 0 if self.sample is None else self.sample.vectors.nbytes
+        return sum(segment.nbytes for segment in self.segments) + self.row_of.nbytes + alive + sample + 256
+
+    def changed(self, changes: Sequence[VectorRow], version: int) -> Rows:
+        """These rows after changes, each of another number; this object stays as it is. Called for the newest one
+        only."""
+        stored = [row for row in changes if row[2] is not None]
+        vectors = decoded([row[2] for row in stored], self.dimensions)
+        if len(vectors) < len(stored):  # damaged ones: `perdure verify` finds them
+            stored = [row for row in stored if row[2] is not None and len(row[2]) == 2 * self.dimensions]
+        seqs = np.fromiter((row[0] for row in stored), np.int64, len(stored))
+        versions = np.fromiter((row[1] for row in stored), np.int64, len(stored))
+        touched = np.fromiter((row[0] for row in changes), np.int64, len(changes))
+        rows = self._without(touched, [(row[1], row[0]) for row in changes if row[2] is None], version)
+        if rows.dead > max(DEAD_ROWS, rows.count // 3):
+            rows = rows._compacted()
+        rows = rows._formed(_form(rows.count + len(stored), rows.dimensions))
+        if rows.form != "floats":
+            sample = rows.sample or Sample(np.empty(0, np.int64), np.empty((0, rows.dimensions), np.float32))
+            rows = replace(rows, sample=sample.with_rows(seqs, vectors, touched))
+        new = Segment.of(seqs, versions, vectors, rows.form)
+        return rows._with(new, slice(0, len(seqs)), len(seqs))
+
+    def rows_of(self, seqs: IntArray) -> npt.NDArray[np.int32]:
+        """The row of each number, `NO_ROW` for those that have none alive."""
+        there = (seqs >= 0) & (seqs < len(self.row_of))
+        rows = np.where(there, self.row_of[np.where(there, seqs, 0)], NO_ROW)
+        rows[rows >= self.count] = NO_ROW
+        found = rows != NO_ROW
+        if self.alive is not None:
+            found[found] = self.alive[rows[found]]
+        return np.where(found, rows, NO_ROW).astype(np.int32)
+
+    def newer_than(self, version: int) -> IntArray | None:
+        """The numbers of what changed after `version`; None: that is not known any more."""
+        if version < self.log_from:
+            return None
+        gone = [seq for at, seq in self.log[: self.log_count] if at > version]
+        there = [
+            segment.seqs[:size][segment.versions[:size] > version].astype(np.int64) for segment, size in self._sized()
+        ]
+        return np.unique(np.concatenate([*there, np.array(gone, np.int64)]))
+
+    def seqs_of(self, rows: npt.NDArray[Any]) -> IntArray:
+        out = np.empty(len(rows), np.int64)
+        for segment, picked, at in self._grouped(rows):
+            out[picked] = segment.seqs[at]
+        return out
+
+    def scored(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> FloatArray:
+        """The exact score of each row, or of these; of floats only."""
+        if rows is None:
+            return np.concatenate([scores(_given(segment.floats)[:size], query) for segment, size in self._sized()])
+        out = np.empty(len(rows), np.float32)
+        for segment, picked, at in self._grouped(rows):
+            out[picked] = scores(_given(segment.floats)[at], query)
+        return out
+
+    def differing(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> npt.NDArray[np.uint16]:
+        """In how many dimensions the sign of each row, or of these, is not the query's; not of floats."""
+        signs = _signs(query[np.newaxis])[:, 0]
+        if rows is None:
+            return np.concatenate(
+                [_differing(_given(segment.signs)[:, :size], signs) for segment, size in self._sized()]
+            )
+        out = np.empty(len(rows), np.uint16)
+        for segment, picked, at in self._grouped(rows):
+            out[picked] = _differing(_given(segment.signs)[:, at], signs)
+        return out
+
+    def estimated(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
+        """What goes with the scores of these rows: the products with their codes, or else with their signs, which is
+        still closer than the number of differing signs is."""
+        out = np.empty(len(rows), np.float32)
+        for segment, picked, at in self._grouped(rows):
+            if segment.codes is not None and segment.scales is not None:
+                out[picked] = scores(segment.codes[at], query) * segment.scales[at]
+                continue
+            words = np.ascontiguousarray(_given(segment.signs)[:, at].T)
+            bits = np.unpackbits(words.view(np.uint8), axis=1, count=self.dimensions).astype(np.float32)
+            out[picked] = scores(bits, query)  # twice this, less a constant, is the product with 1 and -1
+        return out
+
+    def _sized(self) -> list[tuple[Segment, int]]:
+        return [
+            (segment, min(SEGMENT_ROWS, self.count - (index << SEGMENT_BITS)))
+            for index, segment in enumerate(self.segments)
+        ]
+
+    def _grouped(self, rows: npt.NDArray[Any]) -> list[tuple[Segment, Any, npt.NDArray[Any]]]:
+        """The rows by segment: which of them, and where they lie in it."""
+        if len(self.segments) == 1:
+            return [(self.segments[0], slice(None), rows)]
+        at = rows >> SEGMENT_BITS
+        picks = [(segment, np.flatnonzero(at == index)) for index, segment in enumerate(self.segments)]
+        return [(segment, picked, rows[picked] & (SEGMENT_ROWS - 1)) for segment, picked in picks if len(picked)]
+
+    def _without(self, seqs: IntArray, gone: Sequence[tuple[int, int]], version: int) -> Rows:
+        """At the new version, without the rows of these numbers."""
+        log, log_from = self.log, self.log_from
+        if len(log) + len(gone) > LOG_ROWS:
+            log, log_from, gone = [], version, ()
+        log.extend(gone)
+        rows = self.rows_of(seqs)
+        rows = rows[rows != NO_ROW]
+        changed = replace(self, version=version, log=log, log_count=len(log), log_from=log_from)
+        if not len(rows):
+            return changed
+        alive = np.ones(len(self.segments) << SEGMENT_BITS, np.bool_) if self.alive is None else self.alive.copy()
+        alive[rows] = False
+        row_of = self.row_of.copy()
+        row_of[self.seqs_of(rows)] = NO_ROW
+        return replace(changed, alive=alive, row_of=row_of, dead=self.dead + len(rows))
+
+    def _with(self, new: Segment, kept: slice | npt.NDArray[np.int64], size: int) -> Rows:
+        """With so many rows of `new` behind the others."""
+        segments, count = list(self.segments), self.count
+        places = np.arange(len(new.seqs))[kept]
+        while count < self.count + size:
+            done, at = count - self.count, count & (SEGMENT_ROWS - 1)
+            part = min(size - done, SEGMENT_ROWS - at)
+            if count == len(segments) << SEGMENT_BITS:
+                segments.append(Segment.empty(_room(part), self.dimensions, self.form))
+            elif at + part > len(segments[-1].seqs):
+                grown = Segment.empty(_room(at + part), self.dimensions, self.form)
+                grown.take(0, segments[-1], slice(0, at), at)
+                segments[-1] = grown
+            segments[-1].take(at, new, places[done : done + part], part)
+            count += part
+        row_of, alive, seqs = self.row_of, self.alive, new.seqs[kept].astype(np.int64)
+        if len(seqs) and (longest := int(seqs.max()) + 1) > len(row_of):
+            row_of = np.full(longest + longest // 4, NO_ROW, np.int32)
+            row_of[: len(self.row_of)] = self.row_of
+        if alive is not None and len(alive) < len(segments) << SEGMENT_BITS:
+            alive = np.concatenate([alive, np.ones((len(segments) << SEGMENT_BITS) - len(alive), np.bool_)])
+        row_of[seqs] = np.arange(self.count, count, dtype=np.int32)
+        return replace(self, segments=tuple(segments), count=count, row_of=row_of, alive=alive)
+
+    def _formed(self, form: Form) -> Rows:
+        """The same in this form; from more to fewer bits only."""
+        if FORMS.index(form) <= FORMS.index(self.form):
+            return self
+        rows = replace(self._bare(), form=form)
+        sample = self.sample or Sample(np.empty(0, np.int64), np.empty((0, self.dimensions), np.float32))
+        for segment, kept, size in self._living():
+            if segment.floats is not None:
+                seqs, floats = segment.seqs[kept].astype(np.int64), segment.floats[kept]
+                sample = sample.with_rows(seqs, floats, np.empty(0, np.int64))
+                rows = rows._with(Segment.of(seqs, segment.versions[kept], floats, form), slice(0, size), size)
+            else:
+                rows = rows._with(segment, kept, size)
+        return replace(rows, sample=sample)
+
+    def _compacted(self) -> Rows:
+        """The same without the dead rows, in arrays of its own."""
+        rows = self._bare()
+        for segment, kept, size in self._living():
+            rows = rows._with(segment, kept, size)
+        return rows
+
+    def _living(self) -> list[tuple[Segment, npt.NDArray[np.int64], int]]:
+        """Each segment with the places of its rows that are alive."""
+        found = []
+        for index, (segment, size) in enumerate(self._sized()):
+            first = index << SEGMENT_BITS
+            kept = np.arange(size) if self.alive is None else np.flatnonzero(self.alive[first : first + size])
+            found.append((segment, kept, len(kept)))
+        return found
+
+    def _bare(self) -> Rows:
+        row_of = np.full(len(self.row_of), NO_ROW, np.int32)
+        return replace(self, segments=(), count=0, dead=0, alive=None, row_of=row_of)
+
+
+def decoded(blobs: Sequence[bytes | None], dimensions: int) -> npt.NDArray[np.float16]:
+    """Stored vectors as a matrix; those that are not of this length are left out."""
+    data = b"".join(blob for blob in blobs if blob is not None)
+    if len(data) != 2 * dimensions * len(blobs):
+        data = b"".join(blob for blob in blobs if blob is not None and len(blob) == 2 * dimensions)
+    return np.frombuffer(data, "<f2").reshape(-1, dimensions)
+
+
+def scores(vectors: npt.NDArray[Any], query: FloatArray) -> FloatArray:
+    """The product of each row with the query."""
+    out = np.empty(len(vectors), np.float32)
+    step = max(1, PRODUCT_NUMBERS // max(1, vectors.shape[1]))
+    for first in range(0, len(vectors), step):
+        block = vectors[first : first + step]
+        out[first : first + step] = block.astype(np.float32, copy=False) @ query
+    return out
+
+
+def _form(rows: int, dimensions: int) -> Form:
+    if 4 * rows * dimensions <= EXACT_BYTES:
+        return "floats"
+    return "codes" if rows * dimensions <= CODED_BYTES else "signs"
+
+
+def _given(array: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    assert array is not None
+    return array
+
+
+def _signs(vectors: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """(words, n) of n vectors; a dimension that is not below 0 is a bit that is set."""
+    # Comparing halves takes as long as converting them; the sign is the first bit of each.
+    above = vectors.view(np.int16) >= 0 if vectors.dtype == np.float16 else vectors >= 0
+    bits = np.packbits(above, axis=1)
+    padded = np.zeros((len(vectors), 8 * -(-vectors.shape[1] // 64)), np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return padded.view(np.uint64).T
+
+
+def _differing(words: npt.NDArray[np.uint64], signs: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
+    size = words.shape[1]
+    total = np.zeros(size, np.uint16)
+    differs, some, counted = np.empty(size, np.uint64), np.empty(size, np.uint8), np.empty(size, np.uint8)
+    for first in range(0, len(words), 3):  # three words' counts fit into eight bits
+        for word in range(first, min(first + 3, len(words))):
+            np.bitwise_xor(words[word], signs[word], out=differs)
+            if word == first:
+                np.bitwise_count(differs, out=some)
+            else:
+                np.bitwise_count(differs, out=counted)
+                np.add(some, counted, out=some)
+        np.add(total, some, out=total)
+    return total
+
+
+def _hashed(seqs: IntArray) -> IntArray:
+    return seqs * 2_654_435_761 & 0xFFFF_FFFF
+
+
+def _room(rows: int) -> int:
+    """The capacity of a segment for so many rows: twice as much each time, so that growing costs little."""
+    return min(SEGMENT_ROWS, max(FIRST_ROWS, 1 << (rows - 1).bit_length()))
