@@ -8,7 +8,6 @@ texts of the candidates (`memory.ranking`).
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -20,9 +19,11 @@ from perdure.storage.database import Database
 
 __all__ = ["matches"]
 
+PROBED_ROWS = 250
+"""Of one clause, the newest rows that are read at first: most clauses of a question are held by fewer."""
 CLAUSE_ROWS = 1_000
-"""Of one clause, the newest rows that are read. More are not needed: a clause that more rows hold says little."""
-PAIRS = 6  # of clauses that many rows hold, asked for together
+"""The same of clauses that more rows hold, as long as rarer ones gave too few candidates."""
+PAIRS = 3  # of clauses that many rows hold, asked for together
 
 
 def matches(
@@ -47,37 +48,41 @@ def matches(
         join, conditions, params: what else must hold of them, as SQL; `{key}` in `join` is the row's sequence number.
     """
 
-    def rows(*clauses: Clause) -> list[int]:
+    def rows(*clauses: Clause, most: int) -> list[int]:
         text = db.full_text(table, number, clauses, labels, below=below)
         found = db.rows(
             f"SELECT {text.key} FROM {text.source} {join.format(key=text.key)} WHERE {text.where}{conditions}"
             f" ORDER BY {text.order} DESC LIMIT :w_limit",
-            {**(params or {}), **text.params, "w_limit": CLAUSE_ROWS},
+            {**(params or {}), **text.params, "w_limit": most},
         )
         return [row[0] for row in found]
 
-    held = [rows(clause) for clause in query.clauses]
+    held = [rows(clause, most=PROBED_ROWS) for clause in query.clauses]
     newest = max((found[0] for found in held if found), default=0)
     frequency = [_frequency(found, newest) for found in held]
-    many = [clause for clause, found in zip(query.clauses, held, strict=True) if len(found) == CLAUSE_ROWS]
+    weights = [math.log(1 + (newest + 1) / (count + 0.5)) for count in frequency]
+    rarest_first = sorted(range(len(held)), key=lambda at: (frequency[at], at))
     scores: dict[int, float] = {}
-    for found, count in zip(held, frequency, strict=True):
-        weight = math.log(1 + (newest + 1) / (count + 0.5))
-        for seq in found:
-            scores[seq] = scores.get(seq, 0.0) + weight
-    if len(many) > 1:
-        # Rows that hold several such words may be older than all those that were read.
-        for pair in itertools.islice(itertools.combinations(many, 2), PAIRS):
-            weight = sum(math.log(1 + (newest + 1) / (frequency[query.clauses.index(clause)] + 0.5)) for clause in pair)
-            for seq in rows(*pair):
-                scores[seq] = max(scores.get(seq, 0.0), weight)
-    best = heapq.nlargest(limit, scores.items(), key=lambda item: (item[1], item[0]))
-    return Matches([seq for seq, _ in best], frequency)
+    many: list[int] = []
+    for at in rarest_first:
+        if len(held[at]) == PROBED_ROWS:
+            many.append(at)
+            if len(scores) < limit:
+                held[at] = rows(query.clauses[at], most=CLAUSE_ROWS)
+        for seq in held[at]:
+            scores[seq] = scores.get(seq, 0.0) + weights[at]
+    # Rows that hold several words which many rows hold may be older than all those that were read.
+    for one, other in itertools.islice(itertools.combinations(many, 2), PAIRS):
+        both = weights[one] + weights[other]
+        for seq in rows(query.clauses[one], query.clauses[other], most=PROBED_ROWS):
+            scores[seq] = max(scores.get(seq, 0.0), both)
+    best = sorted(((score, seq) for seq, score in scores.items()), reverse=True)[:limit]
+    return Matches([seq for _, seq in best], frequency)
 
 
 def _frequency(found: Sequence[int], newest: int) -> int:
     """How many rows hold a clause of which `found` are the newest: as many as in the stretch that was read, if more
     than that."""
-    if len(found) < CLAUSE_ROWS:
+    if len(found) < PROBED_ROWS:
         return len(found)
     return max(len(found), round(len(found) * (newest + 1) / (newest + 1 - found[-1])))

@@ -15,7 +15,7 @@ from perdure.memory.search.asked import Asked
 
 __all__ = ["CANDIDATES", "DENSE_CANDIDATES", "Meaning", "by_meaning", "by_words"]
 
-CANDIDATES = 200
+CANDIDATES = 150
 DENSE_CANDIDATES = 150
 
 

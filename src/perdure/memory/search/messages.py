@@ -27,11 +27,11 @@ from perdure.memory.when import spans
 
 __all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages"]
 
-NEIGHBOURS = 3
+NEIGHBOURS = 2
 """How far rows lend each other part of their words, in places within a session."""
 NEIGHBOUR_SHARE = 0.4
 """A row that nothing but its neighbours speaks for is shown from this part of the best score on."""
-NEIGHBOURED = 100
+NEIGHBOURED = 50
 """Of the candidates, the first whose neighbours join the pool."""
 
 
