@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.ids import DEFAULT_ORG, DEFAULT_USER, PREFIXES, is_id
+from perdure.core.ids import DEFAULT_ORG, DEFAULT_USER, PREFIXES, derived_id, is_id
 from perdure.testing import SequentialIds
 from perdure.testing.strategies import effort
 
@@ -58,3 +58,19 @@ def test_ids_of_tests_are_ids() -> None:
     assert all(map(is_id, PREFIXES, made))
     assert made == [again.new(kind) for kind in PREFIXES]
     assert not set(made) & {salted.new(kind) for kind in PREFIXES}
+
+
+@effort(50, 1000)
+@given(st.lists(st.text(), min_size=1, max_size=3), st.lists(st.text(), min_size=1, max_size=3))
+def test_derived_ids_stand_for_their_facts(facts: list[str], others: list[str]) -> None:
+    """The same facts have the same id, others another one, and it has the form of any id."""
+    made = derived_id("message", *facts)
+
+    assert is_id("message", made)
+    assert derived_id("message", *facts) == made
+    assert (derived_id("message", *others) == made) is (others == facts)
+
+
+def test_facts_may_hold_any_text() -> None:
+    """Also half a surrogate pair, which has no UTF-8."""
+    assert derived_id("passage", "\ud83d") != derived_id("passage", "\ude00")

@@ -233,3 +233,36 @@ async def test_a_model_that_fails_is_an_error_of_its_own(tmp_path: Path) -> None
             assert (error["type"], error["detail"]) == (kind, "no")
             assert error["run_id"].startswith("run-")
         assert len(await history(client, agent.id)) == len(kinds)
+
+
+async def test_history_is_imported(tmp_path: Path) -> None:
+    """With its times, once only, into the first conversation or another; what can't be used is named."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent("ann")
+        path = f"/v1/agents/{agent.id}/messages/import"
+        said = {"role": "user", "name": "Ada", "text": "I planted a quince.", "occurred_at": "2023-05-07T09:00:00Z"}
+        first = await client.post(path, json={"messages": [said]})
+        again = await client.post(path, json={"messages": [said], "conversation_id": "default"})
+        other = await agent.new_conversation()
+        there = await client.post(path, json={"messages": [said], "conversation_id": other.id})
+        listed = (await client.get(f"/v1/agents/{agent.id}/messages")).json()
+
+        told = {"conversation_id": (await agent.find_conversation()).id, "out_of_order": 0}
+        assert first.json() == told | {"imported": 1, "skipped": 0}
+        assert again.json() == told | {"imported": 0, "skipped": 1}
+        assert there.json() == {**told, "conversation_id": other.id, "imported": 1, "skipped": 0}
+        assert [(one["date"], one["name"]) for one in listed] == [("2023-05-07T09:00:00+00:00", "Ada")] * 2
+
+        wrong: list[tuple[dict[str, Any], int, str]] = [
+            ({"messages": [said, {**said, "role": "tool"}]}, 422, "message 1: role"),
+            ({"messages": [{**said, "occurred_at": "2023-05-07"}]}, 422, "zone"),
+            ({"messages": "text"}, 422, "messages"),
+            ({}, 422, "messages"),
+            ({"messages": [said], "conversation_id": "x"}, 422, "conv-{uuid4}"),
+            ({"messages": [said], "conversation_id": "conv-00000000-0000-4000-8000-000000000000"}, 404, "not found"),
+        ]
+        for body, status, named in wrong:
+            answer = await client.post(path, json=body)
+            assert (answer.status_code, named in answer.json()["detail"]) == (status, True), answer.text
+        nobody = "/v1/agents/agent-00000000-0000-4000-8000-000000000000/messages/import"
+        assert (await client.post(nobody, json={"messages": [said]})).status_code == 404

@@ -38,6 +38,7 @@ _RARE = ("summary", "newest turn")  # not told where they are not there
 
 REASONS = {
     "first": "the conversation's first request",
+    "import": "history was imported that the window has no room for",
     "settings": "the agent's settings changed",
     "window": "the window was full",
     "cache_cold": "memory changed, and the provider's cache had run out",

@@ -5,7 +5,10 @@ Order never comes from an id; it comes from the sequence number beside it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import uuid
 from typing import NewType
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "RunId",
     "StepId",
     "ToolId",
+    "derived_id",
     "is_id",
 ]
 
@@ -62,6 +66,15 @@ DEFAULT_USER = "user-00000000-0000-4000-8000-000000000000"
 
 _UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _ID = {kind: re.compile(f"{prefix}-{_UUID4}") for kind, prefix in PREFIXES.items()}
+
+
+def derived_id(kind: str, *facts: str) -> str:
+    """The id that stands for these facts: the same ones always give the same id, in the form of any other."""
+    told = json.dumps(facts).encode()  # escapes what has no UTF-8, and keeps facts apart
+    digest = bytearray(hashlib.sha256(told).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x40  # version 4
+    digest[8] = digest[8] & 0x3F | 0x80  # the variant that has versions
+    return f"{PREFIXES[kind]}-{uuid.UUID(bytes=bytes(digest))}"
 
 
 def is_id(kind: str, text: str) -> bool:

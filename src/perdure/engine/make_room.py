@@ -6,23 +6,22 @@ the log; nothing of a half-made one was stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from perdure.context.compaction import Evict, Merge, Stub
 from perdure.context.shown import row_tokens
 from perdure.core.events import Event, PrefixRewritten, RowsCut, ViewCompacted
-from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
 from perdure.engine.ask import Full
 from perdure.engine.asking import Asking
 from perdure.engine.interrupts import Interrupted
+from perdure.engine.leave_view import leave_view
 from perdure.engine.next_action import Ask, next_action
 from perdure.engine.ports import Ports
-from perdure.engine.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
+from perdure.engine.prefixes import dropped_rows
 from perdure.engine.run_log import Progress, load_run_log
 from perdure.engine.summarise import Summary, summarise
 from perdure.engine.views import Views
@@ -51,55 +50,12 @@ def _store_smaller(tx: Tx, full: Full, smaller: Evict | Merge, summary: Summary 
     held = _held(tx, full, asking)
     if held is None:
         return Progress(load_run_log(tx, full.log.run.key))
-    counter, prefix, stubs = asking.counter, full.view.prefix, full.conversation.stubs
+    left = leave_view(tx, full.agent, held, full.view, full.nodes, smaller, summary, asking, reason="window")
     events: list[Event] = []
-    gone: tuple[Message, ...] = ()
-    kept, pinned, from_seq = full.view.rows, full.view.pinned, prefix.from_message_seq
-    nodes = list(full.nodes)
-    if isinstance(smaller, Evict):
-        stay = {message.seq for message in smaller.pinned}
-        gone = tuple(message for message in (*pinned, *smaller.messages) if message.seq not in stay)
-        kept = tuple(message for message in kept if message.seq >= smaller.from_seq)
-        pinned, from_seq = smaller.pinned, smaller.from_seq
-    if summary is not None:
-        node = tx.nodes.add(_node(full, smaller, summary, asking))
+    if left.node is not None and summary is not None:
         tx.runs.spend(full.log.run.key, summary.usage)
-        if isinstance(smaller, Merge):
-            merged = {old.seq for old in smaller.nodes}
-            place = min(index for index, old in enumerate(nodes) if old.seq in merged)
-            nodes = [old for old in nodes if old.seq not in merged]
-            nodes.insert(place, node)
-            before = sum(old.tokens for old in smaller.nodes)
-        else:
-            nodes.append(node)
-            before = sum(row_tokens(message, stubs, counter) for message in gone)
-        events.append(_compacted(node, merged=isinstance(smaller, Merge), before=before))
-    agent = tx.agents.get(full.agent.id)
-    memory = read_memory(tx, agent)
-    compiled = compile_prefix(
-        tx,
-        agent,
-        held,
-        memory,
-        asking,
-        reason="window",
-        from_seq=from_seq,
-        pinned=[message.seq for message in pinned],
-        nodes=nodes,
-    )
-    rewritten = store_prefix(tx, held, memory, compiled)
-    events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
-    overcount = overcount_behind(tx, agent, held, prefix, rewritten, counter)
-    estimated = prefix.tokens + held.view_tokens
-    overcount = dropped_rows(overcount, gone, stubs, counter, estimated=estimated)
-    left = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in gone}}
-    tx.conversations.fit(
-        held.agent_id,
-        held.seq,
-        view_tokens=sum(row_tokens(message, left, counter) for message in (*pinned, *kept)),
-        stubs=left,
-        overcount=overcount,
-    )
+        events.append(_compacted(left.node, merged=isinstance(smaller, Merge), before=left.tokens_before))
+    events.append(PrefixRewritten(left.prefix.seq, left.prefix.reason))
     return _progress(tx, full, events, asking)
 
 
@@ -144,37 +100,6 @@ def _held(tx: Tx, full: Full, asking: Asking) -> Any:
     planned = (full.view.prefix.seq, full.conversation.stubs, full.agent.settings_revision)
     now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(full.agent.id).settings_revision)
     return conversation if now == planned and isinstance(next_action(log), Ask) else None
-
-
-def _node(full: Full, smaller: Evict | Merge, summary: Summary, asking: Asking) -> SummaryNode:
-    if isinstance(smaller, Merge):
-        first, last = smaller.nodes[0], smaller.nodes[-1]
-        span = (first.from_message_seq, last.upto_message_seq, first.since, last.until)
-        level, children = smaller.level, smaller.children
-        count = sum(node.message_count for node in smaller.nodes)
-    else:
-        rows: Sequence[Message] = smaller.messages
-        span = (rows[0].seq, rows[-1].seq, rows[0].occurred_at, rows[-1].occurred_at)
-        level, children, count = 0, (), sum(message.kind == "message" for message in rows)
-    return SummaryNode(
-        agent_id=full.agent.id,
-        conversation_seq=full.conversation.seq,
-        seq=0,
-        level=level,
-        from_message_seq=span[0],
-        upto_message_seq=span[1],
-        children=children,
-        message_count=count,
-        since=span[2],
-        until=span[3],
-        text=summary.text,
-        tokens=asking.counter.count(summary.text),
-        made_by=summary.made_by,
-        model=full.agent.model,
-        rejected=summary.rejected,
-        usage=summary.usage,
-        created_at=asking.now,
-    )
 
 
 def _compacted(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted:

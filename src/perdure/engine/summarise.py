@@ -15,13 +15,14 @@ from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, PerdureErr
 from perdure.core.messages import text_of
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.nodes import MadeBy, message_handle, node_handle
+from perdure.core.ports import TokenCounter
 from perdure.core.runs import Usage
 from perdure.engine.ask import Full
 from perdure.engine.interrupts import is_cancelled
 from perdure.engine.leases import holding
 from perdure.engine.ports import Ports
 
-__all__ = ["Summary", "summarise"]
+__all__ = ["Summary", "extract_summary", "summarise"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,7 +53,7 @@ async def summarise(full: Full, smaller: Evict | Merge, ports: Ports) -> Summary
     Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError.
     """
     if smaller.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
-        return Summary(_extract(smaller, ports), "extract", "too_small")
+        return Summary(extract_summary(smaller, ports.counter), "extract", "too_small")
     large = isinstance(smaller, Evict) and sum(map(stub_chars, smaller.messages)) > LARGE_CHARS
     work = asyncio.to_thread if large else _here
     source = await work(_source, full, smaller, ports)
@@ -69,10 +70,10 @@ async def summarise(full: Full, smaller: Evict | Merge, ports: Ports) -> Summary
         said = text_of(reply.parts)
         text = await work(check_summary, said, source=source, request=request, max_tokens=limit, counter=counter)
     except SummaryRejected as rejected:
-        return Summary(await work(_extract, smaller, ports), "extract", rejected.reason, usage)
+        return Summary(await work(extract_summary, smaller, ports.counter), "extract", rejected.reason, usage)
     except (ModelError, TimeoutError) as error:
         why = f"{type(error).__name__}: {error}"
-        return Summary(await work(_extract, smaller, ports), "extract", why, usage)
+        return Summary(await work(extract_summary, smaller, ports.counter), "extract", why, usage)
     if isinstance(smaller, Evict):
         missing = await work(extract, smaller.messages)
         text = with_missing(text, missing, max_tokens=limit, counter=counter)
@@ -131,10 +132,11 @@ def _previous(full: Full, smaller: Evict | Merge) -> str:
     return full.nodes[-1].text if isinstance(smaller, Evict) and full.nodes else ""
 
 
-def _extract(smaller: Evict | Merge, ports: Ports) -> str:
+def extract_summary(smaller: Evict | Merge, counter: TokenCounter) -> str:
+    """The text of a node that no model wrote, within the plan's size."""
     limit = smaller.summary_tokens
     if isinstance(smaller, Merge):
-        text = merge_texts(smaller.nodes, max_tokens=limit, counter=ports.counter)
+        text = merge_texts(smaller.nodes, max_tokens=limit, counter=counter)
     else:
-        text = render_extract(extract(smaller.messages), max_tokens=limit, counter=ports.counter)
+        text = render_extract(extract(smaller.messages), max_tokens=limit, counter=counter)
     return text or "(no words)"

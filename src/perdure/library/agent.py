@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Unpack, get_args
+from typing import Any, Unpack, get_args
 
 from perdure.app import App
 from perdure.context.explain import Explanation
@@ -32,6 +32,7 @@ from perdure.library.checks import (
     check_text,
     utc,
 )
+from perdure.library.history import ImportResult, check_messages, import_history
 from perdure.library.reply import Reply
 from perdure.library.steps import (
     StepInfo,
@@ -43,6 +44,7 @@ from perdure.library.steps import (
     load_steps,
 )
 from perdure.memory.agents import AgentChanges, update_agent
+from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
 
 __all__ = ["AsyncAgent"]
@@ -189,6 +191,41 @@ class AsyncAgent(AsyncArchival):
     async def message_count(self) -> int:
         """How many messages the history holds, over all conversations and with tool results."""
         return await self._app.store.read(lambda tx: tx.messages.count(self.id))
+
+    async def import_messages(
+        self,
+        messages: Iterable[ImportedMessage | Mapping[str, Any] | Sequence[Any]],
+        *,
+        conversation: ConversationId | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> ImportResult:
+        """Put history that took place elsewhere at the end of a conversation (default: the agent's first), in the order
+        given.
+
+        It is found by its own times. What the model's window has no room for is out of its view at once, behind
+        summaries, and opened from there as anything else; no model is asked.
+
+        Args:
+            messages: (role, name, text, occurred_at), or `ImportedMessage`s, or mappings with the same names. Roles are
+                user, assistant and system; times have a zone. All are looked at before the first is stored.
+            progress: is told how many have been looked at in the store, after each transaction of up to 500.
+        Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
+            ConversationBusy, StoreError: what was stored stays, and the same import goes on there, because a message
+            that is there already is skipped.
+        """
+        checked = check_messages(messages, limit_chars=self._app.ports.settings.message_limit_chars)
+        return await import_history(self._app, await self.find_conversation(conversation), checked, progress=progress)
+
+    async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
+        """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
+        agent's."""
+
+        def find(tx: Tx) -> Conversation:
+            if conversation is None:
+                return tx.conversations.at(self.id, 0)
+            return _conversation(tx, self.info, conversation)
+
+        return await self._app.store.read(find)
 
     async def search(
         self,

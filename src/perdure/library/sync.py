@@ -23,12 +23,14 @@ from perdure.core.runs import IfBusy, Run
 from perdure.engine.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
+from perdure.library.history import ImportResult
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
 from perdure.library.steps import StepInfo
 from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.memory.agents import AgentChanges, NewBlock
+from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
 from perdure.settings import Settings
 
@@ -277,6 +279,20 @@ class Agent(Archival):
     def message_count(self) -> int:
         """How many messages the history holds."""
         return self._portal.run(self._inner.message_count())
+
+    def import_messages(
+        self,
+        messages: Iterable[ImportedMessage | Mapping[str, Any] | Sequence[Any]],
+        *,
+        conversation: ConversationId | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> ImportResult:
+        """Put history that took place elsewhere at the end of a conversation."""
+        return self._portal.run(self._inner.import_messages(messages, conversation=conversation, progress=progress))
+
+    def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
+        """A conversation of this agent; by default its first."""
+        return self._portal.run(self._inner.find_conversation(conversation))
 
     def search(
         self,

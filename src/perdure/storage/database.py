@@ -26,6 +26,7 @@ __all__ = [
     "load",
     "locate",
     "next_number",
+    "owners_of",
     "register",
     "unregister",
 ]
@@ -155,6 +156,18 @@ def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
     if not rows:
         raise NotFound(kind, id_)
     return rows[0][0], rows[0][1]
+
+
+def owners_of(db: Database, org_id: OrgId, ids: Sequence[str]) -> dict[str, str]:
+    """id -> owner of those that are taken."""
+    names = {f"id{index}": storable(id_) for index, id_ in enumerate(dict.fromkeys(ids))}
+    if not names:
+        return {}
+    listed = ", ".join(f":{name}" for name in names)
+    rows = db.rows(
+        f"SELECT id, owner_id FROM ids WHERE org_id = :org_id AND id IN ({listed})", names | {"org_id": org_id}
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def unregister(db: Database, id_: str) -> None:

@@ -31,7 +31,7 @@ from perdure.core.runs import Run
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
 from perdure.core.tx import Matches, MessageFilter, Turn
-from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso, locate, register
+from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso, locate, owners_of, register
 from perdure.storage.full_text import matches
 from perdure.storage.vectors import forget_texts, queue_texts
 
@@ -122,6 +122,9 @@ class Messages:
         if not found:
             raise NotFound("message", message_id, hint="it was removed")
         return found[0]
+
+    def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
+        return set(map(MessageId, owners_of(self._db, self._org_id, ids)))
 
     def list(
         self,

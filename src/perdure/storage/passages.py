@@ -18,7 +18,7 @@ from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tx import Matches, PassageFilter
 from perdure.storage.agents import contains, pattern_of
 from perdure.storage.archives import OWN_ARCHIVE
-from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, owners_of, register
 from perdure.storage.full_text import matches
 from perdure.storage.vectors import forget_texts, queue_texts
 
@@ -67,6 +67,10 @@ class Passages:
     def get(self, passage_id: PassageId) -> Passage:
         archive_id, seq = locate(self._db, self._org_id, "passage", passage_id)
         return self.by_seqs(ArchiveId(archive_id), [seq])[0]
+
+    def known(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
+        found = owners_of(self._db, self._org_id, ids)
+        return {PassageId(id_): ArchiveId(owner) for id_, owner in found.items()}
 
     def put(self, passage: Passage) -> Passage:
         before = self.get(passage.id)

@@ -69,6 +69,10 @@ class Messages(Protocol):
         """Raises: NotFound."""
         ...
 
+    def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
+        """Those that are taken, also by messages that were removed from view."""
+        ...
+
     def list(
         self,
         agent_id: AgentId,

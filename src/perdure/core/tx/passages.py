@@ -42,6 +42,10 @@ class Passages(Protocol):
         """Raises: NotFound."""
         ...
 
+    def known(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
+        """The archives of those that are taken."""
+        ...
+
     def put(self, passage: Passage) -> Passage:
         """Keep its text, tags, metadata, source and `occurred_at`; its place stays, search finds the new text.
 

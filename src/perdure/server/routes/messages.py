@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -34,7 +35,7 @@ from perdure.server.errors import failure_answer, kept_answer
 from perdure.server.ids import AgentPath, MessagePath, check_id
 from perdure.server.sse import Streams, stream
 from perdure.server.wire.chunks import StreamMode
-from perdure.server.wire.input import CancelRequest, SendRequest, drafts_of, key_of, read_body, read_send
+from perdure.server.wire.input import CancelRequest, ImportRequest, SendRequest, drafts_of, key_of, read_body, read_send
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_messages
 from perdure.server.wire.paging import Limit, Order
 from perdure.server.wire.runs import letta_response, wire_run
@@ -247,6 +248,18 @@ def list_messages(
         found.reverse()
     flat = [shape for shapes in found for shape in shapes]
     return flat[::-1] if newest_shown_first else flat
+
+
+@router.post("/v1/agents/{agent_id}/messages/import")
+async def import_messages(library: Library, agent_id: AgentPath, body: ImportRequest) -> Response:
+    """Put history that took place elsewhere at the end of a conversation, by default the agent's first, with its times.
+    What is there already is skipped. No model is asked."""
+    wanted = body.conversation_id
+    agent = await library.agent(agent_id)
+    result = await agent.import_messages(
+        body.messages, conversation=None if wanted in (None, "default") else ConversationId(wanted)
+    )
+    return json_answer(asdict(result))
 
 
 @router.get("/v1/messages/{message_id}")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import MessageId
@@ -21,7 +21,16 @@ from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown
 
-__all__ = ["CancelRequest", "ResumeRequest", "SendRequest", "drafts_of", "key_of", "read_body", "read_send"]
+__all__ = [
+    "CancelRequest",
+    "ImportRequest",
+    "ResumeRequest",
+    "SendRequest",
+    "drafts_of",
+    "key_of",
+    "read_body",
+    "read_send",
+]
 
 OTHER_PARTS = frozenset(
     {
@@ -94,6 +103,19 @@ class CancelRequest(WireRequest):
     """Which runs are to stop; without a list all that have not ended."""
 
     run_ids: list[Annotated[str, AfterValidator(check_id("run"))]] | None = None
+
+
+class ImportRequest(WireRequest):
+    """History that took place elsewhere, oldest first: each with `role`, `text`, `occurred_at`, and `name` and `id` if
+    there are any."""
+
+    messages: list[dict[str, Any]]
+    conversation_id: str | None = None
+
+    @field_validator("conversation_id")
+    @classmethod
+    def _is_id(cls, value: str | None) -> str | None:
+        return value if value in (None, "default") else check_id("conversation")(value)
 
 
 class ResumeRequest(WireRequest):

@@ -1,0 +1,71 @@
+"""History that took place elsewhere, put into an agent's own, with its times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from perdure.app import App
+from perdure.core.conversations import Conversation
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import ConversationId
+from perdure.engine.importing import import_drafts
+from perdure.memory.importing import BATCH, ImportedMessage, Importer, imported_message
+
+__all__ = ["ImportResult", "check_messages", "import_history"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportResult:
+    """What came of an import.
+
+    Args:
+        skipped: messages that were there already, from an earlier import of the same history.
+        out_of_order: messages that were said before one that stands in front of them; their order is kept as given.
+    """
+
+    conversation_id: ConversationId
+    imported: int
+    skipped: int
+    out_of_order: int
+
+
+def check_messages(messages: Any, *, limit_chars: int) -> list[ImportedMessage]:
+    """The messages, all of them looked at. Raises: InvalidInput, naming the first that can't be used by its place from
+    0."""
+    if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
+        raise InvalidInput(f"messages is {messages!r:.80}: give a list of (role, name, text, occurred_at)")
+    checked = []
+    for index, message in enumerate(messages):
+        try:
+            checked.append(imported_message(message, limit_chars=limit_chars))
+        except InvalidInput as error:
+            raise InvalidInput(f"message {index}: {error}") from error
+    return checked
+
+
+async def import_history(
+    app: App,
+    conversation: Conversation,
+    messages: Iterable[ImportedMessage],
+    *,
+    progress: Callable[[int], None] = lambda done: None,
+) -> ImportResult:
+    """Put the messages at the conversation's end, in transactions of up to 500; what is there already is skipped.
+
+    Args:
+        progress: is told how many messages have been looked at.
+    Raises: ConversationBusy, StoreError: what was imported before it stays; the same import goes on there.
+    """
+    importer = Importer(conversation.agent_id, conversation.id)
+    waiting = iter(messages)
+    seen = added = 0
+    while drafts := [importer.draft(message) for message in islice(waiting, BATCH)]:
+        added += await import_drafts(conversation.agent_id, conversation.seq, drafts, app.ports)
+        seen += len(drafts)
+        progress(seen)
+    return ImportResult(
+        conversation_id=conversation.id, imported=added, skipped=seen - added, out_of_order=importer.out_of_order
+    )

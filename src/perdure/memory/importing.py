@@ -1,0 +1,170 @@
+"""History that was made elsewhere: what is taken of it, under which id, and what is there already."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from perdure.core.errors import ConversationBusy, InvalidInput
+from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
+from perdure.core.messages import Draft, Text
+from perdure.core.tx import Tx
+
+__all__ = [
+    "BATCH",
+    "ImportedMessage",
+    "ImportedRole",
+    "Importer",
+    "add_imported",
+    "imported_message",
+    "moment",
+]
+
+BATCH = 500
+"""So many messages are written in one transaction: everybody else waits for it."""
+
+KEY_MAX_CHARS = 255
+NAME_MAX_CHARS = 200
+
+ImportedRole = Literal["user", "assistant", "system"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedMessage:
+    """A message of a conversation that took place elsewhere.
+
+    Args:
+        occurred_at: when it was said, a time with a zone.
+        name: who said it, where several speak in one role.
+        id: what names it where it comes from. Imported again, the same id is the same message.
+    """
+
+    role: ImportedRole
+    text: str
+    occurred_at: datetime
+    name: str | None = None
+    id: str | None = None
+
+
+def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:
+    """The message that a tuple (role, name, text, occurred_at), a mapping or an `ImportedMessage` tells of; its time in
+    UTC. What else a mapping holds is passed over.
+
+    Raises: InvalidInput: which part can't be used, and why.
+    """
+    match value:
+        case ImportedMessage():
+            given: Mapping[str, Any] = {name: getattr(value, name) for name in ImportedMessage.__slots__}
+        case tuple() | list():
+            if len(value) != 4:
+                raise InvalidInput(f"it has {len(value)} parts: give (role, name, text, occurred_at)")
+            given = dict(zip(("role", "name", "text", "occurred_at"), value, strict=True))
+        case Mapping():
+            given = value
+        case _:
+            raise InvalidInput(
+                f"it is {value!r:.80}: give role, text and occurred_at, and name and id if there are any"
+            )
+    role: Any = given.get("role")
+    text = given.get("text", given.get("content"))
+    if role not in get_args(ImportedRole):
+        raise InvalidInput(f"role is {role!r:.80}: it can be {', '.join(map(repr, get_args(ImportedRole)))}")
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput(f"text is {text!r:.80}: give a text that is not empty")
+    if len(text) > limit_chars:
+        raise InvalidInput(f"text has {len(text):,} characters, the limit is {limit_chars:,}")
+    return ImportedMessage(
+        role=role,
+        text=text,
+        occurred_at=moment("occurred_at", given.get("occurred_at", given.get("created_at"))),
+        name=_word("name", given.get("name"), NAME_MAX_CHARS),
+        id=_word("id", given.get("id"), KEY_MAX_CHARS),
+    )
+
+
+def moment(name: str, value: Any) -> datetime:
+    """A datetime with a zone, or what stands for one as ISO 8601, in UTC. Raises: InvalidInput."""
+    how = "give a time with a zone, such as 2026-11-20T15:30:00+01:00"
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidInput(f"{name} is {value!r:.60}: {how}") from None
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"{name} is {value!r:.60}: {how}")
+    if value.utcoffset() is None:
+        raise InvalidInput(f"{name} is {value.isoformat()}, a time without a zone: {how}")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{name} is {value.isoformat()}: in UTC this is before the year 1 or after 9999") from None
+
+
+class Importer:
+    """Messages of one import as drafts, in their order.
+
+    A message's id follows from its conversation and its own `id`; without one from what it says, who and when, and how
+    many of the same came before it. So the same history, imported again, has the same ids.
+    """
+
+    def __init__(self, agent_id: AgentId, conversation_id: ConversationId) -> None:
+        self._scope = (agent_id, conversation_id)
+        self._same: Counter[str] = Counter()
+        self._newest: datetime | None = None
+        self.out_of_order = 0
+        """How many were said before one that stands in front of them."""
+
+    def draft(self, message: ImportedMessage) -> Draft:
+        """The message to store."""
+        if self._newest is not None and message.occurred_at < self._newest:
+            self.out_of_order += 1
+        else:
+            self._newest = message.occurred_at
+        return Draft(
+            id=MessageId(self._id(message)),
+            role=message.role,
+            parts=(Text(message.text),),
+            name=message.name,
+            occurred_at=message.occurred_at,
+        )
+
+    def _id(self, message: ImportedMessage) -> str:
+        if message.id is not None:
+            return derived_id("message", *self._scope, "id", message.id)
+        said = [message.role, message.name, message.occurred_at.isoformat(), message.text]
+        key = derived_id("message", *self._scope, "said", json.dumps(said))
+        self._same[key] += 1
+        return key if self._same[key] == 1 else derived_id("message", key, str(self._same[key]))
+
+
+def add_imported(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
+) -> int:
+    """How many of the messages were not there and were added, at the end of the conversation, in their order.
+
+    Raises: NotFound; ConversationBusy: they would stand between a run's calls and their results.
+    """
+    tx.agents.lock(agent_id)
+    if (busy := tx.runs.active(agent_id, conversation_seq)) is not None:
+        raise ConversationBusy(busy.id)
+    known = tx.messages.known([draft.id for draft in drafts])
+    new: dict[MessageId, tuple[Draft, int]] = {}
+    for draft, count in zip(drafts, tokens, strict=True):
+        if draft.id not in known:
+            new.setdefault(draft.id, (draft, count))
+    if new:
+        added, counts = zip(*new.values(), strict=True)
+        tx.messages.append(agent_id, added, conversation_seq=conversation_seq, at=at, tokens=counts)
+    return len(new)
+
+
+def _word(name: str, value: Any, limit: int) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 1 <= len(value) <= limit:
+        raise InvalidInput(f"{name} is {value!r:.80}: give a text of 1 to {limit} characters, or leave it out")
+    return value
