@@ -21,6 +21,15 @@ def test_an_event_comes_back_from_json(event: Event) -> None:
     assert event_from_json(event.type, event_to_json(event)) == event
 
 
+@effort(80, 3000)
+@given(events())
+def test_the_body_is_compact_json(event: Event) -> None:
+    """As the encoder writes it, also where the braces are written by hand."""
+    body = event_to_json(event)
+
+    assert body == json.dumps(json.loads(body), ensure_ascii=False, separators=(",", ":"))
+
+
 def test_every_kind_is_tried() -> None:
     """The contract's examples hold each kind but the one that needs a message."""
     assert {type(event) for event in FACTS} == set(get_args(Event)) - {MessageAdded}

@@ -93,7 +93,8 @@ for _name, _bytes in _CLASSES.items():
         _CLASS_OF[_byte] = ord(_name)
 _TABLE, _CONTINUATIONS, _NON_ASCII = bytes(_CLASS_OF), bytes(range(0x80, 0xC0)), bytes(range(0x80, 0x100))
 
-_WEIGHTS = [(name.encode(), weight) for name, weight in (_ASCII | _PAIRS).items()]
+_WEIGHT_OF = bytes(_ASCII.get(chr(_class), 0) for _class in _TABLE)
+_PAIR_WEIGHTS = [(name.encode(), weight) for name, weight in _PAIRS.items()]
 _LATIN_WEIGHTS = [(name.encode(), weight) for name, weight in _LATIN_PAIRS.items()]
 _SAVED_BY_CLASS = [(name.encode(), size * _PER_BYTE - weight) for name, (size, weight) in _BY_CLASS.items()]
 _SAVED_BY_PREFIX = [(prefix, 3 * _PER_BYTE - weight) for prefix, weight in _BY_PREFIX.items()]
@@ -140,7 +141,8 @@ class ScriptTokenCounter:
         """
         raw = text.encode("utf-8", "surrogatepass")
         classes = raw.translate(_TABLE, _CONTINUATIONS)
-        hundredths = sum([classes.count(name) * weight for name, weight in _WEIGHTS])
+        hundredths = sum(raw.translate(_WEIGHT_OF))
+        hundredths += sum([classes.count(name) * weight for name, weight in _PAIR_WEIGHTS])
         if len(raw) > len(text):
             hundredths += _PER_BYTE * (len(raw) - len(raw.translate(None, _NON_ASCII)))
             hundredths += sum([classes.count(name) * weight for name, weight in _LATIN_WEIGHTS])

@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
-from perdure.core.json_encoder import compact_json
+from perdure.core.json_encoder import compact_json, json_text
 from perdure.core.messages import Message
 from perdure.core.nodes import MadeBy
 from perdure.core.quick import quick
-from perdure.core.runs import Failure, StopReason, Usage
+from perdure.core.runs import Failure, StopReason, Usage, usage_to_json
 
 __all__ = [
     "Delta",
@@ -228,20 +228,17 @@ def event_to_json(event: Event) -> str:
     """The event's fields without `type`, as compact JSON; a message is named, not copied."""
     match event:
         case MessageAdded(message_seq=seq):
-            shape: dict[str, Any] = {"message_seq": seq}
-        case RunEnded():
-            shape = {
-                "run_id": event.run_id,
-                "stop_reason": event.stop_reason,
-                "usage": _fields(event.usage),
-                "step_count": event.step_count,
-                "failure": _fields(event.failure) if event.failure else None,
-            }
+            return f'{{"message_seq":{seq}}}'
+        case RunEnded(run_id, reason, usage, count, failure):
+            why = compact_json(_fields(failure)) if failure else "null"
+            return (
+                f'{{"run_id":{json_text(run_id)},"stop_reason":{json_text(reason)},"usage":{usage_to_json(usage)},'
+                f'"step_count":{count},"failure":{why}}}'
+            )
         case DeltaStreamed(delta=delta):
-            shape = {"delta": _fields(delta)}
+            return compact_json({"delta": _fields(delta)})
         case _:
-            shape = _fields(event)
-    return compact_json(shape)
+            return compact_json(_fields(event))
 
 
 def event_from_json(kind: str, text: str) -> Event:

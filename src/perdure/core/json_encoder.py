@@ -7,7 +7,7 @@ from collections.abc import Callable
 from json import encoder
 from typing import Any
 
-__all__ = ["compact_json", "json_encoder"]
+__all__ = ["compact_json", "json_encoder", "json_text"]
 
 
 def json_encoder(*, item_separator: str, key_separator: str) -> Callable[[Any], str]:
@@ -35,3 +35,6 @@ def json_encoder(*, item_separator: str, key_separator: str) -> Callable[[Any], 
 
 
 compact_json = json_encoder(item_separator=",", key_separator=":")
+
+json_text = encoder.encode_basestring
+"""A text in quotes, as `compact_json` writes it, for where the braces around it are always the same."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
-from perdure.core.json_encoder import compact_json
+from perdure.core.json_encoder import compact_json, json_text
 from perdure.core.quick import quick
 
 __all__ = [
@@ -142,11 +142,11 @@ class Message:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+        return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
 
 def text_of(parts: Sequence[Part]) -> str:
@@ -171,6 +171,8 @@ def text_of_json(parts: str) -> str:
 
 def parts_to_json(parts: Sequence[Part]) -> str:
     """Compact JSON of parts, fields in a fixed order, absent ones left out; the inverse of `parts_from_json`."""
+    if len(parts) == 1 and isinstance(parts[0], Text):  # most messages; written so in a third of the time
+        return f'[{{"type":"text","text":{json_text(parts[0].text)}}}]'
     return compact_json([_part_to_dict(part) for part in parts])
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "StopReason",
     "Usage",
     "status_of",
+    "usage_to_json",
 ]
 
 RunStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -104,6 +105,21 @@ class Usage:
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
+
+
+_USAGE = ",".join(f'"{name}":%d' for name in Usage.__slots__)
+
+
+def usage_to_json(usage: Usage) -> str:
+    """Compact JSON of the fields. A message writes it three times, and the encoder takes five times as long."""
+    counts = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_input_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+    )
+    return f"{{{_USAGE % counts}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

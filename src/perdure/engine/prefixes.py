@@ -16,7 +16,6 @@ from perdure.core.conversations import Conversation
 from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
 from perdure.core.nodes import SummaryNode
-from perdure.core.passages import Archive
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
@@ -32,17 +31,15 @@ SEAM_TOKENS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What an agent knows at one moment: block id -> version, its archives, and how much is out of view."""
+    """What an agent knows at one moment: block id -> version, and how much is out of view."""
 
     versions: Mapping[BlockId, int]
-    archives: Sequence[Archive]
     counts: Counts
 
 
 def read_memory(tx: Tx, agent: Agent) -> Memory:
-    archives = tx.archives.of_agent(agent.id)
-    counts = Counts(messages=agent.message_count, passages=sum(archive.passage_count for archive in archives))
-    return Memory(versions=tx.blocks.current(agent.id), archives=archives, counts=counts)
+    versions, passages = tx.agents.memory(agent.id)
+    return Memory(versions=versions, counts=Counts(messages=agent.message_count, passages=passages))
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:
@@ -69,7 +66,8 @@ def compile_prefix(
 ) -> Prefix:
     """What `write_prefix` would write, without a number and not stored."""
     counter = asking.counter
-    tags = dict.fromkeys(tag for archive in memory.archives for tag, _ in tx.archives.tags(archive.id))
+    archives = tx.archives.of_agent(agent.id)
+    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
     blocks = tx.blocks.of_agent(agent.id)
     system = compile_system(agent.system, blocks, replace(memory.counts, tags=tuple(tags)[:20]))
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -156,14 +156,6 @@ class Blocks:
             {"agent_id": agent_id, "org_id": self._org_id},
         )
         return [_block(row) for row in rows]
-
-    def current(self, agent_id: AgentId) -> Mapping[BlockId, int]:
-        rows = self._db.rows(
-            "SELECT b.id, b.version FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
-            " WHERE x.agent_id = :agent_id AND b.org_id = :org_id ORDER BY x.position",
-            {"agent_id": agent_id, "org_id": self._org_id},
-        )
-        return {row[0]: row[1] for row in rows}
 
     def find(self, agent_id: AgentId, label: str) -> Block | None:
         rows = self._db.rows(

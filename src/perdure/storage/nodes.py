@@ -9,9 +9,10 @@ from typing import Any
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.nodes import SummaryNode, node_handle
+from perdure.core.runs import usage_to_json
 from perdure.core.text import restored, storable
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load
-from perdure.storage.runs import dump_usage, load_usage
+from perdure.storage.runs import load_usage
 
 __all__ = ["Nodes"]
 
@@ -48,7 +49,7 @@ class Nodes:
                 "made_by": node.made_by,
                 "model": None if node.model is None else storable(node.model),
                 "rejected": None if node.rejected is None else storable(node.rejected),
-                "usage": dump_usage(node.usage),
+                "usage": usage_to_json(node.usage),
                 "at": iso(node.created_at),
             },
         )

@@ -9,12 +9,12 @@ from typing import Any
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId
 from perdure.core.quick import changed
-from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, status_of
+from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, status_of, usage_to_json
 from perdure.core.text import restored, storable
 from perdure.core.tx.runs import RunFilter
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 
-__all__ = ["Runs", "dump_usage", "load_failure", "load_usage"]
+__all__ = ["Runs", "load_failure", "load_usage"]
 
 _COLUMNS = (
     "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
@@ -154,12 +154,14 @@ class Runs:
         return runs[::-1] if backwards else runs
 
     def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
-        rows = self._read(
-            "r.conversation_id = (SELECT c.id FROM conversations c WHERE c.agent_id = :agent_id"
-            f" AND c.seq = :conversation) AND r.{_UNENDED} ORDER BY r.seq LIMIT 1",
-            {"agent_id": agent_id, "conversation": conversation_seq},
+        # Most often there is none, and a statement takes its time by the columns it names, found or not.
+        found = self._db.rows(
+            "SELECT r.seq FROM runs r WHERE r.conversation_id = (SELECT c.id FROM conversations c"
+            f" WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND r.{_UNENDED} AND r.org_id = :org_id"
+            " ORDER BY r.seq LIMIT 1",
+            {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id},
         )
-        return rows[0] if rows else None
+        return self.at(RunKey(agent_id, found[0][0])) if found else None
 
     def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
         return self._read(
@@ -245,7 +247,7 @@ class Runs:
         total = self.at(key).usage + usage
         self._db.run(
             "UPDATE runs SET usage = :usage WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
-            self._own(key) | {"usage": dump_usage(total)},
+            self._own(key) | {"usage": usage_to_json(total)},
         )
 
     def end(
@@ -260,7 +262,7 @@ class Runs:
                 "status": status_of(reason),
                 "reason": reason,
                 "failure": dump({"kind": failure.kind, "message": failure.message}) if failure else None,
-                "usage": dump_usage(usage),
+                "usage": usage_to_json(usage),
                 "step_count": step_count,
                 "at": iso(at),
             },
@@ -326,10 +328,6 @@ class Runs:
     def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Run]:
         sql = f"SELECT {_OF_R} FROM runs r WHERE r.org_id = :org_id AND {where}"
         return [_run(row) for row in self._db.rows(sql, {**params, "org_id": self._org_id})]
-
-
-def dump_usage(usage: Usage) -> str:
-    return dump({name: getattr(usage, name) for name in Usage.__slots__})
 
 
 def load_usage(text: str | None) -> Usage:

@@ -79,12 +79,13 @@ class SqliteDatabase:
     for_update = ""  # a write transaction has the whole file to itself
 
     def __init__(self, connection: sqlite3.Connection, *, read_only: bool = False) -> None:
-        self._connection, self.read_only, self.queued = connection, read_only, 0
+        self._cursor = connection.cursor()  # one for all statements: each has given all its rows before the next
+        self.read_only, self.queued = read_only, 0
         self.touched: set[int] = set()
 
     def begin(self) -> None:
         """Begin to write; nobody else does until the transaction ends."""
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._cursor.execute("BEGIN IMMEDIATE")
         self.touched.clear()
 
     def is_settled(self, number: int) -> bool:
@@ -96,15 +97,15 @@ class SqliteDatabase:
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         numbered, values = _numbered(sql)
-        return self._connection.execute(numbered, values(params)).fetchall()
+        return self._cursor.execute(numbered, values(params)).fetchall()
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         numbered, values = _numbered(sql)
-        return self._connection.execute(numbered, values(params)).rowcount
+        return self._cursor.execute(numbered, values(params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         numbered, values = _numbered(sql)
-        self._connection.executemany(numbered, map(values, params))
+        self._cursor.executemany(numbered, map(values, params))
 
     # SQLite keeps what RETURNING gives in a table of its own, made anew each time: two statements take half as long.
     def update(
@@ -355,6 +356,7 @@ class SqliteStore:
         """The writer thread: take what is waiting, run it in one transaction, commit, then tell."""
         transactions: dict[OrgId, SqlTx] = {}
         database = SqliteDatabase(self._writer)
+        execute = self._writer.cursor().execute
         while True:
             jobs, last = self._next_jobs()
             outcomes: list[tuple[Any, BaseException | None]] = []
@@ -366,7 +368,7 @@ class SqliteStore:
                             tx = transactions[job.org_id] = SqlTx(database, job.org_id)
                         outcomes.append(self._run(job, tx, alone=len(jobs) == 1))
                     if self._writer.in_transaction:
-                        self._writer.execute("COMMIT")
+                        execute("COMMIT")
             except BaseException as error:
                 failure = self._failed(error)
                 outcomes = [(None, failure)] * len(jobs)

@@ -10,11 +10,23 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId, StepId
 from perdure.core.models import Exchange
 from perdure.core.quick import changed
-from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, StepStatus, StopReason, Usage
+from perdure.core.runs import (
+    Failure,
+    Lease,
+    Prefix,
+    Recipe,
+    Run,
+    RunKey,
+    Step,
+    StepStatus,
+    StopReason,
+    Usage,
+    usage_to_json,
+)
 from perdure.core.text import restored, storable
 from perdure.storage.conversations import load_stubs
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
-from perdure.storage.runs import dump_usage, load_failure, load_usage
+from perdure.storage.runs import load_failure, load_usage
 
 __all__ = ["Prefixes", "Steps"]
 
@@ -52,7 +64,7 @@ class Steps:
                 "run_seq": run.key.seq,
                 "index": index,
                 "model": storable(model),
-                "recipe": dump({name: getattr(recipe, name) for name in Recipe.__slots__}),
+                "recipe": dump(_recipe_shape(recipe)),
                 "lease_number": lease.number,
                 "at": iso(at),
             },
@@ -132,7 +144,7 @@ class Steps:
                 "run_seq": step.run_seq,
                 "index": step.index,
                 "status": status,
-                "usage": dump_usage(usage) if usage else None,
+                "usage": usage_to_json(usage) if usage else None,
                 "stop_reason": stop_reason,
                 "failure": dump({"kind": failure.kind, "message": failure.message}) if failure else None,
                 "at": iso(at),
@@ -248,6 +260,25 @@ def _advance(db: Database, org_id: OrgId, agent_id: AgentId, counter: str) -> in
     if not rows:
         raise NotFound("agent", agent_id)
     return int(rows[0][0])
+
+
+def _recipe_shape(recipe: Recipe) -> dict[str, Any]:
+    """The fields, without those that are as they usually are."""
+    shape: dict[str, Any] = {
+        "prefix_seq": recipe.prefix_seq,
+        "upto_message_seq": recipe.upto_message_seq,
+        "tail": recipe.tail,
+        "settings_revision": recipe.settings_revision,
+        "digest": recipe.digest,
+        "tokens": recipe.tokens,
+    }
+    if recipe.estimator != 1:
+        shape["estimator"] = recipe.estimator
+    if recipe.stubs:
+        shape["stubs"] = recipe.stubs
+    if recipe.overcount:
+        shape["overcount"] = recipe.overcount
+    return shape
 
 
 def _recipe(shape: dict[str, Any]) -> Recipe:

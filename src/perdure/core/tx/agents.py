@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -45,6 +45,11 @@ class Agents(Protocol):
 
     def model(self, agent_id: AgentId) -> str:
         """The handle of the agent's model, and nothing else of it. Raises: NotFound."""
+        ...
+
+    def memory(self, agent_id: AgentId) -> tuple[Mapping[BlockId, int], int]:
+        """Block id -> version, of the agent's blocks, and how many passages its archives hold: enough to know whether
+        anything changed. Raises: NotFound."""
         ...
 
     def lock(self, agent_id: AgentId) -> None:

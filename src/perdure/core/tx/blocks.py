@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -82,10 +82,6 @@ class Blocks(Protocol):
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Block]:
         """In the order they were attached."""
-        ...
-
-    def current(self, agent_id: AgentId) -> Mapping[BlockId, int]:
-        """Block id -> version, of the agent's blocks: enough to know whether anything changed."""
         ...
 
     def find(self, agent_id: AgentId, label: str) -> Block | None: ...

@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage
 from perdure.core.tx import PassageFilter, Tx
-from perdure.testing.store_contract.base import AT, AWKWARD, LATER, Contract, found_passages, raises
+from perdure.testing.store_contract.base import ADA, AT, AWKWARD, LATER, Contract, found_passages, raises
 from perdure.testing.store_contract.messages import WORDS
 
 __all__ = ["PassageContract"]
@@ -332,6 +332,29 @@ class PassageContract(Contract):
                 return [list(tx.archives.of_agent(agent.id)) for agent in (ada, bob)]
 
             assert await store.read(look) == [[second, first], [first]]
+
+    async def test_memory_is_blocks_and_passages_of_all_archives(self) -> None:
+        """What an agent remembers, at a glance: versions of its blocks and how many passages; an empty one's too."""
+        async with self.opened() as store:
+            ada, bob = await store.write(self.add_agent, "ada"), await store.write(self.add_agent, "bob")
+            first, second = await store.write(self.add_archive), await store.write(self.add_archive)
+
+            def fill(tx: Tx) -> None:
+                for archive in (first, second):
+                    tx.archives.attach(ada.id, archive.id)
+                    self.add_passage(tx, archive.id, "a walrus")
+                self.add_passage(tx, second.id, "a seal")
+
+            await store.write(fill)
+            human, persona = [
+                await store.write(self.add_block, label, agent_id=ada.id) for label in ("human", "persona")
+            ]
+            await store.write(lambda tx: tx.blocks.put(replace(persona, value="new"), expected=0, author=ADA, at=AT))
+
+            assert await store.read(lambda tx: tx.agents.memory(ada.id)) == ({human.id: 0, persona.id: 1}, 3)
+            assert await store.read(lambda tx: tx.agents.memory(bob.id)) == ({}, 0)
+            with raises(NotFound):
+                await store.read(lambda tx: tx.agents.memory(AgentId(self.ids.new("agent"))))
 
     async def test_an_unknown_archive_takes_nothing(self) -> None:
         """Neither passages nor agents go to an archive that is not there, nor does an archive to an unknown agent."""
