@@ -65,17 +65,15 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-_UUID4 = 0x4 << 76 | 0b10 << 62  # version and variant; all other bits are random
-_RANDOM = (1 << 128) - 1 & ~(0xF << 76 | 0b11 << 62)
-
-
 class Uuids:
     """`Ids` by uuid4."""
 
     def new(self, kind: str) -> str:
-        # What `uuid.uuid4` gives as text, without its object, which takes three times as long.
-        digits = f"{int.from_bytes(os.urandom(16)) & _RANDOM | _UUID4:032x}"
-        return f"{PREFIXES[kind]}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        # What `uuid.uuid4` gives as text, without its object, which takes four times as long: random digits, with a
+        # version and a variant among them.
+        digits = os.urandom(16).hex()
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return f"{PREFIXES[kind]}-{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 @dataclass(slots=True)

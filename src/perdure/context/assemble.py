@@ -16,6 +16,7 @@ from perdure.context.summary_section import summary_message
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import Message, parts_to_json
 from perdure.core.models import ModelOptions, ModelRequest
+from perdure.core.quick import quick
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.zones import zone
 
@@ -32,6 +33,7 @@ class _Digest(Protocol):
     def hexdigest(self) -> str: ...
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class View:
     """What a conversation's model is shown: a prefix and the log rows that follow it, legal by construction.

@@ -11,6 +11,7 @@ from typing import Any
 from perdure.context.blocks_xml import blocks_xml
 from perdure.context.prompts import base_prompt
 from perdure.core.blocks import Block
+from perdure.core.quick import quick
 from perdure.core.runs import Prefix
 from perdure.core.tools import Tool, ToolSpec
 
@@ -22,6 +23,7 @@ COLD_AFTER = timedelta(hours=1)
 """No provider keeps a cached prefix that was not used for longer, so a rewrite costs nothing then."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """How much there is out of view. `tags` are the most used tags of the archive, most used first."""

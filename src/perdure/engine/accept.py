@@ -16,6 +16,7 @@ from perdure.core.errors import ConversationBusy, EmptyMessage, IdempotencyMisma
 from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
+from perdure.core.quick import quick
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import Tx
 from perdure.engine.run_log import Progress, RunLog
@@ -29,6 +30,7 @@ MAX_DRAFTS = 1_000
 Begin = Callable[[RunLog, list[Event]], Progress]
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a caller wants answered. `tokens` are the estimates of `drafts`, in their order.
@@ -53,6 +55,7 @@ class Request:
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """`repeated`: the run was accepted before, under the same key; `begun`: it was claimed as well, and this is how far

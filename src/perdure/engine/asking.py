@@ -10,11 +10,13 @@ from perdure.context.budget import reserve_tokens
 from perdure.core.agents import Agent
 from perdure.core.models import Models
 from perdure.core.ports import Ids, TokenCounter
+from perdure.core.quick import quick
 from perdure.engine.ports import EngineSettings, window_tokens
 
 __all__ = ["Asking"]
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """What a unit of work that makes or plans a request can't find in the store. `have` is the view this process has

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -29,6 +29,7 @@ from perdure.core.runs import Failure, RunKey, Step, StopReason
 from perdure.core.tx import Tx
 from perdure.engine.ask import Asked
 from perdure.engine.finish import end_run
+from perdure.engine.hub import Tell
 from perdure.engine.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.leases import holding
 from perdure.engine.next_action import Finish, next_action
@@ -41,8 +42,8 @@ NEWS = 1.02
 """A factor that is this much above what was reckoned with is remembered for the model's other conversations."""
 
 
-async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Progress | Delta | StoredEvent]:
-    """The pieces of the answer, then the progress that its storing made."""
+async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Progress:
+    """The progress that storing the answer made; its pieces are told as they come."""
     log = asked.log
     message_id = MessageId(ports.ids.new("message"))
     previews = _Previews(log, ports) if log.run.background else None
@@ -59,25 +60,19 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
                     reply = piece
                     continue
                 delta = _delta(step, message_id, piece)
-                if previews is None:
-                    yield delta
-                else:
-                    for event in await previews.add(delta):
-                        yield event
+                tell((delta,) if previews is None else await previews.add(delta))
             if previews is not None:
-                for event in await previews.flush():
-                    yield event
+                tell(await previews.flush())
         _check_reply(reply, step, options.tool_choice)
     except Interrupted:
-        yield Progress(await ports.store.read(load_run_log, log.run.key))
-        return
+        return Progress(await ports.store.read(load_run_log, log.run.key))
     except (LeaseLost, StoreError):
         raise
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
         failure, reason = _failure(error)
-        yield await ports.store.write(
+        return await ports.store.write(
             _store_failure,
             log.run.key,
             log=log,
@@ -89,10 +84,9 @@ async def call_model(asked: Asked, step: Step, ports: Ports) -> AsyncIterator[Pr
             settings=ports.settings,
             now=ports.clock.now(),
         )
-        return
     assert reply is not None
     parts = _with_unique_calls(log, reply.parts)
-    yield await ports.store.write(
+    return await ports.store.write(
         _store_reply,
         log.run.key,
         log=log,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.runs import RunKey
 
-__all__ = ["Hub", "Listener", "Sent"]
+__all__ = ["Hub", "Listener", "Sent", "Tell"]
 
 Sent = StoredEvent | Delta | PerdureError | None
 """What a listener gets: an event, a preview, why this process gave the run up; None when it no longer drives it."""
+
+
+Tell = Callable[[Sequence[StoredEvent | Delta]], None]
+"""To whom a run tells what happens, in order; it takes no time."""
 
 
 class Hub:
@@ -31,7 +36,7 @@ class Hub:
         if not self._listeners[key]:
             del self._listeners[key]
 
-    def publish(self, key: RunKey, sent: Sent) -> None:
+    def publish(self, key: RunKey, sent: Sequence[Sent]) -> None:
         for listener in self._listeners.get(key, ()):
             listener.put(sent)
 
@@ -43,24 +48,22 @@ class Listener:
     """
 
     def __init__(self) -> None:
-        self._sent: deque[Sent] = deque()
+        self._sent: list[Sent] = []
         self._more: asyncio.Future[None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._sent)
-
-    def put(self, sent: Sent) -> None:
-        self._sent.append(sent)
+    def put(self, sent: Sequence[Sent]) -> None:
+        self._sent += sent
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
 
-    def take(self) -> Sent:
-        """The next, of which there must be one."""
-        return self._sent.popleft()
+    def take(self) -> Sequence[Sent]:
+        """All that there is, which may be nothing."""
+        taken, self._sent = self._sent, []
+        return taken
 
-    async def get(self) -> Sent:
-        """The next, as soon as there is one."""
+    async def get(self) -> Sequence[Sent]:
+        """All that there is, as soon as there is something."""
         while not self._sent:
             self._more = asyncio.get_running_loop().create_future()
             await self._more
-        return self._sent.popleft()
+        return self.take()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-from perdure.core.events import Delta, StoredEvent
 from perdure.engine.ask import Asked, Full
 from perdure.engine.call_model import call_model
 from perdure.engine.call_tools import call_tools
 from perdure.engine.finish import finish
+from perdure.engine.hub import Tell
 from perdure.engine.make_room import make_room
 from perdure.engine.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
 from perdure.engine.ports import Ports
@@ -18,17 +16,16 @@ from perdure.engine.views import Views
 __all__ = ["run"]
 
 
-async def run(progress: Progress, ports: Ports, views: Views) -> AsyncIterator[StoredEvent | Delta]:
+async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> None:
     """Take a claimed run to its end, one committed action at a time.
 
     Each round asks what comes next and carries it out; what it did comes back as the log that the transaction left.
-    Streaming, not streaming and after a crash are the same code. Events were committed before they are given out;
-    deltas are previews.
+    Streaming, not streaming and after a crash are the same code. Events were committed before they are told; deltas are
+    previews.
 
     Raises: LeaseLost: another process has taken the run; StoreError.
     """
-    for event in progress.events:
-        yield event
+    tell(progress.events)
     while True:
         log = progress.log
         match next_action(log):
@@ -44,15 +41,9 @@ async def run(progress: Progress, ports: Ports, views: Views) -> AsyncIterator[S
                     progress = await views.ask(log, ports)
             case CallModel(step):
                 asked = progress if isinstance(progress, Asked) else await views.asked(log, step, ports)
-                async for out in call_model(asked, step, ports):
-                    if isinstance(out, Progress):
-                        progress = out
-                    else:
-                        yield out
+                progress = await call_model(asked, step, ports, tell)
             case CallTools(calls):
                 async for progress in call_tools(log, calls, ports):
-                    for event in progress.events:
-                        yield event
+                    tell(progress.events)
                 continue
-        for event in progress.events:
-            yield event
+        tell(progress.events)

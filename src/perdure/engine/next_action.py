@@ -68,8 +68,8 @@ def next_action(log: RunLog) -> Action:
         return Done()
     if run.cancel_requested:
         return Finish("cancelled")
-    if log.open_calls:
-        return CallTools(log.open_calls)
+    if open_calls := log.open_calls:
+        return CallTools(open_calls)
     step = log.last_step
     if step is not None:
         if step.status == "pending":

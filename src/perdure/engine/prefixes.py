@@ -17,6 +17,7 @@ from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
+from perdure.core.quick import quick
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
 from perdure.engine.asking import Asking
@@ -29,6 +30,7 @@ SEAM_TOKENS = 4
 """How many tokens a text may take more or less where another part of it begins or ends."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What an agent knows at one moment: block id -> version, and how much is out of view."""

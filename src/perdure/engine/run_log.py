@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from operator import add
 
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.events import StoredEvent
 from perdure.core.messages import Message, ToolCall
+from perdure.core.quick import quick
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
 from perdure.core.tx import Tx
 
 __all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "run_log_of"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class OpenCall:
     """A call that has no result yet, and the message it stands in."""
@@ -24,7 +26,8 @@ class OpenCall:
     message: Message
 
 
-@dataclass(frozen=True, kw_only=True)
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunLog:
     """A run, its messages and steps in order, and its started foreign calls (call id -> lease number).
 
@@ -52,7 +55,7 @@ class RunLog:
             raise LeaseLost(f"{self.run.id} is held by nobody")
         return Lease(self.run.lease_owner, self.run.lease_number)
 
-    @cached_property
+    @property
     def open_calls(self) -> tuple[OpenCall, ...]:
         """Calls without a result, in the order they were asked."""
         answered = {result.call_id for message in self.messages for result in message.results}

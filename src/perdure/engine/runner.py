@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime
 
 from perdure.core.errors import LeaseLost, ModelNotFound, PerdureError, StoreClosed, StoreError
@@ -114,31 +115,45 @@ class Runner:
         Raises: StoreError: this process could not go on with the run; it is taken up again later; NotFound: it was
         deleted with its agent.
         """
+        async with contextlib.aclosing(self.batches(run, after=after, known=known)) as batches:
+            async for batch in batches:
+                for sent in batch:
+                    yield sent
+
+    async def batches(
+        self, run: Run, *, after: int = 0, known: Sequence[StoredEvent] = ()
+    ) -> AsyncGenerator[Sequence[StoredEvent | Delta], None]:
+        """What `follow` gives, together what came together: for who has no use for it before the end."""
         listener = self._hub.listen(run.key)
         try:
-            last = after
-            pending: Sequence[StoredEvent] = known
-            if not known:
-                pending = await self._stored(run.key, last)
+            stored = known or await self._stored(run.key, after)
+            batch: list[StoredEvent | Delta] = [event for event in stored if event.seq > after]
+            last = stored[-1].seq if batch else after
+            ended = bool(batch) and isinstance(stored[-1].event, RunEnded)
             while True:
-                for event in pending:
-                    if event.seq <= last:
-                        continue
-                    last = event.seq
-                    yield event
-                    if isinstance(event.event, RunEnded):
-                        return
-                pending = ()
-                sent = listener.take() if listener else await self._next(run, listener)
-                match sent:
-                    case Delta():
-                        yield sent
-                    case PerdureError():
-                        raise sent
-                    case StoredEvent() if sent.seq <= last + 1:
-                        pending = (sent,)
-                    case _:  # nothing came, or not the next one: another process drives, or we listened too late
-                        pending = await self._stored(run.key, last)
+                if batch:
+                    yield batch
+                if ended:
+                    return
+                batch = []
+                for sent in listener.take() or await self._next(run, listener):
+                    match sent:
+                        case Delta():
+                            batch.append(sent)
+                            continue
+                        case PerdureError():
+                            if batch:
+                                yield batch
+                            raise sent
+                        case StoredEvent() if sent.seq <= last + 1:
+                            stored = (sent,) if sent.seq > last else ()
+                        case _:  # nothing came, or not the next one: another process drives, or we listened too late
+                            stored = await self._stored(run.key, last)
+                    if stored:
+                        batch += stored
+                        last, ended = stored[-1].seq, isinstance(stored[-1].event, RunEnded)
+                        if ended:
+                            break
         finally:
             self._hub.leave(run.key, listener)
 
@@ -146,8 +161,7 @@ class Runner:
         """Ask a run to stop; the run as it then stands. An ended run is left as it is. Raises: NotFound, StoreError."""
         now = self._ports.clock.now()
         run, events = await self._ports.store.write(_request_cancel, run_id, now=now)
-        for event in events:
-            self._hub.publish(run.key, event)
+        self._hub.publish(run.key, events)
         self._ports.interrupts.fire(run.key)
         self._begun.pop(run.key, None)  # its log does not know of this yet
         return run
@@ -195,7 +209,7 @@ class Runner:
                 if progress is not None:
                     await self._run(progress)
                     wanted.discard(progress.log.run.key.seq)
-                    self._hub.publish(progress.log.run.key, None)
+                    self._hub.publish(progress.log.run.key, (None,))
                 elif key.seq in wanted:
                     # Not in step with the other processes that wait for the same conversation.
                     jitter = 0.5 + self._ports.randomness.random()
@@ -206,13 +220,13 @@ class Runner:
                 log.exception("driving %s stopped at a defect", line[0])
                 error = PerdureError(f"{type(error).__name__}: {error}")
             for seq in wanted:
-                self._hub.publish(RunKey(line[0], seq), error)
+                self._hub.publish(RunKey(line[0], seq), (error,))
         finally:
             # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
             del self._drivers[line], self._wanted[line]
             for seq in wanted:
                 self._begun.pop(RunKey(line[0], seq), None)
-                self._hub.publish(RunKey(line[0], seq), None)
+                self._hub.publish(RunKey(line[0], seq), (None,))
 
     def _is_left(self, run: Run) -> bool:
         """Whether the holder of a run is known not to work on it: a process that is gone, or this one, when whoever
@@ -228,7 +242,7 @@ class Runner:
         run, oldest, model = await self._ports.store.read(_whose_turn, key, line[1])
         if run.ended or oldest is None:
             self._wanted[line].discard(key.seq)
-            self._hub.publish(key, None)
+            self._hub.publish(key, (None,))
             return None
         if self._ports.models.find(model) is None:  # another program's agent: left to it
             return None
@@ -259,9 +273,7 @@ class Runner:
                         if again is None:
                             return
                         progress = again
-                    # Nothing is awaited between two events: the loop may be interrupted at its own awaits only.
-                    async for sent in run_loop(progress, self._ports, self._views):
-                        self._hub.publish(run.key, sent)
+                    await run_loop(progress, self._ports, self._views, functools.partial(self._hub.publish, run.key))
                     return
                 except LeaseLost:
                     return
@@ -274,8 +286,7 @@ class Runner:
                 except Exception as error:
                     log.exception("%s stopped by a defect", run.id)
                     ended = await self._give_up(run.key, error)
-                    for event in ended.events if ended else ():
-                        self._hub.publish(run.key, event)
+                    self._hub.publish(run.key, ended.events if ended else ())
                     return
         finally:
             self._driven.discard(run.key)
@@ -297,15 +308,15 @@ class Runner:
     def _is_wanted(self, run: Run) -> bool:
         return run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
 
-    async def _next(self, run: Run, listener: Listener) -> Sent | None:
+    async def _next(self, run: Run, listener: Listener) -> Sequence[Sent]:
         """What is sent next; None when the store should be looked at."""
-        if self._is_wanted(run) or listener:
+        if self._is_wanted(run):
             return await listener.get()  # the driver ends with a word to everybody whose run it worked for
         try:
             async with asyncio.timeout(self._ports.settings.poll_s):
                 return await listener.get()
         except TimeoutError:
-            return None
+            return (None,)
 
     async def _stored(self, key: RunKey, after: int) -> Sequence[StoredEvent]:
         events: list[StoredEvent] = []

@@ -84,8 +84,8 @@ class AsyncAgent(AsyncArchival):
         runner = self._app.runner
         accepted = await runner.accept(request)
         try:
-            following = runner.follow(accepted.run, known=accepted.events)
-            events = [sent async for sent in following if isinstance(sent, StoredEvent)]
+            batches = runner.batches(accepted.run, known=accepted.events)
+            events = [sent async for batch in batches for sent in batch if isinstance(sent, StoredEvent)]
         except StoreError as error:
             raise _although_kept(error, accepted.run.id) from error
         reply = Reply.of(events)
