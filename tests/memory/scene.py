@@ -99,9 +99,8 @@ async def scene(*blocks: NewBlock, timezone: str = "UTC") -> Scene:
         new = NewAgent(name="ada", model="test/model", blocks=blocks, timezone=timezone, tools=tuple(MEMORY_TOOL_SPECS))
         agent = create_agent(tx, new, ids=ids, author=USER, at=clock.now())
         run = tx.runs.add(
-            agent.id,
+            tx.conversations.opening(agent.id, 0),
             RunId(ids.new("run")),
-            conversation_seq=0,
             at=clock.now(),
             max_steps=50,
             background=False,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, BlockId, ConversationId
-from perdure.core.quick import quick
+from perdure.core.messages import Message
+from perdure.core.quick import changed, quick
 
-__all__ = ["Conversation"]
+__all__ = ["Conversation", "Opening"]
 
 
 @quick
@@ -40,3 +42,41 @@ class Conversation:
     created_at: datetime
     updated_at: datetime
     last_message_at: datetime | None = None
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a run or a request of a conversation begins from, as its transaction finds it in one look.
+
+    Args:
+        active_run_seq: the oldest run of the conversation that has not ended.
+        next_run_seq, next_message_seq: the agent's next numbers.
+        embedded: whether the agent's messages get vectors.
+    """
+
+    agent: Agent
+    conversation: Conversation
+    active_run_seq: int | None
+    next_run_seq: int
+    next_message_seq: int
+    embedded: bool
+
+    def after(self, messages: Sequence[Message]) -> Opening:
+        """The same, now that these were appended to the conversation."""
+        if not messages:
+            return self
+        said = sum([message.kind == "message" for message in messages])
+        tokens = sum([message.tokens for message in messages])
+        return Opening(
+            agent=changed(self.agent, message_count=self.agent.message_count + said),
+            conversation=changed(
+                self.conversation,
+                view_tokens=self.conversation.view_tokens + tokens,
+                last_message_at=messages[-1].created_at,
+            ),
+            active_run_seq=self.active_run_seq,
+            next_run_seq=self.next_run_seq,
+            next_message_seq=messages[-1].seq + 1,
+            embedded=self.embedded,
+        )

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from perdure.core.conversations import Opening
 from perdure.core.errors import ConversationBusy, EmptyMessage, IdempotencyMismatch, InvalidInput, MessageTooLarge
 from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
 from perdure.core.quick import quick
-from perdure.core.runs import IfBusy, Run
+from perdure.core.runs import IfBusy, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.run_log import Progress, RunLog
 
@@ -27,7 +28,7 @@ MAX_STEPS = 10_000
 MAX_DRAFTS = 1_000
 """Messages of one request: all are written in one transaction, for which everybody else waits."""
 
-Begin = Callable[[RunLog, list[Event]], Progress]
+Begin = Callable[[RunLog, list[Event], Opening], Progress]
 
 
 @quick
@@ -99,8 +100,8 @@ def accept(
 
     Args:
         check_model: raises if nobody here can ask the model of this handle: the message is then refused, not kept.
-        begin: goes on with a run that has nothing to wait for, given its log and the events to store; it checks the
-            model itself.
+        begin: goes on with a run that has nothing to wait for, given its log, the events to store, and what it begins
+            from.
     Raises: NotFound, ConversationBusy, IdempotencyMismatch, ModelNotFound.
     """
     tx.agents.lock(request.agent_id)
@@ -111,33 +112,34 @@ def accept(
             if digest != request.digest:
                 raise IdempotencyMismatch(request.idempotency_key)
             return Accepted(run, (), repeated=True)
-    busy = tx.runs.active(request.agent_id, request.conversation_seq)
-    if busy is not None and request.if_busy == "reject":
-        raise ConversationBusy(busy.id)
-    if begin is None or busy is not None:
-        check_model(tx.agents.model(request.agent_id))
+    opening = tx.conversations.opening(request.agent_id, request.conversation_seq)
+    busy = opening.active_run_seq is not None
+    if opening.active_run_seq is not None and request.if_busy == "reject":
+        raise ConversationBusy(tx.runs.at(RunKey(request.agent_id, opening.active_run_seq)).id)
+    check_model(opening.agent.model)
     run = tx.runs.add(
-        request.agent_id,
+        opening,
         request.run_id,
-        conversation_seq=request.conversation_seq,
+        drafts=() if busy else request.drafts,
         at=now,
         max_steps=request.max_steps,
         background=request.background,
-        running=begin is not None and busy is None,
+        running=begin is not None and not busy,
         lease_owner=owner,
         lease_until=until,
-        waiting_input=None if busy is None else _encode_drafts(request.drafts, request.tokens),
+        waiting_input=_encode_drafts(request.drafts, request.tokens) if busy else None,
     )
     if request.idempotency_key is not None:
         tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
     events: list[Event] = [RunQueued(run.id)]
-    if busy is None:
-        added = _append_input(tx, run, request.drafts, request.tokens, now=now)
+    if not busy:
+        added = _append_input(tx, run, request.drafts, request.tokens, now=now, opening=opening)
         events += [MessageAdded(message.seq, message) for message in added]
         if begin is not None:
-            begun = begin(RunLog(run=run, messages=tuple(added), steps=(), started={}), events)
+            log = RunLog(run=run, messages=tuple(added), steps=(), started={}, told=0)
+            begun = begin(log, events, opening.after(added))
             return Accepted(run, begun.events, begun=begun)
-    return Accepted(run, tx.events.add(run.key, events, at=now))
+    return Accepted(run, tx.events.add(run.key, events, at=now, after=0))
 
 
 def begin_input(
@@ -150,10 +152,10 @@ def begin_input(
 
 
 def _append_input(
-    tx: Tx, run: Run, drafts: Sequence[Draft], tokens: Sequence[int], *, now: datetime
+    tx: Tx, run: Run, drafts: Sequence[Draft], tokens: Sequence[int], *, now: datetime, opening: Opening | None = None
 ) -> Sequence[Message]:
     return tx.messages.append(
-        run.key.agent_id, drafts, conversation_seq=run.conversation_seq, at=now, tokens=tokens, run=run
+        run.key.agent_id, drafts, conversation_seq=run.conversation_seq, at=now, tokens=tokens, run=run, opening=opening
     )
 
 

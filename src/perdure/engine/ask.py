@@ -15,7 +15,7 @@ from perdure.context.prefix import rewrite_reason
 from perdure.context.segments import segments
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Opening
 from perdure.core.errors import IrreducibleFloor, NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import AgentId, BlockId, MessageId, StepId
@@ -65,12 +65,10 @@ def begin(tx: Tx, request: Request, asking: Asking, *, check_model: Callable[[st
     Raises: what `accept` raises; CannotBegin: the request may be accepted, but not by this.
     """
 
-    def start(log: RunLog, events: list[Event]) -> Progress:
-        agent = tx.agents.get(request.agent_id)
-        check_model(agent.model)
+    def start(log: RunLog, events: list[Event], opening: Opening) -> Progress:
         events.append(RunStarted(log.run.id, log.run.lease_number))
         try:
-            progress = _ask(tx, log, Ask(), asking, events, agent=agent)
+            progress = _ask(tx, log, Ask(), asking, events, opening=opening)
         except Exception as error:
             raise CannotBegin from error
         if progress.log.run.ended:  # its request can't be made: that shows when it is claimed
@@ -112,11 +110,11 @@ def _ask(
     asking: Asking,
     events: list[Event],
     *,
-    agent: Agent | None = None,
+    opening: Opening | None = None,
 ) -> Progress:
-    run, now, counter = log.run, asking.now, asking.counter
-    agent = agent or tx.agents.get(run.key.agent_id)
-    conversation = tx.conversations.at(agent.id, run.conversation_seq)
+    run, told, now, counter = log.run, log.told, asking.now, asking.counter
+    opening = opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq)
+    agent, conversation = opening.agent, opening.conversation
     memory = read_memory(tx, agent)
     if action.abandoned is not None:
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
@@ -178,8 +176,8 @@ def _ask(
         at=now,
     )
     events.append(StepStarted(step.id, step.index))
-    stored = tx.events.add(run.key, events, at=now)
-    return Asked(log.after(step=step), stored, agent=agent, view=view)
+    stored = tx.events.add(run.key, events, at=now, after=told)
+    return Asked(log.after(step=step, told=stored[-1].seq), stored, agent=agent, view=view)
 
 
 def _full(

@@ -115,7 +115,9 @@ def _store_reply(
     settings: EngineSettings,
     now: datetime,
 ) -> Progress:
-    log = log.after(run=tx.runs.hold(key, log.lease, until=None))
+    run = tx.runs.hold(key, log.lease, until=None)
+    told = None if run.cancel_requested or run.background else log.told
+    log = log.after(run=run)
     overcount = _learn_measured(tx, log, step, reply, window_tokens)
     messages = tx.messages.append(
         key.agent_id,
@@ -132,7 +134,7 @@ def _store_reply(
         tx.steps.put_exchange(step, reply.exchange)
     log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
-    return _advanced(tx, log, events, ids=ids, settings=settings, now=now)
+    return _advanced(tx, log, events, ids=ids, settings=settings, now=now, told=told)
 
 
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
@@ -174,12 +176,19 @@ def _store_failure(
 
 
 def _advanced(
-    tx: Tx, log: RunLog, events: list[Event], *, ids: Ids, settings: EngineSettings, now: datetime
+    tx: Tx,
+    log: RunLog,
+    events: list[Event],
+    *,
+    ids: Ids,
+    settings: EngineSettings,
+    now: datetime,
+    told: int | None = None,
 ) -> Progress:
     """The progress of a step; the run is ended in the same transaction if nothing is left to do."""
     if isinstance(action := next_action(log), Finish):
-        return end_run(tx, log, action, events, ids=ids, settings=settings, now=now)
-    return Progress(log, tx.events.add(log.run.key, events, at=now))
+        return end_run(tx, log, action, events, ids=ids, settings=settings, now=now, told=told)
+    return Progress(log, tx.events.add(log.run.key, events, at=now, after=told))
 
 
 def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None:

@@ -39,8 +39,10 @@ def end_run(
     ids: Ids,
     settings: EngineSettings,
     now: datetime,
+    told: int | None = None,
 ) -> Progress:
-    """The ended run, inside a transaction that holds its lease; `events` are what else that transaction has to tell."""
+    """The ended run, inside a transaction that holds its lease; `events` are what else that transaction has to tell,
+    after the one with the number `told`, if that is known."""
     run = log.run
     step = log.last_step
     if step is not None and step.status == "pending":
@@ -82,7 +84,7 @@ def end_run(
         at=now,
     )
     events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure))
-    stored = tx.events.add(run.key, events, at=now)
+    stored = tx.events.add(run.key, events, at=now, after=told)
     if run.background:  # after the last event, which keeps the numbers of those that go from being given again
         since = now - timedelta(seconds=settings.keep_deltas_s)
         tx.events.trim_deltas(run.key, keep=settings.keep_deltas, since=since)

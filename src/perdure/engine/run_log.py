@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
@@ -34,19 +34,37 @@ class RunLog:
     It is never changed. Every transaction of the loop gives back the log that it leaves in the store. Where that saves
     reading, it is made from the one before: under the lease nobody else writes to it, but for the run's own row, and
     that is read anew in each transaction.
+
+    Args:
+        told: the number of the run's last event; None where it was not looked up. Besides who holds the lease only a
+            request to cancel tells more, and that shows in the run's row.
     """
 
     run: Run
     messages: tuple[Message, ...]
     steps: tuple[Step, ...]
     started: Mapping[str, int]
+    told: int | None = field(default=None, compare=False)
 
-    def after(self, *, run: Run | None = None, messages: Sequence[Message] = (), step: Step | None = None) -> RunLog:
-        """The log with another run row, more messages, and a step that is new or in another state."""
+    def after(
+        self,
+        *,
+        run: Run | None = None,
+        messages: Sequence[Message] = (),
+        step: Step | None = None,
+        told: int | None = None,
+    ) -> RunLog:
+        """The log with another run row, more messages, a step that is new or in another state, and events."""
         steps = self.steps
         if step is not None:
             steps = (*(other for other in steps if other.index != step.index), step)
-        return RunLog(run=run or self.run, messages=(*self.messages, *messages), steps=steps, started=self.started)
+        return RunLog(
+            run=run or self.run,
+            messages=(*self.messages, *messages) if messages else self.messages,
+            steps=steps,
+            started=self.started,
+            told=told,
+        )
 
     @property
     def lease(self) -> Lease:

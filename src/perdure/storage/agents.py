@@ -15,13 +15,15 @@ from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, i
 from perdure.storage.messages import message_words_of
 from perdure.storage.vectors import Vectors
 
-__all__ = ["Agents", "contains", "has_tags", "pattern_of"]
+__all__ = ["AGENT_COLUMNS", "AGENT_TABLES", "Agents", "agent_of", "contains", "has_tags", "pattern_of"]
 
-_SELECT = (
-    "SELECT a.id, a.org_id, a.number, a.name, a.agent_type, a.model, d.system, d.description, a.timezone, d.tags,"
+AGENT_COLUMNS = (
+    "a.id, a.org_id, a.number, a.name, a.agent_type, a.model, d.system, d.description, a.timezone, d.tags,"
     " d.metadata, d.settings, a.settings_revision, a.hidden, a.created_at, a.updated_at, a.created_by, a.updated_by,"
-    " a.message_count FROM agents a JOIN agent_details d ON d.agent_id = a.id"
+    " a.message_count"
 )
+AGENT_TABLES = "agents a JOIN agent_details d ON d.agent_id = a.id"
+_SELECT = f"SELECT {AGENT_COLUMNS} FROM {AGENT_TABLES}"
 
 # What requests are made of; a name or a tag is not.
 _SHAPING = ("agent_type", "model", "system", "settings")
@@ -84,7 +86,7 @@ class Agents:
         )
         if not rows:
             raise NotFound("agent", agent_id)
-        return _agent(rows[0])
+        return agent_of(rows[0])
 
     def model(self, agent_id: AgentId) -> str:
         rows = self._db.rows(
@@ -127,7 +129,7 @@ class Agents:
             f"{_SELECT} WHERE a.org_id = :org_id {before} ORDER BY a.number DESC LIMIT :limit",
             {"org_id": self._org_id, "limit": limit} | ({} if after is None else {"after": after}),
         )
-        return [_agent(row) for row in rows]
+        return [agent_of(row) for row in rows]
 
     def page(
         self,
@@ -160,7 +162,7 @@ class Agents:
             f"{_SELECT} WHERE a.org_id = :org_id{conditions} ORDER BY {key} {way}, a.number {way} LIMIT :limit",
             params | {"org_id": self._org_id, "limit": limit},
         )
-        agents = [_agent(row) for row in rows]
+        agents = [agent_of(row) for row in rows]
         return agents[::-1] if reverse else agents
 
     def count(self, where: AgentFilter) -> int:
@@ -225,7 +227,7 @@ class Agents:
 
     def _first(self, sql: str, params: dict[str, Any]) -> Agent | None:
         rows = self._db.rows(sql, params)
-        return _agent(rows[0]) if rows else None
+        return agent_of(rows[0]) if rows else None
 
 
 def _conditions(where: AgentFilter) -> tuple[str, dict[str, Any]]:
@@ -302,7 +304,7 @@ def _params(agent: Agent) -> dict[str, Any]:
     }
 
 
-def _agent(row: Row) -> Agent:
+def agent_of(row: Row) -> Agent:
     return Agent(
         id=row[0],
         org_id=row[1],

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Opening
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId, ConversationId, OrgId
 from perdure.core.runs import Prefix
-from perdure.core.text import restored
+from perdure.core.text import restored, storable
+from perdure.storage.agents import AGENT_COLUMNS, AGENT_TABLES, agent_of
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 
 __all__ = ["Conversations", "load_stubs"]
@@ -18,6 +19,14 @@ __all__ = ["Conversations", "load_stubs"]
 _COLUMNS = (
     "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
     " last_message_at, stubs, overcount"
+)
+
+
+_OF_C = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
+_OPENING = (
+    f"SELECT {_OF_C}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r WHERE r.conversation_id = c.id"
+    f" AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded, {AGENT_COLUMNS} FROM {AGENT_TABLES}"
+    " LEFT JOIN conversations c ON c.agent_id = a.id AND c.seq = :seq WHERE a.id = :agent_id AND a.org_id = :org_id"
 )
 
 
@@ -54,6 +63,22 @@ class Conversations:
         if not rows:
             raise NotFound("conversation", f"{seq} of {agent_id}")
         return _conversation(rows[0])
+
+    def opening(self, agent_id: AgentId, seq: int) -> Opening:
+        rows = self._db.rows(_OPENING, {"agent_id": storable(agent_id), "seq": seq, "org_id": self._org_id})
+        if not rows:
+            raise NotFound("agent", agent_id)
+        row = rows[0]
+        if row[0] is None:
+            raise NotFound("conversation", f"{seq} of {agent_id}")
+        return Opening(
+            agent=agent_of(row[18:]),
+            conversation=_conversation(row),
+            active_run_seq=row[16],
+            next_run_seq=row[14],
+            next_message_seq=row[15],
+            embedded=bool(row[17]),
+        )
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         rows = self._db.rows(

@@ -20,21 +20,11 @@ class Events:
     def __init__(self, db: Database, org_id: OrgId) -> None:
         self._db, self._org_id = db, org_id
 
-    def add(self, key: RunKey, events: Sequence[Event], *, at: datetime) -> Sequence[StoredEvent]:
+    def add(
+        self, key: RunKey, events: Sequence[Event], *, at: datetime, after: int | None = None
+    ) -> Sequence[StoredEvent]:
         params = {"agent_id": key.agent_id, "run_seq": key.seq}
-        if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
-            self._db.rows(
-                f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}", params
-            )
-        rows = self._db.rows(
-            "SELECT 1 + COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
-            " AND e.run_seq = :run_seq), 0) FROM runs"
-            " WHERE agent_id = :agent_id AND seq = :run_seq AND org_id = :org_id",
-            params | {"org_id": self._org_id},
-        )
-        if not rows:
-            raise NotFound("run", f"{key.seq} of {key.agent_id}")
-        first, at_text = int(rows[0][0]), iso(at)
+        first, at_text = 1 + (self._last(key) if after is None else after), iso(at)
         self._db.run_many(
             "INSERT INTO events (agent_id, run_seq, seq, type, body, created_at)"
             " VALUES (:agent_id, :run_seq, :seq, :type, :body, :at)",
@@ -48,6 +38,23 @@ class Events:
             StoredEvent(agent_id=key.agent_id, run_seq=key.seq, seq=first + index, event=event, created_at=at)
             for index, event in enumerate(events)
         ]
+
+    def _last(self, key: RunKey) -> int:
+        """The number of the run's last event, which nobody else can add to before this transaction ends."""
+        params = {"agent_id": key.agent_id, "run_seq": key.seq}
+        if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
+            self._db.rows(
+                f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}", params
+            )
+        rows = self._db.rows(
+            "SELECT COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
+            " AND e.run_seq = :run_seq), 0) FROM runs"
+            " WHERE agent_id = :agent_id AND seq = :run_seq AND org_id = :org_id",
+            params | {"org_id": self._org_id},
+        )
+        if not rows:
+            raise NotFound("run", f"{key.seq} of {key.agent_id}")
+        return int(rows[0][0])
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
         rows = self._db.rows(

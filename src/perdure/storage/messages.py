@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.blocks import Author
+from perdure.core.conversations import Opening
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, MessageId, OrgId, StepId
 from perdure.core.messages import (
@@ -64,18 +65,12 @@ class Messages:
         run: Run | None = None,
         step_id: StepId | None = None,
         overcount: int | None = None,
+        opening: Opening | None = None,
     ) -> Sequence[Message]:
-        said = sum(draft.kind == "message" for draft in drafts)
-        advanced = self._db.update(
-            "agents",
-            "message_seq = message_seq + :rows, message_count = message_count + :said",
-            "id = :id AND org_id = :org_id",
-            {"rows": len(drafts), "said": said, "id": agent_id, "org_id": self._org_id},
-            returning="message_seq - :rows, number, embedded",
-        )
-        if not advanced:
-            raise NotFound("agent", agent_id)
-        first, number, embedded = advanced[0]
+        if opening is not None:
+            first, number, embedded = opening.next_message_seq, opening.agent.number, opening.embedded
+        else:
+            first, number, embedded = self._take_numbers(agent_id, drafts)
         messages = [
             Message(
                 id=draft.id,
@@ -115,6 +110,20 @@ class Messages:
         if embedded:
             queue_texts(self._db, number, [message.seq for message in messages if is_embedded(message)])
         return messages
+
+    def _take_numbers(self, agent_id: AgentId, drafts: Sequence[Draft]) -> tuple[int, int, bool]:
+        """The number of the first of these messages, the agent's own, and whether its messages get vectors."""
+        said = sum([draft.kind == "message" for draft in drafts])
+        advanced = self._db.update(
+            "agents",
+            "message_seq = message_seq + :rows, message_count = message_count + :said",
+            "id = :id AND org_id = :org_id",
+            {"rows": len(drafts), "said": said, "id": agent_id, "org_id": self._org_id},
+            returning="message_seq - :rows, number, embedded",
+        )
+        if not advanced:
+            raise NotFound("agent", agent_id)
+        return advanced[0][0], advanced[0][1], bool(advanced[0][2])
 
     def get(self, message_id: MessageId) -> Message:
         agent_id, seq = locate(self._db, self._org_id, "message", message_id)

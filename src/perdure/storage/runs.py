@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from perdure.core.conversations import Opening
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId
+from perdure.core.messages import Draft
 from perdure.core.quick import changed
 from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, status_of, usage_to_json
 from perdure.core.text import restored, storable
@@ -41,10 +43,10 @@ class Runs:
 
     def add(
         self,
-        agent_id: AgentId,
+        opening: Opening,
         run_id: RunId,
         *,
-        conversation_seq: int,
+        drafts: Sequence[Draft] = (),
         at: datetime,
         max_steps: int,
         background: bool,
@@ -53,28 +55,31 @@ class Runs:
         lease_until: datetime | None,
         waiting_input: str | None,
     ) -> Run:
-        advanced = self._db.update(
-            "agents",
-            "run_seq = run_seq + 1, last_run_at = :at",
-            "id = :id AND org_id = :org_id",
-            {"id": agent_id, "org_id": self._org_id, "at": iso(at), "conversation": conversation_seq},
-            returning="run_seq - 1, message_seq,"
-            " (SELECT c.id FROM conversations c WHERE c.agent_id = agents.id AND c.seq = :conversation)",
+        agent_id, conversation = opening.agent.id, opening.conversation
+        advanced = self._db.run(
+            "UPDATE agents SET run_seq = :run_seq + 1, message_seq = :message_seq + :rows,"
+            " message_count = message_count + :said, last_run_at = :at WHERE id = :id AND org_id = :org_id",
+            {
+                "id": agent_id,
+                "org_id": self._org_id,
+                "run_seq": opening.next_run_seq,
+                "message_seq": opening.next_message_seq,
+                "rows": len(drafts),
+                "said": sum([draft.kind == "message" for draft in drafts]),
+                "at": iso(at),
+            },
         )
         if not advanced:
             raise NotFound("agent", agent_id)
-        seq, message_seq, conversation_id = advanced[0]
-        if conversation_id is None:
-            raise NotFound("conversation", f"{conversation_seq} of {agent_id}")
         run = Run(
             id=run_id,
-            key=RunKey(agent_id, int(seq)),
-            conversation_seq=conversation_seq,
-            conversation_id=conversation_id,
+            key=RunKey(agent_id, opening.next_run_seq),
+            conversation_seq=conversation.seq,
+            conversation_id=conversation.id,
             status="running" if running else "queued",
             background=background,
             max_steps=max_steps,
-            first_message_seq=message_seq if waiting_input is None else None,
+            first_message_seq=opening.next_message_seq if waiting_input is None else None,
             lease_owner=lease_owner,
             lease_number=int(running),
             lease_until=lease_until,
@@ -92,8 +97,8 @@ class Runs:
                 "seq": run.key.seq,
                 "id": run_id,
                 "org_id": self._org_id,
-                "conversation_seq": conversation_seq,
-                "conversation_id": conversation_id,
+                "conversation_seq": conversation.seq,
+                "conversation_id": conversation.id,
                 "status": run.status,
                 "background": int(background),
                 "max_steps": max_steps,

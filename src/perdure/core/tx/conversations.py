@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Opening
 from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.core.runs import Prefix
 
@@ -24,6 +24,10 @@ class Conversations(Protocol):
 
     def at(self, agent_id: AgentId, seq: int) -> Conversation:
         """Raises: NotFound."""
+        ...
+
+    def opening(self, agent_id: AgentId, seq: int) -> Opening:
+        """Who means to write by it holds the agent's lock (`Agents.lock`). Raises: NotFound."""
         ...
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]: ...

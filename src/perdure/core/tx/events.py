@@ -13,8 +13,15 @@ __all__ = ["Events"]
 
 
 class Events(Protocol):
-    def add(self, key: RunKey, events: Sequence[Event], *, at: datetime) -> Sequence[StoredEvent]:
-        """The events with their numbers, consecutive within the run."""
+    def add(
+        self, key: RunKey, events: Sequence[Event], *, at: datetime, after: int | None = None
+    ) -> Sequence[StoredEvent]:
+        """The events with their numbers, consecutive within the run. Raises: NotFound.
+
+        Args:
+            after: the number of the run's last event, where it is known and the run was added, or is held, in this
+                transaction; 0: it has none.
+        """
         ...
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:

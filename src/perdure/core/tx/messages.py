@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.core.blocks import Author
+from perdure.core.conversations import Opening
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Part, Role
 from perdure.core.quick import quick
@@ -56,12 +57,14 @@ class Messages(Protocol):
         run: Run | None = None,
         step_id: StepId | None = None,
         overcount: int | None = None,
+        opening: Opening | None = None,
     ) -> Sequence[Message]:
         """The messages with their numbers, consecutive, at once searchable. Raises: NotFound: no such agent.
 
         Args:
             overcount: what the request before these messages taught of the conversation's estimate
                 (`Conversation.overcount`); None: nothing.
+            opening: what the `run` was added to in this transaction; it has taken the numbers for these messages.
         """
         ...
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from perdure.core.conversations import Opening
 from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.messages import Draft
 from perdure.core.runs import Failure, Lease, Run, RunKey, RunStatus, StopReason, Usage
 
 __all__ = ["RunFilter", "Runs"]
@@ -28,10 +30,10 @@ class RunFilter:
 class Runs(Protocol):
     def add(
         self,
-        agent_id: AgentId,
+        opening: Opening,
         run_id: RunId,
         *,
-        conversation_seq: int,
+        drafts: Sequence[Draft] = (),
         at: datetime,
         max_steps: int,
         background: bool,
@@ -41,11 +43,11 @@ class Runs(Protocol):
         waiting_input: str | None,
     ) -> Run:
         """A queued run, reserved for the process that accepted it until `lease_until`; or with `running` one that this
-        process holds from the start, under its first lease. Its messages are the next that this transaction appends;
-        unless it has to wait behind another run: then `waiting_input` is its encoded input, which becomes messages when
-        the run is claimed.
+        process holds from the start, under its first lease. It takes the numbers for its messages, the `drafts`, which
+        are then to be appended; unless it has to wait behind another run: then `waiting_input` is its encoded input,
+        which becomes messages when the run is claimed.
 
-        Raises: NotFound.
+        Raises: NotFound: the agent.
         """
         ...
 

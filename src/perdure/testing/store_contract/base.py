@@ -196,10 +196,10 @@ class Contract:
         waiting_input: str | None = None,
     ) -> Run:
         """A queued run, held by nobody unless `owner` reserves it."""
+        tx.agents.lock(agent_id)
         return tx.runs.add(
-            agent_id,
+            tx.conversations.opening(agent_id, conversation_seq),
             RunId(self.ids.new("run")),
-            conversation_seq=conversation_seq,
             at=at,
             max_steps=50,
             background=False,

@@ -92,6 +92,7 @@ class OrganisationContract(Contract):
         return {
             "agents.get": lambda tx: tx.agents.get(agent_id),
             "agents.model": lambda tx: tx.agents.model(agent_id),
+            "agents.memory": lambda tx: tx.agents.memory(agent_id),
             "agents.find_by_name": lambda tx: tx.agents.find_by_name(p.agent.name),
             "agents.list": lambda tx: tx.agents.list(),
             "agents.last_used": lambda tx: tx.agents.last_used(),
@@ -115,6 +116,7 @@ class OrganisationContract(Contract):
             "passages.by_seqs": lambda tx: tx.passages.by_seqs(archive_id, [0]),
             "conversations.get": lambda tx: tx.conversations.get(p.conversation.id),
             "conversations.at": lambda tx: tx.conversations.at(agent_id, 0),
+            "conversations.opening": lambda tx: tx.conversations.opening(agent_id, 0),
             "conversations.list": lambda tx: tx.conversations.list(agent_id),
             "messages.get": lambda tx: tx.messages.get(p.message.id),
             "messages.known": lambda tx: tx.messages.known([p.message.id]),

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from perdure.core.conversations import Opening
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.core.ids import AgentId, ConversationId
+from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import FAILED_REASONS, Failure, Lease, Run, RunKey, StopReason, Usage
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
@@ -22,6 +23,10 @@ SECOND = timedelta(seconds=1)
 
 def ended(tx: Tx, key: RunKey, *, reason: StopReason = "end_turn", failure: Failure | None = None) -> Run:
     return tx.runs.end(tx.runs.at(key), reason=reason, usage=Usage(), step_count=1, failure=failure, at=AT)
+
+
+def _opening(tx: Tx, agent_id: AgentId, seq: int) -> Opening:
+    return tx.conversations.opening(agent_id, seq)
 
 
 class RunContract(Contract):
@@ -42,6 +47,46 @@ class RunContract(Contract):
             )
             assert await store.read(lambda tx: tx.runs.get(first.id)) == run
             assert await store.read(lambda tx: tx.runs.at(first.key)) == run
+
+    async def test_a_run_takes_the_numbers_of_its_messages(self) -> None:
+        """What a conversation's next run begins from is seen in one look; what is reckoned of it is what is stored."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            await store.write(self.say, agent.id, "before")
+            drafts = [self.draft("hello"), self.draft("a note", role="system", kind="memory_delta")]
+
+            def add(tx: Tx) -> tuple[Run, Opening]:
+                tx.agents.lock(agent.id)
+                opening = tx.conversations.opening(agent.id, 0)
+                assert opening.conversation == tx.conversations.at(agent.id, 0)
+                assert (opening.agent, opening.agent.message_count) == (tx.agents.get(agent.id), 1)
+                run = tx.runs.add(
+                    opening,
+                    RunId(self.ids.new("run")),
+                    drafts=drafts,
+                    at=AT,
+                    max_steps=50,
+                    background=False,
+                    lease_owner=None,
+                    lease_until=None,
+                    waiting_input=None,
+                )
+                messages = tx.messages.append(
+                    agent.id, drafts, conversation_seq=0, at=AT, tokens=[10, 20], run=run, opening=opening
+                )
+                assert [message.seq for message in messages] == [1, 2]
+                return run, opening.after(messages)
+
+            run, reckoned = await store.write(add)
+            assert (run.key.seq, run.first_message_seq, reckoned.active_run_seq) == (0, 1, None)
+
+            found = await store.read(lambda tx: tx.conversations.opening(agent.id, 0))
+            assert found == replace(reckoned, active_run_seq=0, next_run_seq=1)
+            assert found.agent.message_count == reckoned.agent.message_count == 2
+
+            for agent_id, seq in ((agent.id, 7), (AgentId(self.ids.new("agent")), 0)):
+                with raises(NotFound):
+                    await store.read(_opening, agent_id, seq)
 
     async def test_only_the_oldest_run_of_a_conversation_is_claimed(self) -> None:
         """The next one's turn comes when it has ended; another conversation does not wait."""
