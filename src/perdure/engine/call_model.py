@@ -115,7 +115,7 @@ def _store_reply(
     settings: EngineSettings,
     now: datetime,
 ) -> Progress:
-    run = tx.runs.hold(key, log.lease, until=None)
+    run = tx.runs.hold(key, log.lease, until=None, known=log.run)
     told = None if run.cancel_requested or run.background else log.told
     log = log.after(run=run)
     overcount = _learn_measured(tx, log, step, reply, window_tokens)

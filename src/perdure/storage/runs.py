@@ -206,17 +206,23 @@ class Runs:
         " AND lease_number = :number"
     )
 
-    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None) -> Run:
+    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None, known: Run | None = None) -> Run:
+        columns = _COLUMNS if known is None else "cancel_requested, usage, lease_until"
         params = self._own(key) | {"owner": lease.owner, "number": lease.number}
         if until is None:
-            rows = self._db.rows(f"SELECT {_COLUMNS} FROM runs WHERE {self._HELD}{self._db.for_update}", params)
+            rows = self._db.rows(f"SELECT {columns} FROM runs WHERE {self._HELD}{self._db.for_update}", params)
         else:
             rows = self._db.update(
-                "runs", "lease_until = :until", self._HELD, params | {"until": iso(until)}, returning=_COLUMNS
+                "runs", "lease_until = :until", self._HELD, params | {"until": iso(until)}, returning=columns
             )
         if not rows:
             raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
-        return _run(rows[0])
+        if known is None:
+            return _run(rows[0])
+        cancelled, usage, held_until = rows[0]
+        return changed(
+            known, cancel_requested=bool(cancelled), usage=load_usage(usage), lease_until=from_iso(held_until)
+        )
 
     def release(self, owner: str) -> int:
         return self._db.run(

@@ -98,9 +98,11 @@ class Runs(Protocol):
         void."""
         ...
 
-    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None) -> Run:
+    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None, known: Run | None = None) -> Run:
         """The run, its lease extended, or with None as it is; nobody else can take it within this transaction.
 
+        Args:
+            known: the run as it was read under this lease: what nobody can have changed since is not read again.
         Raises: LeaseLost: it is no longer held under this lease, or has ended.
         """
         ...

@@ -315,12 +315,14 @@ class RunContract(Contract):
         """The first request counts; a second one, or one to an ended run, is told so. The lease holder sees it."""
         async with self.opened() as store:
             agent = await store.write(self.add_agent)
-            run = await store.write(self.add_run, agent.id)
-            await store.write(claimed, run.key)
+            added = await store.write(self.add_run, agent.id)
+            run = await store.write(claimed, added.key)
 
             assert await store.write(lambda tx: tx.runs.request_cancel(run.key))
             assert not await store.write(lambda tx: tx.runs.request_cancel(run.key))
             held = await store.write(lambda tx: tx.runs.hold(run.key, Lease("here", 1), until=UNTIL))
+            assert held == await store.write(lambda tx: tx.runs.hold(run.key, Lease("here", 1), until=UNTIL, known=run))
+            assert held == await store.write(lambda tx: tx.runs.hold(run.key, Lease("here", 1), until=None, known=run))
             assert held.cancel_requested
 
             done = await store.write(self.add_run, agent.id)
