@@ -44,7 +44,8 @@ _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _MARKS = re.compile("[\u0300-\u036f]+")
 _WHOLE_WORDS = re.compile("[\\w\u0300-\u036f]+")
 
-# Words that say nothing of what is looked for; left out of queries, never out of the index.
+# Words that say nothing of what is looked for; left out of queries, never out of the index. `s`, `re`, `ve`, `ll` are
+# what an apostrophe leaves. With the pronouns and these: +1.3 R@10 on LoCoMo (see memory.ranking.weights).
 _STOP_WORDS = frozenset(
     [
         "a",
@@ -58,6 +59,7 @@ _STOP_WORDS = frozenset(
         "at",
         "be",
         "been",
+        "being",
         "but",
         "by",
         "can",
@@ -70,21 +72,35 @@ _STOP_WORDS = frozenset(
         "had",
         "has",
         "have",
+        "he",
+        "her",
+        "hers",
+        "him",
+        "his",
         "how",
         "i",
         "if",
         "in",
+        "into",
         "is",
         "it",
         "its",
+        "just",
+        "ll",
         "me",
         "my",
+        "no",
+        "not",
         "of",
         "on",
         "or",
         "our",
+        "re",
+        "s",
         "she",
+        "should",
         "so",
+        "such",
         "tell",
         "than",
         "that",
@@ -98,6 +114,7 @@ _STOP_WORDS = frozenset(
         "this",
         "to",
         "us",
+        "ve",
         "was",
         "we",
         "were",

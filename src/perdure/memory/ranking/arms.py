@@ -6,8 +6,9 @@ nobody's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,9 +34,15 @@ class Neighbours:
 
     session: Column
     place: Column
+    _known: dict[int, Column] = field(default_factory=dict)
 
     def pairs(self, step: int) -> Column:
         """(n - step) whether row i + step stands `step` places after row i in one session."""
+        if step not in self._known:
+            self._known[step] = self._pairs(step)
+        return self._known[step]
+
+    def _pairs(self, step: int) -> Column:
         beside: Column = self.place[step:] - self.place[:-step] == step
         together: Column = self.session[step:] == self.session[:-step]
         return np.logical_and(beside, together)
@@ -71,7 +78,8 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
 
 def session_scores(pool: Pool, weights: Weights) -> tuple[Column, Column]:
     """(raw, standard) bm25 of the session that each row stands in, from the rows of it that hold any clause."""
-    _, first, number = np.unique(pool.session, return_index=True, return_inverse=True)
+    begins = np.concatenate(([True], pool.session[1:] != pool.session[:-1]))
+    first, number = np.flatnonzero(begins), np.cumsum(begins) - 1
     sessions = max(pool.scope.sessions, len(first))
     counts = np.add.reduceat(pool.counts, first, axis=1)
     rarity = _rarity((counts > 0).sum(1), sessions)
@@ -96,8 +104,8 @@ def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column
 
 def shape_scores(pool: Pool) -> Column:
     """How much longer than usual a row is, in standard deviations of the logarithm, at most 3."""
-    longer: Column = (np.log1p(np.maximum(pool.chars, 0.0)) - np.log(TYPICAL_CHARS)) / TYPICAL_SPREAD
-    return np.clip(longer, -3.0, 3.0)
+    longer: Column = (np.log1p(np.maximum(pool.chars, 0.0)) - math.log(TYPICAL_CHARS)) / TYPICAL_SPREAD
+    return np.minimum(np.maximum(longer, -3.0), 3.0)
 
 
 def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Column:
@@ -129,4 +137,4 @@ def _standard(values: Column, present: Column, of: int, floor: float) -> Column:
     total = max(of, len(present))
     mean = float(present.sum()) / total
     spread = np.sqrt(max(float((present * present).sum()) / total - mean * mean, 0.0))
-    return (values - mean) / max(float(spread), floor) if present.any() else np.zeros(len(values))
+    return (values - mean) / max(float(spread), floor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -113,7 +114,9 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
     own, shared = dense_scores(rows, near, weights)
     parts["dense"] = weights.dense * shared
     if hints.speakers:
-        parts["speaker"] = weights.speaker * np.isin(rows.speaker, hints.speakers)
+        parts["speaker"] = weights.speaker * functools.reduce(
+            np.logical_or, (rows.speaker == n for n in hints.speakers)
+        )
     if hints.role != NO_ROLE:
         parts["role"] = weights.role * (rows.role == hints.role)
     parts["length"] = weights.length * shape_scores(rows)
@@ -127,9 +130,12 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
     for values in parts.values():
         score += values
     relevance = np.maximum(score, 0.0)
-    for name, factor in (("recency", _recency(rows, hints, weights)), ("use", _use(rows, weights))):
-        parts[name] = relevance * factor
-        score = score + parts[name]
+    if weights.recency and hints.now == hints.now:
+        parts["recency"] = relevance * _recency(rows, hints, weights)
+        score = score + parts["recency"]
+    if weights.use and rows.uses.any():
+        parts["use"] = relevance * _use(rows, weights)
+        score = score + parts["use"]
     relevant = (rows.counts.any(0) if len(rows.counts) else np.zeros(pool.size, bool)) | (own > 0)
     order = np.lexsort((-pool.seq, -score[back]))
     return Ranked(
@@ -177,28 +183,31 @@ def _sorted(pool: Pool) -> tuple[Pool, Column]:
     order = np.lexsort((pool.seq, pool.place, pool.session))
     back = np.empty(pool.size, np.int64)
     back[order] = np.arange(pool.size)
-    columns = {
-        field.name: getattr(pool, field.name)[..., order] for field in fields(Pool) if field.name not in _UNSORTED
-    }
+    columns = {name: getattr(pool, name)[..., order] for name in _COLUMNS}
     for name in ("counts", "chars"):
-        columns[name] = np.nan_to_num(np.clip(columns[name], 0.0, BOUND))
+        columns[name] = _bounded(columns[name])
     return replace(pool, **columns), back
 
 
-_UNSORTED = frozenset({"scope"})
+_COLUMNS = tuple(field.name for field in fields(Pool) if field.name != "scope")
 
 
 def _recency(pool: Pool, hints: QueryHints, weights: Weights) -> Column:
     """0 to `weights.recency`, halved with every `recency_days` of age."""
     days: Column = np.maximum(hints.now - pool.occurred_at, 0.0) / DAY_S
-    return weights.recency * np.nan_to_num(np.exp2(-days / weights.recency_days))
+    return weights.recency * _bounded(np.exp2(-days / weights.recency_days))
 
 
 def _use(pool: Pool, weights: Weights) -> Column:
     """0 to `weights.use`, half of it after the first eight uses."""
-    uses: Column = np.nan_to_num(np.clip(pool.uses, 0.0, BOUND))
+    uses = _bounded(pool.uses)
     share: Column = uses / (uses + USES_COUNTED)
     return weights.use * share
+
+
+def _bounded(values: Column) -> Column:
+    """The values from 0 to a million; what is not a number is 0."""
+    return np.where(values > 0, np.minimum(values, BOUND), 0.0)
 
 
 def _without(parts: Mapping[str, float], name: str) -> dict[str, float]:

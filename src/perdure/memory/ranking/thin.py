@@ -23,7 +23,8 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
     stands at the place of the best of them, and is the newest of those that are equal to it word for word.
 
     Args:
-        texts: best first; as many as may be needed, those behind the limit are looked at only to be left out.
+        texts: best first; more than `limit`, to fill the places of what is left out. Those behind the last that is
+            shown are not looked at.
         seqs: their numbers, larger is newer.
     Returns: (index of the text, indexes of those left out for it), both into `texts`.
     """
@@ -32,6 +33,8 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
     by_words: dict[tuple[str, ...], int] = {}
     sets: list[tuple[int, frozenset[str]]] = []
     for index, text in enumerate(texts):
+        if len(shown) >= limit:
+            break
         words = _words(text[:COMPARED_CHARS])
         key = words if len(text) <= COMPARED_CHARS else (*words, text)
         first = by_words.get(key)
@@ -40,8 +43,6 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
             first = next((at for at, others in sets if _alike(distinct, others)), None)
         if first is not None:
             left_out[first].append(index)
-            continue
-        if len(shown) == limit:
             continue
         by_words[key] = index
         sets.append((index, frozenset(words)))
