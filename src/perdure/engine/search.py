@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from perdure.memory.search.asked import Asked
     from perdure.memory.search.history import Histories
     from perdure.memory.search.hits import Arm
+    from perdure.memory.vector_index import VectorIndexes
 
 __all__ = ["QUERY_TIMEOUT_S", "Search"]
 
@@ -129,7 +130,12 @@ class Search:
         if self._memory is None:  # numpy takes 0.1 s to import, and many chats never search
             from perdure.memory.search.history import Histories
 
-            self._memory = _Memory(Histories(), None)
+            indexes = None
+            if self._embedder is not None:
+                from perdure.memory.vector_index import VectorIndexes
+
+                indexes = VectorIndexes()
+            self._memory = _Memory(Histories(), indexes)
         return self._memory
 
     async def _asked(self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC") -> Asked:
@@ -164,7 +170,7 @@ class Search:
 @dataclass(frozen=True, slots=True)
 class _Memory:
     histories: Histories
-    indexes: Any
+    indexes: VectorIndexes | None
 
 
 def _archives(tx: Tx, archives: AgentId | Sequence[ArchiveId]) -> Sequence[Archive]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from perdure.memory.search.history import Histories
     from perdure.memory.search.hits import Arm
+    from perdure.memory.vector_index import VectorIndexes
 
 __all__ = ["Asked"]
 
@@ -32,7 +33,7 @@ class Asked:
     text: str
     now: datetime
     histories: Histories
-    indexes: Any = None
+    indexes: VectorIndexes | None = None
     timezone: str = "UTC"
     vectors: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     without: Mapping[Arm, str] = field(default_factory=dict)
