@@ -19,6 +19,7 @@ from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, Ids, Store, TokenCounter
 from perdure.core.tools import ToolSpec
 from perdure.core.tx import Tx
+from perdure.engine.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.leases import process_owner
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.runner import Runner
@@ -81,7 +82,8 @@ class App:
     """Everything that runs. `close` stops it in order.
 
     `choice` is the model of agents that are made without one: at first what is known without a network. `embedder`
-    makes the vectors; None is lexical-only, and `embedding_reason` says why, and what helps.
+    makes the vectors, and `worker` has texts get theirs; None is lexical-only: `embedding_reason` says why, and what
+    helps.
     """
 
     settings: Settings
@@ -93,6 +95,7 @@ class App:
     choice: Choice
     embedder: Embedder | None
     embedding_reason: str
+    worker: EmbeddingWorker | None
 
     @property
     def search(self) -> Search:
@@ -110,6 +113,8 @@ class App:
 
     async def close(self) -> None:
         await self.runner.close()
+        if self.worker is not None:
+            await self.worker.close()
         if self.embedder is not None:
             await self.embedder.close()
         await self.models.close()
@@ -153,6 +158,10 @@ async def start(
     functions, registry, counter = Functions(tools), model_registry(models), await _token_counter(settings)
     if store is None:
         store = await open_store(settings.store_path if address is None else address, at=clock.now())
+    worker: EmbeddingWorker | None = None
+    if embedding.embedder is not None:
+        worker = EmbeddingWorker(store, embedding.embedder, clock=clock, randomness=random.SystemRandom())
+        store = WatchedStore(store, embedding.embedder.handle, worker.nudge)
     try:
         await _keep_tools_current(store, [*MEMORY_TOOL_SPECS.values(), *functions.specs()], ids=ids, at=clock.now())
         ports = Ports(
@@ -174,13 +183,26 @@ async def start(
         )
         runner = Runner(ports)
         await runner.start()
+        if worker is not None:
+            await worker.start()
     except BaseException:
         await store.close()
         raise
     # The library says nothing on its own; a program that wants its warnings sets logging up.
     logging.getLogger("perdure").addHandler(logging.NullHandler())
     choice = registry.choose_unasked(settings.model)
-    return App(settings, store, ports, runner, registry, functions, choice, embedding.embedder, embedding.reason)
+    return App(
+        settings,
+        store,
+        ports,
+        runner,
+        registry,
+        functions,
+        choice,
+        embedder=embedding.embedder,
+        embedding_reason=embedding.reason,
+        worker=worker,
+    )
 
 
 async def _token_counter(settings: Settings) -> TokenCounter:

@@ -77,6 +77,7 @@ class Agents:
             " VALUES (:id, :system, :description, :tags, :metadata, :settings)",
             params,
         )
+        Vectors(self._db, self._org_id).open_new(agent.number, "agent", agent.id)
         return agent
 
     def get(self, agent_id: AgentId) -> Agent:

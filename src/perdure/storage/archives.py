@@ -45,6 +45,7 @@ class Archives:
                 "updated_at": iso(archive.updated_at),
             },
         )
+        Vectors(self._db, self._org_id).open_new(archive.number, "archive", archive.id)
         return archive
 
     def get(self, archive_id: ArchiveId) -> Archive:

@@ -57,6 +57,8 @@ class Database(Protocol):
     row_key: str
     """The type of a whole number that is a table's primary key; on SQLite it is the row's own number."""
     read_only: bool
+    embedding: str | None
+    """The model that agents and archives that are added are embedded by."""
     touched: set[int]
     """The scopes whose vectors this transaction has changed."""
     queued: int

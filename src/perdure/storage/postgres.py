@@ -53,6 +53,7 @@ class PostgresDatabase:
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
         self._connection, self.read_only, self.queued = connection, read_only, 0
         self.touched: set[int] = set()
+        self.embedding: str | None = None
         self.for_update = "" if read_only else " FOR UPDATE"
 
     def is_settled(self, number: int) -> bool:

@@ -82,6 +82,7 @@ class SqliteDatabase:
         self._cursor = connection.cursor()  # one for all statements: each has given all its rows before the next
         self.read_only, self.queued = read_only, 0
         self.touched: set[int] = set()
+        self.embedding: str | None = None
 
     def begin(self) -> None:
         """Begin to write; nobody else does until the transaction ends."""

@@ -6,7 +6,8 @@ so whoever reads a scope's version knows exactly which vectors there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -80,6 +81,19 @@ class Vectors:
     @property
     def queued(self) -> int:
         return self._db.queued
+
+    @contextlib.contextmanager
+    def embedding_new(self, model: str) -> Iterator[None]:
+        self._db.embedding = model
+        try:
+            yield
+        finally:
+            self._db.embedding = None
+
+    def open_new(self, number: int, owner_kind: OwnerKind, owner_id: str) -> None:
+        """Open the scope of what was added just now, if such are embedded."""
+        if self._db.embedding is not None:
+            self.open(number, owner_kind, owner_id, self._db.embedding)
 
     def scope(self, number: int) -> Scope | None:
         rows = self._db.rows(
@@ -300,6 +314,13 @@ class Vectors:
                 " LIMIT 1",
                 params,
             )
+        )
+
+    def renew(self, claims: Sequence[Claim], *, claimed: datetime, until: datetime) -> None:
+        self._db.run_many(
+            "UPDATE embedding_queue SET not_before = :until"
+            " WHERE number = :number AND seq = :seq AND not_before = :claimed",
+            [_claimed(claim) | {"claimed": iso(claimed), "until": iso(until)} for claim in claims],
         )
 
     def release(self, claims: Sequence[Claim], *, claimed: datetime, at: datetime | None = None) -> None:

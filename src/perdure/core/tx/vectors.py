@@ -8,6 +8,7 @@ keeps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -70,6 +71,10 @@ class Vectors(Protocol):
     @property
     def queued(self) -> int:
         """How many texts were queued through this connection: a unit of work that queued some has made it larger."""
+        ...
+
+    def embedding_new(self, model: str) -> AbstractContextManager[None]:
+        """Within it, agents and archives that are added have a scope with this model from the beginning."""
         ...
 
     def scope(self, number: int) -> Scope | None: ...
@@ -143,6 +148,10 @@ class Vectors(Protocol):
 
     def waits(self, model: str, *, at: datetime) -> bool:
         """Whether `claim` or `fill` would find something."""
+        ...
+
+    def renew(self, claims: Sequence[Claim], *, claimed: datetime, until: datetime) -> None:
+        """Keep texts that are claimed until `claimed` for longer."""
         ...
 
     def release(self, claims: Sequence[Claim], *, claimed: datetime, at: datetime | None = None) -> None:

@@ -127,6 +127,38 @@ class VectorContract(Contract):
             )
             assert [(one.seq, one.tries) for one in soon] == [(1, 2)]
 
+    async def test_a_claim_is_kept_for_longer_by_its_worker(self) -> None:
+        """From then on it is known by its new end; one that ran out and is another's is not theirs to keep."""
+        async with self.opened() as store:
+            _, archive = await store.write(self.add_embedded)
+            await store.write(lambda tx: [self.add_passage(tx, archive.id, text) for text in "ab"])
+            first = await store.write(lambda tx: tx.vectors.claim(MODEL, at=AT, until=UNTIL, limit=1))
+            end = LATER + timedelta(seconds=5)
+            await store.write(lambda tx: tx.vectors.renew(first, claimed=UNTIL, until=end))
+            assert [one.seq for one in await store.write(late_claims)] == [1]
+            await store.write(lambda tx: tx.vectors.renew(first, claimed=UNTIL, until=AT))
+            row = [(0, blob(1))]
+            put = [
+                await store.write(
+                    lambda tx, at=at: tx.vectors.put(archive.number, row, model=MODEL, dimensions=1, claimed=at)  # type: ignore[misc]
+                )
+                for at in (UNTIL, end)
+            ]
+            assert put == [[], [0]]
+
+    async def test_what_is_added_is_embedded_from_the_beginning(self) -> None:
+        """Agents and archives, where it was asked for and nowhere else."""
+        async with self.opened() as store:
+
+            def add(tx: Tx) -> list[str | None]:
+                with tx.vectors.embedding_new(MODEL):
+                    numbers = [self.add_agent(tx).number, self.add_archive(tx).number]
+                numbers += [self.add_agent(tx).number, self.add_archive(tx).number]
+                scopes = [tx.vectors.scope(number) for number in numbers]
+                return [None if scope is None else scope.model for scope in scopes]
+
+            assert await store.write(add) == [MODEL, MODEL, None, None]
+
     async def test_a_vector_takes_its_text_from_the_queue(self) -> None:
         """It is there at the version it made; another one for the same text takes its place."""
         async with self.opened() as store:
