@@ -6,7 +6,7 @@ The one way to what agents remember: their tools, the library, HTTP and the comm
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from perdure.core.passages import Archive
 from perdure.core.ports import Clock, Embedder, Store
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.memory.search.hits import Hits, MessageHit, PassageHit
+from perdure.memory.search.recalled import Recalled, RecallScope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,6 +121,58 @@ class Search:
             )
 
         return await self._store.read(find)
+
+    async def recall(
+        self,
+        scope: RecallScope,
+        text: str,
+        *,
+        budget_tokens: int,
+        count: Callable[[str], int],
+        floor: float = 0.0,
+        explain: bool = False,
+        timezone: str = "UTC",
+    ) -> Recalled:
+        """The best of blocks, passages and turns that fits the budget, as one text with its sources.
+
+        Args:
+            count: tokens of a text.
+            floor: passages and turns below this score are left out.
+            timezone: where days begin; an agent's own one comes first.
+
+        Raises: NotFound, StoreError.
+        """
+        from perdure.memory.ranking.names import without_names
+        from perdure.memory.search import recall
+
+        turns: Asked | None = None
+        names: Sequence[str] = ()
+        if (agent_id := scope.agent_id) is not None:
+
+            def prepare(tx: Tx) -> tuple[str, Sequence[str]]:
+                wanted = scope.messages and self._embedder is not None
+                return tx.agents.get(agent_id).timezone, self._histories.of(tx, agent_id).names if wanted else ()
+
+            timezone, names = await self._store.read(prepare)
+            if scope.messages:
+                turns = await self._asked(text, names=names, timezone=timezone)
+        same = turns is not None and ("vectors" in turns.without or without_names(text, names) == text)
+        asked = turns if turns is not None and same else await self._asked(text, timezone=timezone)
+
+        def unit(tx: Tx) -> Recalled:
+            return recall.recall(
+                tx,
+                scope,
+                turns,
+                asked,
+                budget_tokens=budget_tokens,
+                count=count,
+                floor=floor,
+                explain=explain,
+                timezone=timezone,
+            )
+
+        return await self._store.read(unit)
 
     @property
     def _histories(self) -> Histories:

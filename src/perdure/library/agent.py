@@ -14,7 +14,7 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ConversationId, MessageId, RunId, StepId
+from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Draft, Message, Role, Text
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
@@ -33,6 +33,7 @@ from perdure.library.checks import (
     utc,
 )
 from perdure.library.history import ImportResult, check_messages, import_history
+from perdure.library.recall import BUDGET_TOKENS, recall
 from perdure.library.reply import Reply
 from perdure.library.steps import (
     StepInfo,
@@ -46,6 +47,7 @@ from perdure.library.steps import (
 from perdure.memory.agents import AgentChanges, update_agent
 from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
+from perdure.memory.search.recalled import Recalled
 
 __all__ = ["AsyncAgent"]
 
@@ -251,6 +253,46 @@ class AsyncAgent(AsyncArchival):
             check_choice("a role", role, get_args(Role))
         where = MessageFilter(roles=tuple(roles), since=utc("since", since), until=utc("until", until))
         return await self._app.search.messages(self.id, text, where=where, limit=limit, explain=explain)
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        budget_tokens: int = BUDGET_TOKENS,
+        conversation: ConversationId | None = None,
+        archives: Sequence[ArchiveId] | None = None,
+        blocks: bool = True,
+        messages: bool = True,
+        floor: float = 0.0,
+        explain: bool = False,
+    ) -> Recalled:
+        """The best of what the agent remembers for a query, as one text of at most `budget_tokens`, with its sources.
+
+        Blocks, passages and turns with their neighbours, in reading order: a context for any model. It changes nothing.
+
+        Args:
+            conversation: only turns of this one; by default of all.
+            archives: only passages of these; by default of all that the agent has, its folders' included.
+            blocks, messages: whether blocks, and turns, may be in it.
+            floor: passages and turns with a score below this, 0 to 1, are left out.
+            explain: have each source say `why` it was found.
+        Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
+        """
+        seq: int | None = None
+        if conversation is not None:
+            seq = (await self._app.store.read(_conversation, self.info, conversation)).seq
+        return await recall(
+            self._app,
+            query,
+            budget_tokens=budget_tokens,
+            agent_id=self.id,
+            archives=archives,
+            conversation_seq=seq,
+            blocks=blocks,
+            messages=messages,
+            floor=floor,
+            explain=explain,
+        )
 
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
         """The agent as changed, from its next model call on; this object stays as it was looked up.

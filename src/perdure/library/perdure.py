@@ -18,7 +18,9 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
+from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
 from perdure.memory.agents import NewAgent, NewBlock, create_agent
+from perdure.memory.search.recalled import Recalled
 from perdure.memory.tool_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.memory.values import as_tags
 from perdure.settings import Settings
@@ -185,6 +187,48 @@ class AsyncPerdure:
 
         agents = await self._app.store.read(page)
         return [AsyncAgent(self._app, agent) for agent in agents]
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        budget_tokens: int = BUDGET_TOKENS,
+        agent: str | None = None,
+        archives: Sequence[str] | None = None,
+        blocks: bool = True,
+        messages: bool = True,
+        floor: float = 0.0,
+        explain: bool = False,
+        timezone: str = "UTC",
+    ) -> Recalled:
+        """The best of what is remembered for a query, as one text of at most `budget_tokens`, with its sources.
+
+        Args:
+            agent: name or id; its blocks, messages and archives. None: `archives` only.
+            archives: names or ids; by default all that the agent has, its folders' included.
+            blocks, messages: whether blocks, and turns, of the agent may be in it.
+            floor: passages and turns with a score below this, 0 to 1, are left out.
+            explain: have each source say `why` it was found.
+            timezone: of dates in the text, where no agent says.
+        Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1, neither an
+            agent nor archives; NotFound.
+        """
+        check_recall(query, budget_tokens, floor)
+        if isinstance(archives, str):
+            raise InvalidInput(f"archives is {archives!r:.80}: give a list of names or ids")
+        found = None if archives is None else [(await self.archives.get(one)).id for one in archives]
+        return await recall(
+            self._app,
+            query,
+            budget_tokens=budget_tokens,
+            agent_id=None if agent is None else (await self.agent(agent)).id,
+            archives=found,
+            blocks=blocks,
+            messages=messages,
+            floor=floor,
+            explain=explain,
+            timezone=timezone,
+        )
 
     async def tools(self) -> list[str]:
         """The names of the tools that agents of this store can be given, sorted."""

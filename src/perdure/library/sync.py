@@ -15,7 +15,7 @@ from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, BlockId, ConversationId, RunId, StepId
+from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, RunId, StepId
 from perdure.core.messages import Message, Role
 from perdure.core.models import Exchange, Model, ModelRequest
 from perdure.core.ports import Clock, Embedder, Ids, Store
@@ -26,12 +26,14 @@ from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
 from perdure.library.history import ImportResult
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
+from perdure.library.recall import BUDGET_TOKENS
 from perdure.library.reply import Reply
 from perdure.library.steps import StepInfo
 from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.memory.agents import AgentChanges, NewBlock
 from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
+from perdure.memory.search.recalled import Recalled
 from perdure.settings import Settings
 
 __all__ = ["Agent", "AgentBlocks", "Blocks", "Perdure"]
@@ -155,6 +157,34 @@ class Perdure:
     def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[Agent]:
         """Agents, newest first."""
         return [Agent(self._portal, agent) for agent in self._portal.run(self._inner.agents(limit=limit, after=after))]
+
+    def recall(
+        self,
+        query: str,
+        *,
+        budget_tokens: int = BUDGET_TOKENS,
+        agent: str | None = None,
+        archives: Sequence[str] | None = None,
+        blocks: bool = True,
+        messages: bool = True,
+        floor: float = 0.0,
+        explain: bool = False,
+        timezone: str = "UTC",
+    ) -> Recalled:
+        """The best of what is remembered for a query, as one text within a budget, with its sources."""
+        return self._portal.run(
+            self._inner.recall(
+                query,
+                budget_tokens=budget_tokens,
+                agent=agent,
+                archives=archives,
+                blocks=blocks,
+                messages=messages,
+                floor=floor,
+                explain=explain,
+                timezone=timezone,
+            )
+        )
 
     def tools(self) -> list[str]:
         """The names of the tools that agents of this store can be given, sorted."""
@@ -307,6 +337,32 @@ class Agent(Archival):
         """The messages of the whole history that best match, best first."""
         return self._portal.run(
             self._inner.search(text, roles=roles, since=since, until=until, limit=limit, explain=explain)
+        )
+
+    def recall(
+        self,
+        query: str,
+        *,
+        budget_tokens: int = BUDGET_TOKENS,
+        conversation: ConversationId | None = None,
+        archives: Sequence[ArchiveId] | None = None,
+        blocks: bool = True,
+        messages: bool = True,
+        floor: float = 0.0,
+        explain: bool = False,
+    ) -> Recalled:
+        """The best of what the agent remembers for a query, as one text within a budget, with its sources."""
+        return self._portal.run(
+            self._inner.recall(
+                query,
+                budget_tokens=budget_tokens,
+                conversation=conversation,
+                archives=archives,
+                blocks=blocks,
+                messages=messages,
+                floor=floor,
+                explain=explain,
+            )
         )
 
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:

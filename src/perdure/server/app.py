@@ -21,6 +21,7 @@ from perdure.server.routes import (
     messages,
     models,
     passages,
+    recall,
     runs,
     steps,
 )
@@ -46,6 +47,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
         archives,
         archive_passages,
         passages,
+        recall,
         messages,
         runs,
         steps,

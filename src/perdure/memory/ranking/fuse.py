@@ -23,6 +23,8 @@ from perdure.memory.ranking.weights import Weights
 __all__ = ["Explanation", "Ranked", "rank", "with_late"]
 
 USES_COUNTED = 8.0  # more uses than this add little
+PLAIN_COSINE = 8.0
+"""So many standard deviations above its scope's mean, a cosine speaks for a row as plainly as all the query's words."""
 BOUND = 1e6
 
 
@@ -66,6 +68,19 @@ class Ranked:
     hints: QueryHints
     weights: Weights
     _parts: Mapping[str, Column]  # by row of the pool
+
+    def evidence(self) -> Column:
+        """(n) in the order of `order`: how plainly a row answers by itself, from 0 to 1: the share of the query's words
+        (by their rarity) that it holds, or how far its cosine stands out. Unlike scores it compares between searches.
+        """
+        if not self.pool.size:
+            return np.zeros(0)
+        rows, back = _sorted(self.pool)
+        near = Neighbours(rows.session, rows.place)
+        plain = dense_scores(rows, near, self.weights)[0] / PLAIN_COSINE
+        if len(rows.counts) and rows.counts.any():
+            plain = np.maximum(plain, word_scores(rows, near, self.weights, alone=True)[0])
+        return np.clip(plain, 0.0, 1.0)[back][self.order]
 
     def explain(self, row: int) -> Explanation:
         """Why row number `row` of the pool got its score."""

@@ -25,7 +25,7 @@ from perdure.memory.search.history import History
 from perdure.memory.search.hits import Arm, Hits, MessageHit, Ran, Why
 from perdure.memory.when import spans
 
-__all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages"]
+__all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages", "why_message"]
 
 NEIGHBOURS = 2
 """How far rows lend each other part of their words, in places within a session."""
@@ -107,12 +107,13 @@ def read_messages(tx: Tx, found: RankedMessages, *, limit: int, explain: bool = 
             continue
         # A newer one that says the same may stand for a better one: the score is that of the best of them.
         score = float(scores[min((index, *same))])
-        why = _why(tx, found, int(order[index]), [seqs[other] for other in same]) if explain else None
+        why = why_message(tx, found, int(order[index]), [seqs[other] for other in same]) if explain else None
         hits.append(MessageHit(message, score, why))
     return Hits(hits, found.ran)
 
 
-def _why(tx: Tx, found: RankedMessages, row: int, same: Sequence[int]) -> Why:
+def why_message(tx: Tx, found: RankedMessages, row: int, same: Sequence[int] = ()) -> Why:
+    """Why row number `row` of the pool was found; `same` are the numbers of messages left out for it."""
     told = found.ranked.explain(row)
     pool = found.ranked.pool
     beside = np.flatnonzero(

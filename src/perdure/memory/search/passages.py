@@ -22,7 +22,7 @@ from perdure.memory.search.asked import Asked
 from perdure.memory.search.hits import Arm, Hits, PassageHit, Ran, Why
 from perdure.memory.when import spans
 
-__all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages"]
+__all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
 
 APART = 1_000  # places between rows that are nobody's neighbours
 
@@ -91,7 +91,7 @@ def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -
     hits = []
     for index, same in thinned([passage.text for passage in passages], times, limit=limit):
         score = float(found.ranked.scores[min((index, *same))])
-        why = _why(found, order[index], [passages[other].id for other in same]) if explain else None
+        why = why_passage(found, order[index], [passages[other].id for other in same]) if explain else None
         hits.append(PassageHit(passages[index], score, why))
     return Hits(hits, found.ran)
 
@@ -150,7 +150,8 @@ def _origin(passage: Passage) -> str:
     return str(source.get("file_id") or source.get("conversation_id") or "")
 
 
-def _why(found: RankedPassages, row: int, same: Sequence[str]) -> Why:
+def why_passage(found: RankedPassages, row: int, same: Sequence[str] = ()) -> Why:
+    """Why row number `row` of the pool was found; `same` are the ids of passages left out for it."""
     told = found.ranked.explain(row)
     return Why(
         score=told.score,
