@@ -142,11 +142,21 @@ def archives(client: Any, agent_id: str) -> None:
     client.agents.archives.attach(made.id, agent_id=agent_id)
     assert [archive.id for archive in client.archives.list(agent_id=agent_id)].count(made.id) == 1
     assert client.agents.passages.search(agent_id, query="volcanoes").results[0].id == io.id
+    found = client.passages.search(query="volcanoes", archive_id=made.id)
+    assert [hit.passage.id for hit in found] == [io.id]
     client.archives.passages.delete(str(io.id), archive_id=made.id)
     assert client.agents.passages.search(agent_id, query="volcanoes").count == 0
     client.agents.archives.detach(made.id, agent_id=agent_id)
     client.archives.delete(made.id)
     assert made.id not in [archive.id for archive in client.archives.list()]
+
+
+def search(client: Any, agent_id: str) -> None:
+    """What was said is found again, with where it was said."""
+    found = client.messages.search(query="hello", agent_id=agent_id, search_mode="hybrid", limit=5)
+    assert found, "nothing was found"
+    assert {hit.agent_id for hit in found} == {agent_id}
+    assert "user_message" in kinds(found), found
 
 
 def cancel(client: Any, agent_id: str) -> None:
@@ -196,6 +206,7 @@ def main(base_url: str, model: str) -> None:
     blocks(client, agent_id)
     archive(client, agent_id)
     archives(client, agent_id)
+    search(client, agent_id)
     cancel(client, agent_id)
     bad_input(client, agent_id)
     renamed = client.agents.update(agent_id, name="renamed", description="d")

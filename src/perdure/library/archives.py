@@ -29,6 +29,7 @@ from perdure.memory.passages import (
     passage_in,
     update_passage,
 )
+from perdure.memory.search.hits import Hits, PassageHit
 from perdure.memory.values import as_tags
 
 __all__ = ["AsyncArchive", "AsyncArchives", "changes_in_utc", "passage_filter"]
@@ -134,6 +135,30 @@ class AsyncArchive:
         if isinstance(passages, str):
             raise InvalidInput("passages is one text: give a list of texts or NewPassages")
         return await self._insert([NewPassage(text=one) if isinstance(one, str) else one for one in passages])
+
+    async def search(
+        self,
+        text: str,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 10,
+        explain: bool = False,
+    ) -> Hits[PassageHit]:
+        """The passages that best match, best first; for an empty text the newest ones. Its `ran` says which arms of the
+        search took part, and why others did not.
+
+        Args:
+            explain: have each hit say `why` it was found.
+            since, until: times with a zone, both included.
+        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
+        """
+        check_limit(limit)
+        check_text("text", text)
+        where = passage_filter(tags, tag_match, since, until)
+        return await self._app.search.passages([self.id], text, where=where, limit=limit, explain=explain)
 
     async def passages(
         self,

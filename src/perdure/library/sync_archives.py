@@ -74,6 +74,24 @@ class Archive:
         """Put texts away, in transactions of up to 500."""
         return self._portal.run(self._inner.insert_many(passages))
 
+    def search(
+        self,
+        text: str,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 10,
+        explain: bool = False,
+    ) -> Hits[PassageHit]:
+        """The passages that best match, best first."""
+        return self._portal.run(
+            self._inner.search(
+                text, tags=tags, tag_match=tag_match, since=since, until=until, limit=limit, explain=explain
+            )
+        )
+
     def passages(
         self,
         *,

@@ -23,6 +23,7 @@ from perdure.server.routes import (
     passages,
     recall,
     runs,
+    search,
     steps,
 )
 from perdure.server.sse import Streams
@@ -46,6 +47,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
         blocks,
         archives,
         archive_passages,
+        search,
         passages,
         recall,
         messages,

@@ -1,4 +1,4 @@
-"""Archival memory: an agent's passages."""
+"""Archival memory: an agent's passages. Finding them is in `routes.search`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Passage, TagMatch
-from perdure.core.tx import PassageFilter, Tx
+from perdure.core.passages import Passage
+from perdure.core.tx import Tx
 from perdure.memory.passages import (
     archive_of,
     delete_passage,
@@ -18,19 +18,15 @@ from perdure.memory.passages import (
     passage_of_agent,
     update_passage,
 )
-from perdure.memory.query import parse_time
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, PassagePath
 from perdure.server.wire.paging import Page, pages
-from perdure.server.wire.passages import PassageChangesIn, PassageIn, add_passages, found_shape, passage_shape
+from perdure.server.wire.passages import PassageChangesIn, PassageIn, add_passages, passage_shape
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["passages"])
-
-FOUND = 10
-FOUND_MAX = 1_000
 
 
 @router.post("/v1/agents/{agent_id}/archival-memory")
@@ -59,30 +55,6 @@ async def list_passages(
     """The agent's passages, oldest first by default. `before` and `after` are relative to the order."""
     passages = await library.app.store.read(_page, agent_id, page, search)
     return json_answer([passage_shape(passage) for passage in passages])
-
-
-@router.get("/v1/agents/{agent_id}/archival-memory/search")
-async def search(
-    agent_id: AgentPath,
-    library: Library,
-    query: Annotated[str, Query(description="What to look for; empty for the newest.")],
-    tags: Annotated[list[str] | None, Query()] = None,
-    tag_match_mode: TagMatch = "any",
-    top_k: Annotated[int | None, Query(ge=1, le=FOUND_MAX)] = None,
-    start_datetime: Annotated[str | None, Query(description="From this date or time on, included.")] = None,
-    end_datetime: Annotated[str | None, Query(description="Up to this date or time; a date is the whole day.")] = None,
-) -> Response:
-    """The passages that best match, best first. Dates and times without an offset are where the agent lives."""
-
-    zone = (await library.app.store.read(lambda tx: tx.agents.get(agent_id))).timezone
-    where = PassageFilter(
-        tags=tuple(tags or ()),
-        tag_match=tag_match_mode,
-        since=parse_time(start_datetime, timezone=zone),
-        until=parse_time(end_datetime, timezone=zone, end=True),
-    )
-    hits = await library.app.search.passages(agent_id, query, where=where, limit=top_k or FOUND)
-    return json_answer(found_shape(hits))
 
 
 @router.delete("/v1/agents/{agent_id}/archival-memory/{memory_id}")

@@ -16,7 +16,6 @@ from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.archives import Selection
 from perdure.memory.passages import NewPassage, PassageChanges
 from perdure.memory.query import parse_time
-from perdure.memory.search.hits import PassageHit
 from perdure.memory.values import as_tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import JsonObject
@@ -27,7 +26,6 @@ __all__ = [
     "PassageIn",
     "PassagesIn",
     "add_passages",
-    "found_shape",
     "passage_shape",
 ]
 
@@ -174,20 +172,4 @@ def passage_shape(passage: Passage) -> dict[str, Any]:
         "text": passage.text,
         "embedding": None,
         "embedding_config": None,
-    }
-
-
-def found_shape(hits: list[PassageHit]) -> dict[str, Any]:
-    """What a search found, best first: `{"results": [{id, timestamp, content, tags}], "count": n}`."""
-    return {
-        "results": [
-            {
-                "id": hit.passage.id,
-                "timestamp": stamp(hit.passage.occurred_at),
-                "content": hit.passage.text,
-                "tags": list(hit.passage.tags),
-            }
-            for hit in hits
-        ],
-        "count": len(hits),
     }
