@@ -143,6 +143,25 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     _leave(doctor(as_json=as_json))
 
 
+@app.command()
+def reindex(
+    archive: Annotated[
+        str | None, typer.Option("--archive", metavar="ID", help="The passages of this archive.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="The messages of this agent, by name or id.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Embed also what has a vector already.")] = False,
+) -> None:
+    """Embed what has no vector of the embedder in use; by default all there is.
+
+    It can be stopped and started again at any time; searches go on with what is there.
+    """
+    from perdure.cli.reindex import reindex
+
+    _leave(reindex(archive=archive, agent=agent, again=again))
+
+
 def _leave(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:
     """Do the work, in a loop of this kind, and exit with its code."""
     import asyncio
