@@ -24,7 +24,7 @@ __all__ = ["Dense", "VectorIndexes"]
 MAX_BYTES = 256 * 2**20
 PAGE = 8_192
 
-ESTIMATED_ROWS = 2_048
+ESTIMATED_ROWS = 1_024
 """So many rows with the fewest differing signs, or one in 128, are looked at more closely."""
 
 CODES_SPARE = 16  # codes are off by a thousandth
@@ -243,7 +243,7 @@ class _Search:
             differing[dead] = 2**16 - 1
         step = max(1, len(differing) // SPREAD_ROWS)
         mean, std = self._estimated_spread(differing[::step][differing[::step] < 2**16 - 1])
-        at = _fewest(differing, max(ESTIMATED_ROWS, rows.count // 128, 4 * self._limit))
+        at = _fewest(differing, max(ESTIMATED_ROWS, rows.count // 128, 8 * self._limit))
         at = at[differing[at] < 2**16 - 1]
         return *self._joined(*self._rescored(at), extra), mean, std, count
 
@@ -272,10 +272,10 @@ class _Search:
             seqs, found = self._stored(rows.seqs_of(at))
             found = np.concatenate([found, extra])
             return np.concatenate([seqs, extra_seqs]), found, *_spread(found), count
-        many = 4 * len(at) > rows.count  # then picking them one by one costs more than looking at all
+        many = 16 * len(at) > rows.count  # then picking them one by one costs more than looking at all
         differing = rows.differing(self._query)[at] if many else rows.differing(self._query, at)
         mean, std = self._estimated_spread(differing)
-        near = at[_fewest(differing, max(ESTIMATED_ROWS, 4 * self._limit))]
+        near = at[_fewest(differing, max(ESTIMATED_ROWS, 8 * self._limit))]
         seqs, found = self._rescored(near)
         return np.concatenate([seqs, extra_seqs]), np.concatenate([found, extra]), mean, std, count
 
@@ -331,14 +331,8 @@ class _Search:
 
     def _estimated_spread(self, differing: npt.NDArray[np.uint16]) -> tuple[float, float]:
         """Mean and deviation of the scores of rows with these numbers of differing signs, by a sample of both."""
-        sample = self._rows.sample
-        assert sample is not None
-        at = self._rows.rows_of(sample.seqs)
-        there = at != NO_ROW
-        slope, base, error = _line(
-            self._rows.differing(self._query, at[there]).astype(np.float32),
-            scores(sample.vectors[there], self._query),
-        )
+        of, to = self._rows.sampled(self._query)
+        slope, base, error = _line(of.astype(np.float32), to)
         mean, std = _spread(differing.astype(np.float32))
         return base + slope * mean, float(np.hypot(slope * std, error))
 
