@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
+    from perdure.core.files import File
     from perdure.core.messages import Message, Reasoning, Text, ToolCall
     from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
     from perdure.core.passages import Passage
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
         Archive,
         AsyncAgent,
         AsyncArchive,
+        AsyncFolder,
         AsyncPerdure,
+        Folder,
         ImportedMessage,
         ImportResult,
         NewBlock,
@@ -69,6 +72,7 @@ __all__ = [
     "Archive",
     "AsyncAgent",
     "AsyncArchive",
+    "AsyncFolder",
     "AsyncPerdure",
     "Block",
     "BlockLimitExceeded",
@@ -79,6 +83,8 @@ __all__ = [
     "ConversationBusy",
     "Delta",
     "EmptyMessage",
+    "File",
+    "Folder",
     "IdempotencyMismatch",
     "ImportResult",
     "ImportedMessage",
@@ -122,6 +128,7 @@ _HOMES = {
     "core.agents": ("AgentInfo",),
     "core.blocks": ("Block", "BlockVersion"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
+    "core.files": ("File",),
     "core.messages": ("Message", "Reasoning", "Text", "ToolCall"),
     "core.models": ("Model", "ModelDelta", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
@@ -131,9 +138,11 @@ _HOMES = {
         "Archive",
         "AsyncAgent",
         "AsyncArchive",
+        "AsyncFolder",
         "AsyncPerdure",
         "ImportResult",
         "ImportedMessage",
+        "Folder",
         "NewBlock",
         "NewPassage",
         "Perdure",

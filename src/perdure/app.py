@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from perdure.context.tokens import ScriptTokenCounter
+from perdure.core.documents import Document
 from perdure.core.ids import PREFIXES
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Embedder, Ids, Store, TokenCounter
+from perdure.core.ports import Clock, Converter, Embedder, Ids, Store, TokenCounter
 from perdure.core.tools import ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.embedding import EmbeddingWorker, WatchedStore
+from perdure.engine.files import FileWorker
 from perdure.engine.leases import process_owner
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.runner import Runner
@@ -48,6 +51,7 @@ __all__ = [
     "SystemClock",
     "ToolProbe",
     "Uuids",
+    "check_file",
     "choose_embedder",
     "facts_of",
     "model_registry",
@@ -83,7 +87,7 @@ class App:
 
     `choice` is the model of agents that are made without one: at first what is known without a network. `embedder`
     makes the vectors, and `worker` has texts get theirs; None is lexical-only: `embedding_reason` says why, and what
-    helps.
+    helps. `files` makes text of what is uploaded.
     """
 
     settings: Settings
@@ -93,6 +97,7 @@ class App:
     models: ModelRegistry
     functions: Functions
     choice: Choice
+    files: FileWorker
     embedder: Embedder | None
     embedding_reason: str
     worker: EmbeddingWorker | None
@@ -112,6 +117,7 @@ class App:
         return self.choice
 
     async def close(self) -> None:
+        await self.files.close()
         await self.runner.close()
         if self.worker is not None:
             await self.worker.close()
@@ -182,9 +188,11 @@ async def start(
             ),
         )
         runner = Runner(ports)
+        files = FileWorker(ports, _converter(settings))
         await runner.start()
         if worker is not None:
             await worker.start()
+        await files.start()
     except BaseException:
         await store.close()
         raise
@@ -199,10 +207,36 @@ async def start(
         registry,
         functions,
         choice,
+        files,
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,
         worker=worker,
     )
+
+
+def check_file(name: str, head: bytes) -> str:
+    """The name that a file of this name and these first bytes gets: a path below its folder.
+
+    Raises: FileNameInvalid; FileTypeUnsupported: no text is made of such files.
+    """
+    from perdure.converters.kinds import kind_of
+    from perdure.converters.limits import Refused
+    from perdure.converters.names import safe_path
+
+    safe = safe_path(name)
+    with contextlib.suppress(Refused):  # a damaged file: that is told when it is read
+        kind_of(safe, head)
+    return safe
+
+
+def _converter(settings: Settings) -> Converter:
+    async def convert(name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
+        from perdure.converters.convert import convert_file
+        from perdure.converters.limits import Limits
+
+        return await convert_file(name, file, limits=Limits(file_bytes=settings.file_limit_bytes), progress=progress)
+
+    return convert
 
 
 async def _token_counter(settings: Settings) -> TokenCounter:

@@ -31,6 +31,7 @@ class Settings:
             ranks from disk.
         embedding: what makes vectors of texts: `none`, `local`, the folder of a local model, or provider/model; empty:
             the local model if it is installed, else none.
+        file_limit_bytes: the largest file that is taken into a folder, in bytes.
 
     Raises: InvalidInput: a token counter that there is not.
     """
@@ -43,6 +44,7 @@ class Settings:
     lease_s: float = 15.0
     token_counter: str = "script"
     embedding: str = ""
+    file_limit_bytes: int = 50_000_000
 
     def __post_init__(self) -> None:
         if self.token_counter not in TOKEN_COUNTERS:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from perdure.context.expand import Budget
+from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block
 from perdure.core.ids import MessageId, RunId
@@ -41,7 +43,14 @@ class Scene:
         if name in SEARCH_TOOLS:
             run = await self.store.read(lambda tx: tx.runs.at(self.run.key))
             search = Search(self.store, self.clock)
-            called = SearchCall(run=run, timezone=self.agent.timezone, now=self.clock.now(), search=search)
+            called = SearchCall(
+                run=run,
+                timezone=self.agent.timezone,
+                now=self.clock.now(),
+                search=search,
+                store=self.store,
+                budget=Budget(ScriptTokenCounter(), 4_000),
+            )
             return MemoryResult((await run_search_tool(name, checked, called)).text)
         return await self.store.write(self.run_tool, name, checked)
 

@@ -27,6 +27,7 @@ _SIGNS = {
     "tools": ("▒", "magenta"),
     "system prompt": ("█", "blue"),
     "memory blocks": ("▓", "cyan"),
+    "files": ("▤", "bright_blue"),
     "summary": ("▚", "bright_magenta"),
     "messages": ("■", "green"),
     "newest turn": ("▞", "bright_green"),

@@ -20,7 +20,10 @@ __all__ = [
 SHRUNK = 0.75
 """After a provider found a request too large, the next may take so much of what that one took."""
 
-SegmentName = Literal["tools", "system prompt", "memory blocks", "summary", "messages", "newest turn", "status"]
+SegmentName = Literal[
+    "tools", "system prompt", "memory blocks", "files", "summary", "messages", "newest turn", "status"
+]
+"""The parts of a request, in its order. `files` is there only where an agent has folders."""
 
 PLAUSIBLE = (0.4, 2.5)
 """Measured tokens, as a share of the estimate. What is outside is no measurement of the whole request: some servers

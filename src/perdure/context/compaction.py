@@ -101,7 +101,7 @@ class Stub:
 
 Plan = Evict | Merge | Stub
 
-FIXED = ("tools", "system prompt", "memory blocks", "status")
+FIXED = ("tools", "system prompt", "memory blocks", "files", "status")
 """The segments that no plan can make smaller."""
 
 

@@ -11,21 +11,20 @@ from collections.abc import Mapping, Sequence
 
 from perdure.context.envelopes import envelope
 from perdure.core.blocks import Block
-from perdure.core.ids import BlockId
 
 __all__ = ["memory_deltas", "versions_of"]
 
 
-def versions_of(blocks: Sequence[Block]) -> dict[BlockId, int]:
+def versions_of(blocks: Sequence[Block]) -> dict[str, int]:
     """Block id -> version, for the blocks of an agent."""
     return {block.id: block.version for block in blocks}
 
 
 def memory_deltas(
-    seen: Mapping[BlockId, int],
+    seen: Mapping[str, int],
     blocks: Sequence[Block],
     *,
-    labels: Mapping[BlockId, str] | None = None,
+    labels: Mapping[str, str] | None = None,
     folded: bool = False,
 ) -> tuple[str, ...]:
     """The texts of the delta messages that bring a log from the versions it has `seen` to these blocks.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perdure.context.assemble import View
 from perdure.context.budget import Segment
+from perdure.context.directories import directories_section
 from perdure.context.prefix import tools_text
 from perdure.context.shown import row_tokens
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
@@ -30,6 +31,8 @@ def segments(
     summary = summary_tokens(prefix.summary, counter)
     text = max(0, prefix.tokens - tools - summary)
     blocks = min(text, counter.count(blocks_section(prefix.system)))
+    section = directories_section(prefix.system)
+    files = min(text - blocks, counter.count(section))
     newest = older = 0
     for message in (*view.pinned, *view.rows):
         tokens = row_tokens(message, stubs, counter)
@@ -39,8 +42,9 @@ def segments(
             older += tokens
     return (
         Segment("tools", tools),
-        Segment("system prompt", text - blocks),
+        Segment("system prompt", text - blocks - files),
         Segment("memory blocks", blocks),
+        *((Segment("files", files),) if section else ()),
         Segment("summary", summary),
         Segment("messages", older),
         Segment("newest turn", newest),

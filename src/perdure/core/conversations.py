@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.ids import AgentId, BlockId, ConversationId
+from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
 from perdure.core.quick import changed, quick
 
@@ -33,7 +33,7 @@ class Conversation:
     seq: int
     summary: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    seen: Mapping[BlockId, int] = field(default_factory=dict)
+    seen: Mapping[str, int] = field(default_factory=dict)
     prefix_seq: int | None = None
     view_tokens: int = 0
     stubs: Mapping[int, int] = field(default_factory=dict)

@@ -14,9 +14,9 @@ from perdure.core.ids import ArchiveId, FileId, FolderId, OrgId
 
 __all__ = ["PART_CHARS", "AgentFile", "File", "FilePart", "FileStatus", "Folder", "IfExists", "file_tag"]
 
-FileStatus = Literal["pending", "parsing", "embedding", "completed", "error"]
-"""How far a file is, in the wire's words. `embedding`: its text is found by words already, its vectors are being made.
-"""
+FileStatus = Literal["pending", "parsing", "embedding", "completed", "error", "deleted"]
+"""How far a file is, in the wire's words, but `deleted`: nobody has it any more, and what is left of it will go.
+`embedding`: its text is found by words already, its vectors are being made."""
 
 IfExists = Literal["skip", "error", "suffix", "replace"]
 """What to do with a file whose name is taken in its folder: keep the one that is there; refuse; call the new one

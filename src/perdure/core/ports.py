@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
 
+from perdure.core.documents import Document
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.tools import ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CallContext",
     "Clock",
+    "Converter",
     "EmbedPurpose",
     "Embedder",
     "Ids",
@@ -78,6 +81,17 @@ class TokenCounter(Protocol):
 
     def at_least(self, text: str) -> int:
         """A lower estimate of them: no tokenizer in use makes fewer."""
+        ...
+
+
+class Converter(Protocol):
+    """Files to text."""
+
+    async def __call__(self, name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
+        """The text of a file called `name`, which lies at `file`. `progress` is told what is done, of how much.
+
+        Raises: InvalidInput, ConversionFailed, ExtraMissing: this file gives no text; others may.
+        """
         ...
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from perdure.core.ids import AgentId, BlockId, ConversationId, RunId, StepId
+from perdure.core.ids import AgentId, ConversationId, RunId, StepId
 from perdure.core.quick import quick
 
 __all__ = [
@@ -186,7 +186,7 @@ class Prefix:
     reason: str
     system: str
     tools: tuple[Mapping[str, Any], ...]
-    seen: Mapping[BlockId, int] = field(default_factory=dict)
+    seen: Mapping[str, int] = field(default_factory=dict)
     from_message_seq: int = 0
     settings_revision: int = 0
     tokens: int = 0

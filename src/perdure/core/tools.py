@@ -25,10 +25,13 @@ REPEATING_TOOLS = frozenset(
         "conversation_search",
         "core_memory_append",
         "core_memory_replace",
+        "grep_files",
         "memory",
         "memory_apply_patch",
         "memory_finish_edits",
         "memory_insert",
+        "open_files",
+        "semantic_search_files",
         "memory_replace",
         "memory_rethink",
     }

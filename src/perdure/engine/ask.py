@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,21 +9,20 @@ from typing import Literal
 from perdure.context.assemble import View, tail
 from perdure.context.budget import Certificate, factor_after_overflow
 from perdure.context.compaction import Evict, Merge, Plan, Situation, Stub, plan
-from perdure.context.memory_delta import memory_deltas, versions_of
 from perdure.context.prefix import rewrite_reason
 from perdure.context.segments import segments
 from perdure.core.agents import Agent
-from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, Opening
-from perdure.core.errors import IrreducibleFloor, NotFound
+from perdure.core.errors import IrreducibleFloor
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted, ViewFull
-from perdure.core.ids import AgentId, BlockId, MessageId, StepId
+from perdure.core.ids import MessageId, StepId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
 from perdure.engine.asking import Asking
+from perdure.engine.deltas import delta_texts
 from perdure.engine.finish import end_run
 from perdure.engine.next_action import Ask, Finish, next_action
 from perdure.engine.prefixes import Memory, compile_prefix, overcount_behind, read_memory, rows_tokens, store_prefix
@@ -124,7 +122,7 @@ def _ask(
     # Also behind a new prefix that shows it already: an older delta or result may be in view after that prefix, and
     # what is said last counts.
     if memory.versions != conversation.seen and conversation.prefix_seq is not None:
-        texts = _delta_texts(tx, agent.id, conversation.seen)
+        texts = delta_texts(tx, agent, conversation.seen, memory, prefix, asking)
         window, reserve = asking.window(agent)
         if prefix.tokens + view_tokens + sum(map(counter.count, texts)) - overcount > window - reserve:
             # There is no room to say it all: the memory section is written anew, and shows it.
@@ -132,7 +130,7 @@ def _ask(
                 current, reason = prefix, "window"
                 prefix = _rewritten(tx, agent, conversation, memory, asking, current, reason)
                 overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
-            texts = _delta_texts(tx, agent.id, conversation.seen, folded=True)
+            texts = delta_texts(tx, agent, conversation.seen, memory, prefix, asking, folded=True)
         deltas = _add_deltas(tx, run, conversation, memory, texts, asking)
         log = log.after(messages=deltas)
         events += [MessageAdded(message.seq, message) for message in deltas]
@@ -338,11 +336,6 @@ def _rewritten(
     return store_prefix(tx, conversation, memory, prefix)
 
 
-def _delta_texts(tx: Tx, agent_id: AgentId, seen: Mapping[BlockId, int], *, folded: bool = False) -> tuple[str, ...]:
-    blocks = tx.blocks.of_agent(agent_id)
-    return memory_deltas(seen, blocks, labels=_seen_labels(tx, seen, blocks), folded=folded)
-
-
 def _add_deltas(
     tx: Tx, run: Run, conversation: Conversation, memory: Memory, texts: Sequence[str], asking: Asking
 ) -> Sequence[Message]:
@@ -351,24 +344,15 @@ def _add_deltas(
         Draft(id=MessageId(asking.ids.new("message")), role="system", kind="memory_delta", parts=(Text(text),))
         for text in texts
     ]
-    messages = tx.messages.append(
-        run.key.agent_id,
-        drafts,
-        conversation_seq=run.conversation_seq,
-        at=asking.now,
-        tokens=[asking.counter.count(text) for text in texts],
-        run=run,
-    )
+    messages: Sequence[Message] = ()
+    if drafts:  # else all of it is in the prefix already
+        messages = tx.messages.append(
+            run.key.agent_id,
+            drafts,
+            conversation_seq=run.conversation_seq,
+            at=asking.now,
+            tokens=[asking.counter.count(text) for text in texts],
+            run=run,
+        )
     tx.conversations.show(run.key.agent_id, conversation.seq, memory.versions)
     return messages
-
-
-def _seen_labels(tx: Tx, seen: Mapping[BlockId, int], blocks: Sequence[Block]) -> dict[BlockId, str]:
-    """The labels that blocks had when this log last saw them; a block that was deleted has none any more."""
-    now = versions_of(blocks)
-    labels: dict[BlockId, str] = {}
-    for block_id, version in seen.items():
-        if now.get(block_id) != version:
-            with contextlib.suppress(NotFound):
-                labels[block_id] = tx.blocks.version(block_id, version).label
-    return labels

@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from perdure.context.expand import Budget
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.ids import MessageId
@@ -28,7 +30,7 @@ from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
 from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, run_search_tool
 from perdure.memory.agent_tools import run_memory_tool
-from perdure.memory.calls import MemoryCall, MemoryEdit
+from perdure.memory.calls import MemoryCall, MemoryResult
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = ["call_tools"]
@@ -108,8 +110,19 @@ async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: 
 
 async def _search(run: Run, name: str, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:
     agent = await ports.store.read(lambda tx: tx.agents.get(run.key.agent_id))
-    call = SearchCall(run=run, timezone=agent.timezone, now=ports.clock.now(), search=ports.search)
+    call = SearchCall(
+        run=run,
+        timezone=agent.timezone,
+        now=ports.clock.now(),
+        search=ports.search,
+        store=ports.store,
+        budget=Budget(ports.counter, _result_tokens(agent, ports.models, ports.settings)),
+    )
     return await run_search_tool(name, arguments, call)
+
+
+def _result_tokens(agent: Agent, models: Models, settings: EngineSettings) -> int:
+    return max(LEAST_RESULT_TOKENS, int(window_tokens(agent, models, settings) * RESULT_SHARE))
 
 
 def _store_edit(
@@ -135,25 +148,28 @@ def _store_edit(
         now=now,
         ids=ids,
         counter=counter,
-        result_tokens=max(LEAST_RESULT_TOKENS, int(window_tokens(agent, models, settings) * RESULT_SHARE)),
+        result_tokens=_result_tokens(agent, models, settings),
+        window_tokens=window_tokens(agent, models, settings),
     )
     result = run_memory_tool(tx, open_call.call.name, arguments, call)
-    _show_edits(tx, log, result.edits)
+    _show(tx, log, result)
     edits = [MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in result.edits]
     return _store_result(tx, log, open_call, ToolOutcome(text=result.text), edits, ids=ids, counter=counter, now=now)
 
 
-def _show_edits(tx: Tx, log: RunLog, edits: Sequence[MemoryEdit]) -> None:
-    """The result shows each edited block's new value, so this conversation's log has seen that version."""
-    if not edits:
+def _show(tx: Tx, log: RunLog, result: MemoryResult) -> None:
+    """The result shows each edited block's new value and the lines of each opened file, so this conversation's log has
+    seen those versions."""
+    if not result.edits and not result.files:
         return
     agent_id, seq = log.run.key.agent_id, log.run.conversation_seq
     seen = dict(tx.conversations.at(agent_id, seq).seen)
-    for edit in edits:
-        if edit.gone:
-            seen.pop(edit.block.id, None)
+    shown: dict[str, int | None] = {edit.block.id: None if edit.gone else edit.block.version for edit in result.edits}
+    for key, version in (shown | dict(result.files)).items():
+        if version is None:
+            seen.pop(key, None)
         else:
-            seen[edit.block.id] = edit.block.version
+            seen[key] = version
     tx.conversations.show(agent_id, seq, seen)
 
 

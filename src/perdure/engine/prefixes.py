@@ -13,7 +13,6 @@ from perdure.context.shown import row_tokens, shown
 from perdure.context.summary_section import summary_section
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
@@ -21,10 +20,15 @@ from perdure.core.quick import quick
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
 from perdure.engine.asking import Asking
+from perdure.memory.file_section import is_of_files, section_of_files
+from perdure.memory.file_views import limits_of
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "store_prefix"]
 
+
+FILES_SHARE = 0.4
+"""Of what tools, base prompt and blocks leave, what files may take at most."""
 
 SEAM_TOKENS = 4
 """How many tokens a text may take more or less where another part of it begins or ends."""
@@ -33,14 +37,17 @@ SEAM_TOKENS = 4
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What an agent knows at one moment: block id -> version, and how much is out of view."""
+    """What an agent knows at one moment: the version of each block, folder and open file by its id, and how much is out
+    of view."""
 
-    versions: Mapping[BlockId, int]
+    versions: Mapping[str, int]
     counts: Counts
 
 
 def read_memory(tx: Tx, agent: Agent) -> Memory:
-    versions, passages = tx.agents.memory(agent.id)
+    versions, passages, has_folders = tx.agents.memory(agent.id)
+    if has_folders:
+        versions = {**versions, **tx.agent_files.shown(agent.id)}
     return Memory(versions=versions, counts=Counts(messages=agent.message_count, passages=passages))
 
 
@@ -71,9 +78,17 @@ def compile_prefix(
     archives = tx.archives.of_agent(agent.id)
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
     blocks = tx.blocks.of_agent(agent.id)
-    system = compile_system(agent.system, blocks, replace(memory.counts, tags=tuple(tags)[:20]))
+    counts = replace(memory.counts, tags=tuple(tags)[:20])
+    system = compile_system(agent.system, blocks, counts)
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()))
     summary = summary_section(nodes, can_open=bool(tools))
+    if any(map(is_of_files, memory.versions)):
+        window, reserve = asking.window(agent)
+        rest = counter.count(system) + counter.count(tools_text(tools))
+        limits = limits_of(agent, window)
+        most = min(limits.section_tokens, int((window - reserve - rest) * FILES_SHARE))
+        directories = section_of_files(tx, agent.id, limits, most=most, counter=counter)
+        system = compile_system(agent.system, blocks, counts, directories)
     return Prefix(
         agent_id=agent.id,
         seq=0,

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perdure.context.assemble import View, tail
 from perdure.context.budget import Certificate, Segment
-from perdure.context.memory_delta import memory_deltas, versions_of
 from perdure.context.prefix import Counts, rewrite_reason
 from perdure.context.segments import segments
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.errors import NotFound
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
 from perdure.engine.asking import Asking
+from perdure.engine.deltas import delta_texts
 from perdure.engine.prefixes import compile_prefix, overcount_behind, read_memory
 
 __all__ = ["Preview", "preview"]
@@ -85,7 +83,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
     pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, stubs).extended(_settled(rows))
-    deltas = _deltas(tx, agent, conversation) if current is not None else ()
+    deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, asking) if current is not None else ()
     status = tail(asking.now, agent.timezone, memory.counts)
     active = tx.runs.active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
@@ -119,16 +117,6 @@ def _settled(rows: Sequence[Message]) -> Sequence[Message]:
         if not open_calls:
             settled = number
     return rows[:settled]
-
-
-def _deltas(tx: Tx, agent: Agent, conversation: Conversation) -> tuple[str, ...]:
-    seen, blocks = conversation.seen, tx.blocks.of_agent(agent.id)
-    now, labels = versions_of(blocks), {}
-    for block_id, version in seen.items():
-        if now.get(block_id) != version:
-            with contextlib.suppress(NotFound):
-                labels[block_id] = tx.blocks.version(block_id, version).label
-    return memory_deltas(seen, blocks, labels=labels)
 
 
 def _with_deltas(parts: Sequence[Segment], tokens: int) -> tuple[Segment, ...]:

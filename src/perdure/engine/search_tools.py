@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from perdure.context.expand import Budget
+from perdure.core.errors import ToolError
+from perdure.core.ports import Store
 from perdure.core.runs import Run
 from perdure.core.tools import ToolOutcome
 from perdure.core.tx import MessageFilter, PassageFilter
 from perdure.engine.search import Search
+from perdure.memory.file_tools import found_text, grep_files
 from perdure.memory.query import parse_time
 
 __all__ = ["SEARCH_TOOLS", "SearchCall", "run_search_tool"]
@@ -25,16 +29,20 @@ SHOWN_CHARS = 2_000  # of one result; the whole text stays where it is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchCall:
-    """For whom a search tool is called; `timezone` is where the agent lives."""
+    """For whom a search tool is called; `timezone` is where the agent lives, `budget` what an answer about files may
+    take."""
 
     run: Run
     timezone: str
     now: datetime
     search: Search
+    store: Store
+    budget: Budget
 
 
 async def run_search_tool(name: str, arguments: Mapping[str, Any], call: SearchCall) -> ToolOutcome:
-    """What came of a call, its arguments checked before. Raises: InvalidInput: a date that is none; StoreError."""
+    """What came of a call, its arguments checked before. Raises: InvalidInput: a date that is none; ToolError;
+    StoreError."""
     return ToolOutcome(text=await SEARCH_TOOLS[name](call, **arguments))
 
 
@@ -95,6 +103,19 @@ async def _archival_memory_search(
     return json.dumps(results, ensure_ascii=False)
 
 
+async def _grep_files(call: SearchCall, **arguments: Any) -> str:
+    return await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments)
+
+
+async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> str:
+    if not query.strip():
+        raise ToolError("the query is empty: say what to look for")
+    folders = await call.store.read(lambda tx: tx.folders.of_agent(call.run.key.agent_id))
+    archives = [folder.archive_id for folder in folders]
+    hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone)
+    return found_text([hit.passage for hit in hits], folders, call.budget)
+
+
 def _bounded(count: int) -> int:
     return max(1, min(count, MAX_RESULTS))
 
@@ -115,5 +136,7 @@ def _ago(now: datetime, then: datetime) -> str:
 SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[str]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
+    "grep_files": _grep_files,
+    "semantic_search_files": _semantic_search_files,
 }
 """Name -> what it does."""

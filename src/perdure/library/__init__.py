@@ -8,11 +8,13 @@ from __future__ import annotations
 from perdure.app import tool
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
+from perdure.library.folders import AsyncFolder
 from perdure.library.history import ImportResult
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.sync import Agent, Perdure
 from perdure.library.sync_archives import Archive
+from perdure.library.sync_folders import Folder
 from perdure.memory.agents import NewBlock
 from perdure.memory.importing import ImportedMessage
 from perdure.memory.passages import NewPassage
@@ -23,7 +25,9 @@ __all__ = [
     "Archive",
     "AsyncAgent",
     "AsyncArchive",
+    "AsyncFolder",
     "AsyncPerdure",
+    "Folder",
     "ImportResult",
     "ImportedMessage",
     "NewBlock",

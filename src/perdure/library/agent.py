@@ -32,6 +32,7 @@ from perdure.library.checks import (
     check_text,
     utc,
 )
+from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import ImportResult, check_messages, import_history
 from perdure.library.recall import BUDGET_TOKENS, recall
 from perdure.library.reply import Reply
@@ -62,6 +63,7 @@ class AsyncAgent(AsyncArchival):
         self.name = agent.name
         self.blocks = AsyncAgentBlocks(app, agent.id)
         self.archives = AsyncAgentArchives(app, agent.id)
+        self.files = AsyncAgentFiles(app, agent.id)
 
     async def send(
         self,

@@ -18,6 +18,7 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
+from perdure.library.folders import AsyncFolders
 from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
 from perdure.memory.agents import NewAgent, NewBlock, create_agent
 from perdure.memory.search.recalled import Recalled
@@ -37,6 +38,7 @@ class AsyncPerdure:
         self._app = app
         self.blocks = AsyncBlocks(app)
         self.archives = AsyncArchives(app)
+        self.folders = AsyncFolders(app)
         self.path = path
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
 

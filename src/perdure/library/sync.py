@@ -30,6 +30,7 @@ from perdure.library.recall import BUDGET_TOKENS
 from perdure.library.reply import Reply
 from perdure.library.steps import StepInfo
 from perdure.library.sync_archives import AgentArchives, Archival, Archives
+from perdure.library.sync_folders import AgentFiles, Folders
 from perdure.memory.agents import AgentChanges, NewBlock
 from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
@@ -82,6 +83,7 @@ class Perdure:
             raise
         self.blocks = Blocks(self._portal, self._inner.blocks)
         self.archives = Archives(self._portal, self._inner.archives)
+        self.folders = Folders(self._portal, self._inner.folders)
 
     def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again. Closing twice is no error."""
@@ -205,6 +207,7 @@ class Agent(Archival):
         self.info, self.id, self.name = inner.info, inner.id, inner.name
         self.blocks = AgentBlocks(portal, inner.blocks)
         self.archives = AgentArchives(portal, inner.archives)
+        self.files = AgentFiles(portal, inner.files)
 
     def send(
         self,

@@ -16,6 +16,7 @@ from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.tx import Tx
 from perdure.memory.calls import MemoryCall, MemoryEdit, MemoryResult, edited
 from perdure.memory.context_tools import context_expand, context_grep
+from perdure.memory.file_tools import open_files
 from perdure.memory.memory_files import run_memory_command
 from perdure.memory.passages import archive_of, insert_passage
 from perdure.memory.patches import apply_patch
@@ -89,6 +90,7 @@ _TOOLS: dict[str, Callable[..., MemoryResult]] = {
     "memory_finish_edits": _memory_finish_edits,
     "memory": run_memory_command,
     "archival_memory_insert": _archival_memory_insert,
+    "open_files": open_files,
     "context_expand": context_expand,
     "context_grep": context_grep,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block, diff_of
 from perdure.core.errors import BlockReadOnly
-from perdure.core.ids import MessageId
+from perdure.core.ids import FileId, MessageId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run
 from perdure.core.tx import Tx
@@ -25,6 +25,7 @@ class MemoryCall:
 
     Args:
         result_tokens: the most that a result may take of the model's window, as `counter` counts it.
+        window_tokens: that window.
     """
 
     agent: Agent
@@ -34,6 +35,7 @@ class MemoryCall:
     ids: Ids
     counter: TokenCounter = field(default_factory=ScriptTokenCounter)
     result_tokens: int = 4_000
+    window_tokens: int = 128_000
 
     @property
     def author(self) -> Author:
@@ -64,8 +66,12 @@ class MemoryEdit:
 
 @dataclass(frozen=True, slots=True)
 class MemoryResult:
+    """What a tool tells the model; the block edits that it made; and the file views that its text shows: file ->
+    version, None: it was closed."""
+
     text: str
     edits: tuple[MemoryEdit, ...] = ()
+    files: Mapping[FileId, int | None] = field(default_factory=dict)
 
 
 def edited(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block]) -> MemoryEdit:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.tools import ToolSpec
 
-__all__ = ["ARCHIVAL_TOOLS", "CONTEXT_TOOL_SPECS", "DEFAULT_TOOLS", "MEMORY_TOOL_SPECS"]
+__all__ = ["ARCHIVAL_TOOLS", "CONTEXT_TOOL_SPECS", "DEFAULT_TOOLS", "FILE_TOOLS", "MEMORY_TOOL_SPECS"]
 
 
 def _spec(
@@ -199,6 +199,55 @@ _SPECS = (
         tool_type="letta_core",
         parallel=True,
     ),
+    _spec(
+        "open_files",
+        "Read lines of files in your folders. They are shown in the result and stay open: in view until the file is"
+        " closed. When too many are open, the one used longest ago is closed.",
+        {
+            "file_requests": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "file_name": _text("The file, such as docs/plan.md."),
+                        "offset": _number("How many lines to pass over; by default 0, the beginning of the file."),
+                        "length": _number("How many lines to show; by default as many as fit."),
+                    },
+                    "required": ["file_name"],
+                    "additionalProperties": False,
+                },
+                "description": "The files to read; empty to only close files.",
+            },
+            "close_all_others": {"type": "boolean", "description": "Close all other files (default false)."},
+        },
+        ("file_requests",),
+        tool_type="letta_files_core",
+        parallel=False,
+    ),
+    _spec(
+        "grep_files",
+        "Find lines in your files by a regular expression, in any case. Each match comes with its file and line.",
+        {
+            "pattern": _text("The regular expression, such as a word."),
+            "include": _text("Only files whose path matches, such as *.py or docs/*."),
+            "context_lines": _number("Lines to show before and after each match (default 1, up to 10)."),
+            "offset": _number("How many matches to pass over, to go on after a page."),
+        },
+        ("pattern",),
+        tool_type="letta_files_core",
+        parallel=True,
+    ),
+    _spec(
+        "semantic_search_files",
+        "Find passages in your files by what they say. Each comes with its file and lines; open_files shows more.",
+        {
+            "query": _text("What to look for."),
+            "limit": _number("At most this many passages (default 5, up to 50)."),
+        },
+        ("query",),
+        tool_type="letta_files_core",
+        parallel=True,
+    ),
 )
 
 _STRING = {"type": "string"}
@@ -237,5 +286,8 @@ DEFAULT_TOOLS: dict[str, tuple[str, ...]] = {
     "letta_v1_agent": ("conversation_search", "memory_insert", "memory_replace"),
 }
 """Agent type -> the tools it has from the start."""
+
+FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")
+"""What an agent has while it has a folder."""
 
 ARCHIVAL_TOOLS = ("archival_memory_insert", "archival_memory_search")

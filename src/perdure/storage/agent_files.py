@@ -21,6 +21,7 @@ _FROM = (
     "agent_folders x JOIN folders d ON d.id = x.folder_id JOIN files f ON f.folder_id = x.folder_id"
     " LEFT JOIN agent_files o ON o.agent_id = x.agent_id AND o.file_id = f.id"
 )
+_THERE = "x.agent_id = :agent_id AND d.org_id = :org_id AND f.status <> 'deleted'"
 _AT = len(FILE_COLUMNS.split(","))
 
 
@@ -57,16 +58,6 @@ class AgentFiles:
             },
         )
         return self.get(agent_id, file_id)
-
-    def use(self, agent_id: AgentId, file_ids: Sequence[FileId], *, at: datetime) -> None:
-        for file_id in file_ids:
-            self._db.run(
-                "UPDATE agent_files SET used_at = :at,"
-                " used = (SELECT MAX(b.used) + 1 FROM agent_files b WHERE b.agent_id = :agent_id)"
-                " WHERE agent_id = :agent_id AND file_id = :file_id AND is_open = 1"
-                " AND EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)",
-                {"agent_id": agent_id, "file_id": file_id, "at": iso(at), "org_id": self._org_id},
-            )
 
     def close(self, agent_id: AgentId, file_id: FileId) -> bool:
         return bool(
@@ -115,7 +106,7 @@ class AgentFiles:
         return self._read(agent_id, f"{where} ORDER BY d.number {order}, f.number {order} LIMIT :limit", params)
 
     def _read(self, agent_id: AgentId, where: str, params: dict[str, Any]) -> Sequence[AgentFile]:
-        sql = f"SELECT {_COLUMNS} FROM {_FROM} WHERE x.agent_id = :agent_id AND d.org_id = :org_id AND {where}"
+        sql = f"SELECT {_COLUMNS} FROM {_FROM} WHERE {_THERE} AND {where}"
         rows = self._db.rows(sql, params | {"agent_id": agent_id, "org_id": self._org_id})
         return [_agent_file(row) for row in rows]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.ids import AgentId, BlockId, MessageId, OrgId
+from perdure.core.ids import AgentId, MessageId, OrgId
 from perdure.core.text import restored, storable
 from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
@@ -98,10 +98,11 @@ class Agents:
             raise NotFound("agent", agent_id)
         return restored(str(rows[0][0]))
 
-    def memory(self, agent_id: AgentId) -> tuple[dict[BlockId, int], int]:
+    def memory(self, agent_id: AgentId) -> tuple[dict[str, int], int, bool]:
         rows = self._db.rows(
             "SELECT b.id, b.version, (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"
-            " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = :id AND p.org_id = :org_id)"
+            " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = :id AND p.org_id = :org_id),"
+            " EXISTS (SELECT 1 FROM agent_folders f WHERE f.agent_id = :id)"
             " FROM agents a LEFT JOIN agent_blocks x ON x.agent_id = a.id"
             " LEFT JOIN blocks b ON b.id = x.block_id AND b.org_id = a.org_id"
             " WHERE a.id = :id AND a.org_id = :org_id",
@@ -109,7 +110,7 @@ class Agents:
         )
         if not rows:
             raise NotFound("agent", agent_id)
-        return {row[0]: row[1] for row in rows if row[0] is not None}, int(rows[0][2])
+        return {row[0]: row[1] for row in rows if row[0] is not None}, int(rows[0][2]), bool(rows[0][3])
 
     def lock(self, agent_id: AgentId) -> None:
         if self._db.for_update and not self._db.rows(

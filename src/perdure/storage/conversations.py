@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.conversations import Conversation, Opening
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, BlockId, ConversationId, OrgId
+from perdure.core.ids import AgentId, ConversationId, OrgId
 from perdure.core.runs import Prefix
 from perdure.core.text import restored, storable
 from perdure.storage.agents import AGENT_COLUMNS, AGENT_TABLES, agent_of
@@ -88,7 +88,7 @@ class Conversations:
         )
         return [_conversation(row) for row in rows]
 
-    def show(self, agent_id: AgentId, seq: int, seen: Mapping[BlockId, int], *, prefix: Prefix | None = None) -> None:
+    def show(self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None) -> None:
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen), "org_id": self._org_id}
         changes = "seen = :seen"
         if prefix is not None:

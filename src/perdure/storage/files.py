@@ -102,7 +102,8 @@ class Files:
 
     def count(self, folder_id: FolderId) -> Mapping[FileStatus, int]:
         rows = self._db.rows(
-            "SELECT status, COUNT(*) FROM files WHERE folder_id = :folder_id AND org_id = :org_id GROUP BY status",
+            "SELECT status, COUNT(*) FROM files WHERE folder_id = :folder_id AND org_id = :org_id"
+            " AND status <> 'deleted' GROUP BY status",
             {"folder_id": folder_id, "org_id": self._org_id},
         )
         return {row[0]: row[1] for row in rows}
@@ -125,13 +126,24 @@ class Files:
 
     def delete(self, file_id: FileId) -> None:
         file = self.get(file_id)
-        for table in ("file_uploads", "file_parts", "file_pages", "agent_files"):
+        for table in ("file_uploads", "agent_files"):
             self._db.run(f"DELETE FROM {table} WHERE file_id = :id", {"id": file_id})
-        self._db.run("DELETE FROM files WHERE id = :id", {"id": file_id})
+        # Whoever works on it has lost it; its id is the one name that is surely free.
+        self._db.run(
+            "UPDATE files SET status = 'deleted', name = id, lease_owner = NULL, lease_until = NULL, tries = 0"
+            " WHERE id = :id",
+            {"id": file_id},
+        )
         self._db.run(
             "UPDATE folders SET file_count = file_count - 1, version = version + 1 WHERE id = :id",
             {"id": file.folder_id},
         )
+
+    def forget(self, file: File) -> None:
+        if not self._db.run(f"DELETE FROM files WHERE {_HELD} AND status = 'deleted'", self._held(file)):
+            raise LeaseLost(f"{file.id} is not ours to remove")
+        for table in ("file_parts", "file_pages"):
+            self._db.run(f"DELETE FROM {table} WHERE file_id = :id", {"id": file.id})
 
     # -- its bytes -----------------------------------------------------------------------------------------------------
 
@@ -183,11 +195,12 @@ class Files:
         for (file_id,) in found:
             # Looked at once more as it is written: another process may have been quicker.
             if self._db.run(
-                "UPDATE files SET lease_owner = :owner, lease_until = :until, tries = tries + 1, status = 'parsing',"
+                "UPDATE files SET lease_owner = :owner, lease_until = :until, tries = tries + 1,"
+                " status = CASE WHEN status = 'deleted' THEN status ELSE 'parsing' END,"
                 f" done = 0, total = 0, updated_at = :at WHERE id = :id AND org_id = :org_id AND {_UNENDED} AND {free}",
                 params | {"id": file_id, "owner": owner, "until": iso(until)},
             ):
-                return self.get(file_id)
+                return self._read("id = :id", {"id": file_id}, deleted=True)[0]
         return None
 
     def holders(self) -> Sequence[str]:
@@ -226,7 +239,8 @@ class Files:
 
     def release(self, owner: str) -> None:
         self._db.run(
-            f"UPDATE files SET lease_owner = NULL, lease_until = NULL, status = 'pending', tries = tries - 1"
+            f"UPDATE files SET lease_owner = NULL, lease_until = NULL, tries = tries - 1,"
+            " status = CASE WHEN status = 'deleted' THEN status ELSE 'pending' END"
             f" WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED}",
             {"org_id": self._org_id, "owner": owner},
         )
@@ -283,8 +297,9 @@ class Files:
     def _held(self, file: File) -> dict[str, Any]:
         return {"id": file.id, "org_id": self._org_id, "owner": file.lease_owner, "tries": file.tries}
 
-    def _read(self, where: str, params: dict[str, Any]) -> Sequence[File]:
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE org_id = :org_id AND {where}"
+    def _read(self, where: str, params: dict[str, Any], *, deleted: bool = False) -> Sequence[File]:
+        there = "" if deleted else " AND status <> 'deleted'"
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE org_id = :org_id{there} AND {where}"
         return [file_of(row) for row in self._db.rows(sql, params | {"org_id": self._org_id})]
 
 

@@ -47,9 +47,9 @@ class Agents(Protocol):
         """The handle of the agent's model, and nothing else of it. Raises: NotFound."""
         ...
 
-    def memory(self, agent_id: AgentId) -> tuple[Mapping[BlockId, int], int]:
-        """Block id -> version, of the agent's blocks, and how many passages its archives hold: enough to know whether
-        anything changed. Raises: NotFound."""
+    def memory(self, agent_id: AgentId) -> tuple[Mapping[str, int], int, bool]:
+        """Block id -> version, of the agent's blocks; how many passages its archives hold; and whether it has folders.
+        Enough to know whether anything changed, with `agent_files.shown` where it has. Raises: NotFound."""
         ...
 
     def lock(self, agent_id: AgentId) -> None:

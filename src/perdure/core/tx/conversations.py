@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.core.conversations import Conversation, Opening
-from perdure.core.ids import AgentId, BlockId, ConversationId
+from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import Prefix
 
 __all__ = ["Conversations"]
@@ -32,7 +32,7 @@ class Conversations(Protocol):
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]: ...
 
-    def show(self, agent_id: AgentId, seq: int, seen: Mapping[BlockId, int], *, prefix: Prefix | None = None) -> None:
+    def show(self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None) -> None:
         """Record which block versions the conversation's log now shows, and its new prefix if there is one.
 
         With a prefix, the tokens of the view are counted anew, over all the rows that follow it.

@@ -48,7 +48,12 @@ class Files(Protocol):
         ...
 
     def delete(self, file_id: FileId) -> None:
-        """Remove it with its text; its passages are the caller's to remove. Raises: NotFound."""
+        """Nobody has it any more, and its name is free; what is left of it waits for a worker (`claim`), who ends with
+        `forget`. Raises: NotFound."""
+        ...
+
+    def forget(self, file: File) -> None:
+        """Remove a deleted file, whose passages were removed, with its text. Raises: LeaseLost."""
         ...
 
     # its bytes
@@ -70,12 +75,12 @@ class Files(Protocol):
     # its processing
 
     def unended(self) -> bool:
-        """Whether there is a file whose text is still to be made, whoever works on it."""
+        """Whether there is a file for `claim` to find now or later, whoever works on it."""
         ...
 
     def claim(self, *, owner: str, at: datetime, until: datetime, dead_owners: Sequence[str] = ()) -> File | None:
-        """The oldest file whose text is to be made and that nobody works on, now worked on by `owner`; `tries` has
-        grown. None: there is none now."""
+        """The oldest file whose text is to be made, or that was deleted, and that nobody works on, now worked on by
+        `owner`; `tries` has grown. None: there is none now."""
         ...
 
     def holders(self) -> Sequence[str]:
@@ -131,10 +136,6 @@ class AgentFiles(Protocol):
     def open(self, agent_id: AgentId, file_id: FileId, first_line: int, last_line: int, *, at: datetime) -> AgentFile:
         """The file with these lines in view, as the one used last. Raises: NotFound: it is in none of the agent's
         folders."""
-        ...
-
-    def use(self, agent_id: AgentId, file_ids: Sequence[FileId], *, at: datetime) -> None:
-        """Note that open files were used, the last one last."""
         ...
 
     def close(self, agent_id: AgentId, file_id: FileId) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perdure.context.directories import directories_section
 from perdure.context.explain import share_out
 from perdure.context.segments import blocks_section
 from perdure.core.messages import Message, Part, Reasoning, Text
@@ -21,16 +22,18 @@ def context_shape(found: Preview, *, counter: TokenCounter) -> dict[str, Any]:
     """The overview with all fields of the wire; the parts' tokens sum to `context_window_size_current`.
 
     The date and the counts that end each request (the status) are told with the summary of what is out of view, which
-    has counts too. Perdure has no files, directories and tool rules in its prompt: those parts are empty.
+    has counts too. Perdure has no memory files and tool rules in its prompt: those parts are empty.
     """
     view, certificate = found.view, found.certificate
     tokens = {segment.name: segment.tokens for segment in certificate.segments}
     blocks, metadata = blocks_section(view.prefix.system), _section(view.prefix.system, *_METADATA)
-    system = _without(view.prefix.system, blocks, metadata)
+    directories = directories_section(view.prefix.system)
+    system = _without(view.prefix.system, blocks, directories, metadata)
     outside = min(tokens["system prompt"], counter.count(metadata))
     sizes = {
         "system": tokens["system prompt"] - outside,
         "core_memory": tokens["memory blocks"],
+        "directories": tokens.get("files", 0),
         "external_memory_summary": outside + tokens["status"],
         "summary_memory": tokens["summary"],
         "functions_definitions": tokens["tools"],
@@ -55,8 +58,8 @@ def context_shape(found: Preview, *, counter: TokenCounter) -> dict[str, Any]:
         "memory_filesystem": None,
         "num_tokens_tool_usage_rules": 0,
         "tool_usage_rules": None,
-        "num_tokens_directories": 0,
-        "directories": None,
+        "num_tokens_directories": sizes["directories"],
+        "directories": directories or None,
         "num_tokens_summary_memory": sizes["summary_memory"],
         "summary_memory": view.prefix.summary or None,
         "num_tokens_functions_definitions": sizes["functions_definitions"],

@@ -142,8 +142,39 @@ class FolderContract(Contract):
                 await store.write(self.add_file, folder.id, added[0].name)
             with raises(InvalidInput):
                 await store.write(lambda tx: tx.folders.delete(folder.id))
-            for file in added:
-                await store.write(lambda tx, file_id=file.id: tx.files.delete(file_id))  # type: ignore[misc]
+
+    async def test_a_deleted_file_is_gone_at_once(self) -> None:
+        """Its name is free; a worker who has it has lost it, and one is told to remove what is left."""
+        async with self.opened() as store:
+            folder = await store.write(self.add_folder)
+            file = await store.write(self.add_file, folder.id)
+            working = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            await store.write(
+                lambda tx: tx.files.put_parts(file.id, [FilePart(seq=0, first_line=1, text="x")], page_starts=(1,))
+            )
+            await store.write(lambda tx: tx.files.delete(file.id))
+            assert working is not None
+            with raises(LeaseLost):
+                await store.write(lambda tx: tx.files.hold(working, until=UNTIL))
+            with raises(NotFound):
+                await store.read(lambda tx: tx.files.get(file.id))
+
+            def look(tx: Tx) -> list[Any]:
+                counts = [tx.files.count(folder.id), tx.folders.get(folder.id).file_count]
+                return [tx.files.list(folder.id), tx.files.find(folder.id, file.name), *counts]
+
+            assert await store.read(look) == [[], None, {}, 0]
+            other = await store.write(self.add_file, folder.id, file.name)
+            left = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            assert left is not None and (left.id, left.status) == (file.id, "deleted")
+            await store.write(lambda tx: tx.files.release("me"))
+            again = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            assert again == left
+            await store.write(lambda tx: tx.files.forget(left))
+            with raises(LeaseLost):
+                await store.write(lambda tx: tx.files.forget(left))
+            assert await store.read(lambda tx: tx.files.parts(file.id)) == []
+            await store.write(lambda tx: tx.files.delete(other.id))
             await store.write(lambda tx: tx.folders.delete(folder.id))
 
     async def test_bytes_are_kept_until_they_are_dropped(self) -> None:
@@ -310,6 +341,7 @@ class FolderContract(Contract):
             mine = await store.read(lambda tx: tx.folders.of_agent(agent.id))
             assert [folder.id for folder in mine] == [two.id, one.id]
             assert await store.read(lambda tx: tx.folders.agents(one.id)) == [agent.id]
+            assert (await store.read(lambda tx: tx.agents.memory(agent.id)))[2]
             assert await store.read(lambda tx: tx.folders.agents(one.id, opening=True)) == []
             assert await store.read(lambda tx: tx.folders.agents(two.id, opening=True)) == [agent.id]
 
@@ -359,8 +391,6 @@ class FolderContract(Contract):
                 seen.append(opened.version)
             assert len(set(seen)) == 4
             assert [one.file.name for one in await store.read(lambda tx: tx.agent_files.opened(agent.id))] == [*"acb"]
-            await store.write(lambda tx: tx.agent_files.use(agent.id, [files[2].id, files[1].id], at=LATER))
-            assert [one.file.name for one in await store.read(lambda tx: tx.agent_files.opened(agent.id))] == [*"bca"]
 
             assert await store.write(lambda tx: tx.agent_files.close(agent.id, files[1].id))
             assert not await store.write(lambda tx: tx.agent_files.close(agent.id, files[1].id))

@@ -351,8 +351,8 @@ class PassageContract(Contract):
             ]
             await store.write(lambda tx: tx.blocks.put(replace(persona, value="new"), expected=0, author=ADA, at=AT))
 
-            assert await store.read(lambda tx: tx.agents.memory(ada.id)) == ({human.id: 0, persona.id: 1}, 3)
-            assert await store.read(lambda tx: tx.agents.memory(bob.id)) == ({}, 0)
+            assert await store.read(lambda tx: tx.agents.memory(ada.id)) == ({human.id: 0, persona.id: 1}, 3, False)
+            assert await store.read(lambda tx: tx.agents.memory(bob.id)) == ({}, 0, False)
             with raises(NotFound):
                 await store.read(lambda tx: tx.agents.memory(AgentId(self.ids.new("agent"))))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, BlockId, ConversationId, StepId
+from perdure.core.ids import AgentId, ConversationId, StepId
 from perdure.core.models import Exchange
 from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, Usage
 from perdure.core.tx import Tx
@@ -53,7 +53,7 @@ class StepContract(Contract):
         async with self.opened() as store:
             agent = await store.write(self.add_agent)
             await store.write(lambda tx: self.say(tx, agent.id, "a", "b", "c", tokens=10, at=LATER))
-            seen = {BlockId("block-1"): 4}
+            seen = {"block-1": 4}
             prefix = Prefix(
                 agent_id=agent.id,
                 seq=0,
@@ -253,7 +253,7 @@ class StepContract(Contract):
                 reason="first",
                 system="You are \x00 \ud800 🧭",
                 tools=({"name": "b", "description": "中", "parameters": {"z": 1, "a": [1, 2.5, None, True]}},),
-                seen={BlockId("block-2"): 1, BlockId("block-1"): 0},
+                seen={"block-2": 1, "block-1": 0},
                 from_message_seq=4,
                 settings_revision=2,
                 tokens=99,

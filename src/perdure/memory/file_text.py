@@ -1,0 +1,81 @@
+"""The text of files, in parts that are stored and lines that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perdure.core.files import PART_CHARS, FilePart
+from perdure.core.ids import FileId
+from perdure.core.tx import Tx
+
+__all__ = ["Line", "parts_of", "read_lines", "read_text"]
+
+PAGE_PARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file, from 1, without its line feed; `cut`: it goes on, and was not read to its end."""
+
+    number: int
+    text: str
+    cut: bool = False
+
+
+def parts_of(text: str) -> Iterator[FilePart]:
+    """The text in parts that end with a line, or within one that no part could hold."""
+    at, line, char, seq = 0, 1, 0, 0
+    while at < len(text):
+        end = at + PART_CHARS
+        if end < len(text) and (feed := text.rfind("\n", at, end)) >= 0:
+            end = feed + 1
+        piece = text[at:end]
+        yield FilePart(seq=seq, first_line=line, first_char=char, text=piece)
+        feeds = piece.count("\n")
+        line, char = line + feeds, (0 if feeds else char) + len(piece) - (piece.rfind("\n") + 1)
+        at, seq = at + len(piece), seq + 1
+
+
+def read_lines(tx: Tx, file_id: FileId, first: int, last: int, *, max_chars: int) -> Iterator[Line]:
+    """Lines `first` to `last`, as far as there are; the last one may be cut at the limit, and none follows it."""
+    number, pending, left = 0, "", max_chars
+    for part in _parts(tx, file_id, first):
+        number = number or part.first_line
+        *whole, rest = part.text.split("\n")
+        for ending in whole:
+            text, pending = pending + ending, ""
+            if number >= first:
+                if len(text) > left:
+                    yield Line(number, text[:left], cut=True)
+                    return
+                yield Line(number, text)
+                left -= len(text) + 1
+            number += 1
+            if number > last:
+                return
+        pending = pending + rest if number >= first else ""  # the line goes on in the next part
+        if len(pending) > left:
+            yield Line(number, pending[:left], cut=True)
+            return
+    if pending:
+        yield Line(number, pending)
+
+
+def read_text(tx: Tx, file_id: FileId, *, max_chars: int) -> str:
+    """The text from its beginning, at most so many characters."""
+    pieces: list[str] = []
+    size = 0
+    for part in _parts(tx, file_id, 1):
+        pieces.append(part.text)
+        size += len(part.text)
+        if size >= max_chars:
+            break
+    return "".join(pieces)[:max_chars]
+
+
+def _parts(tx: Tx, file_id: FileId, from_line: int) -> Iterator[FilePart]:
+    after = -1
+    while page := tx.files.parts(file_id, from_line=from_line, after_seq=after, limit=PAGE_PARTS):
+        yield from page
+        after = page[-1].seq

@@ -1,0 +1,509 @@
+"""Folders of files: taken in, made text in the background, read by agents, kept through a kill."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import AlreadyExists, File, Folder, InvalidInput, ModelRequest, NotFound, Perdure
+from perdure.core.errors import FileNameInvalid, FileTooLarge, FileTypeUnsupported
+from perdure.core.messages import ToolResult
+from perdure.core.tx import PassageFilter, Tx
+from perdure.testing import ScriptedModel, calls, says
+from tests.library.opened import MODEL, open_sync
+
+PLAN = "".join(f"line {number} of the plan\n" for number in range(1, 41))
+WAIT_S = 30.0
+
+
+def reading(folder: Folder, *ids: Any) -> list[File]:
+    return list(folder.wait(timeout_s=WAIT_S))
+
+
+def results(perdure: Perdure, reply: Any) -> list[ToolResult]:
+    assert reply.stop_reason == "end_turn"
+    return [result for message in reply.messages for result in message.results]
+
+
+def opened(path: Path, *script: Any) -> tuple[Perdure, ScriptedModel]:
+    model = ScriptedModel(*script)
+    return Perdure(path / "agents.db", models={MODEL: model}, settings=_settings()), model
+
+
+def _settings() -> Any:
+    from dataclasses import replace
+
+    from perdure import Settings
+
+    return replace(Settings(), model=MODEL, embedding="none")
+
+
+def until(check: Callable[[], Any]) -> Any:
+    """What the check gives once it is true."""
+    end = time.monotonic() + WAIT_S
+    while not (found := check()):
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.02)
+    return found
+
+
+# -- taking files in ---------------------------------------------------------------------------------------------------
+
+
+def test_an_upload_becomes_lines(tmp_path: Path) -> None:
+    """From a path, bytes or an open file; what is known of it is told, and any of its lines can be read."""
+    path = tmp_path / "plan.md"
+    path.write_text(PLAN)
+    with open_sync(tmp_path / "agents.db") as perdure, path.open("rb") as binary:
+        folder = perdure.folders.create("docs", description="plans")
+        taken = [
+            folder.upload(path),
+            folder.upload(PLAN.encode(), name="src/b.py"),
+            folder.upload(binary, name="c.txt"),
+        ]
+        assert [file.status for file in taken] == ["pending"] * 3
+        read = reading(folder)
+
+        assert [(file.name, file.status, file.kind) for file in read] == [
+            ("plan.md", "completed", "markdown"),
+            ("src/b.py", "completed", "code"),
+            ("c.txt", "completed", "text"),
+        ]
+        first = folder.file("plan.md")
+        assert (first.line_count, first.char_count, first.size_bytes) == (40, len(PLAN), len(PLAN))
+        assert first.done == first.total
+        assert first.chunk_count > 0
+        assert (first.original_name, first.media_type) == ("plan.md", "text/markdown")
+        assert folder.text("plan.md") == PLAN
+        assert folder.text(first.id, first_line=39, last_line=99) == "line 39 of the plan\nline 40 of the plan"
+        assert [file.name for file in folder.files(limit=1, after=first.id)] == ["src/b.py"]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "x", "x\n", "a\n\nb", "\U0001f9ed" * 200_000, "y\n" * 100_000])
+def test_text_of_every_shape_comes_back(tmp_path: Path, text: str) -> None:
+    """Empty, one long line, many short ones."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        folder = perdure.folders.create("docs")
+        file = folder.upload(text.encode(), name="a.txt")
+        (read,) = folder.wait([file.id], timeout_s=WAIT_S)
+        assert read.status == "completed", read.problem
+        assert folder.text(file.id) == text
+        lines = text.split("\n")
+        assert folder.text(file.id, first_line=len(lines) - 1, last_line=len(lines)) == "\n".join(
+            lines[max(0, len(lines) - 2) :]
+        ).removesuffix("\n")
+
+
+def test_one_bad_file_among_good_ones(tmp_path: Path) -> None:
+    """It fails with its reason, the others go on."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        folder = perdure.folders.create("docs")
+        folder.upload(b"good\n", name="1.txt")
+        folder.upload(b"%PDF-1.7 torn", name="2.pdf")
+        folder.upload(b"\x89PNG\r\n\x1a\n", name="3.md")
+        folder.upload(b"good too\n", name="4.txt")
+        files = {file.name: file for file in reading(folder)}
+
+        assert [file.status for file in files.values()] == ["completed", "error", "error", "completed"]
+        assert files["2.pdf"].problem
+        assert "PNG" in files["3.md"].problem
+        with pytest.raises(InvalidInput, match="can't be opened"):
+            agent = perdure.create_agent()
+            agent.files.attach("docs")
+            agent.files.open("2.pdf")
+
+
+def test_what_can_not_be_taken_is_refused_at_once(tmp_path: Path) -> None:
+    """Each with what is wrong; nothing of it is kept."""
+    with open_sync(tmp_path / "agents.db", file_limit_bytes=1_000) as perdure:
+        folder = perdure.folders.create("docs")
+        for name, data, error in (
+            ("../secrets.txt", b"x", FileNameInvalid),
+            ("/etc/passwd", b"x", FileNameInvalid),
+            ("a\x00.txt", b"x", FileNameInvalid),
+            ("", b"x", FileNameInvalid),
+            (None, b"x", FileNameInvalid),
+            ("a.png", b"x", FileTypeUnsupported),
+            ("a.zip", b"PK\x03\x04", FileTypeUnsupported),
+            ("a.txt", b"x" * 1_001, FileTooLarge),
+        ):
+            with pytest.raises(error):
+                folder.upload(data, name=name)
+        for source in (tmp_path / "none.txt", tmp_path, 7, "a\x00b"):
+            with pytest.raises(InvalidInput):
+                folder.upload(source, name="a.txt")  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput):
+            folder.upload(b"x", name="a.txt", if_exists="maybe")  # type: ignore[arg-type]
+        assert folder.files() == []
+
+
+def test_a_name_that_is_taken(tmp_path: Path) -> None:
+    """Kept, refused, told apart by a suffix, or replaced; a file with the same bytes is not made anew."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        folder = perdure.folders.create("docs")
+        first = folder.upload(b"one walrus\n", name="a/b.txt")
+        reading(folder)
+        assert folder.upload(b"two\n", name="a/b.txt", if_exists="skip").id == first.id
+        with pytest.raises(AlreadyExists):
+            folder.upload(b"two\n", name="a/b.txt", if_exists="error")
+        assert folder.upload(b"two\n", name="a/b.txt", if_exists="suffix").name == "a/b_(1).txt"
+        assert folder.upload(b"two\n", name="a/b.txt", if_exists="suffix").name == "a/b_(2).txt"
+        assert folder.upload(b"one walrus\n", name="a/b.txt").id == first.id
+
+        other = folder.upload(b"one penguin\n", name="a/b.txt")
+        assert other.id != first.id
+        reading(folder)
+        assert folder.text("a/b.txt") == "one penguin\n"
+        with pytest.raises(NotFound):
+            folder.file(first.id)
+        until(lambda: passages(perdure, folder) == ["one penguin", "two", "two"])
+
+
+def passages(perdure: Perdure, folder: Folder) -> list[str]:
+    """What is found of the folder's files, sorted."""
+
+    def texts(tx: Tx) -> list[str]:
+        return sorted(one.text for one in tx.passages.list(folder.info.archive_id, where=PassageFilter(), limit=10_000))
+
+    inner = perdure._inner  # the store, which the plain face doesn't show
+    return perdure._portal.run(inner.app.store.read(texts))
+
+
+def test_deleted_files_and_folders_leave_nothing(tmp_path: Path) -> None:
+    """Neither what they said, nor the folder on any agent, nor the tools."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        folder = perdure.folders.create("docs")
+        for number in range(5):
+            folder.upload(f"about {number}\n".encode(), name=f"{number}.txt")
+        reading(folder)
+        agent.files.attach("docs")
+        assert {"open_files", "grep_files", "semantic_search_files"} <= set(agent.tools())
+        folder.delete_file("3.txt")
+        until(lambda: len(passages(perdure, folder)) == 4)
+        assert [file.name for file in folder.files()] == ["0.txt", "1.txt", "2.txt", "4.txt"]
+
+        perdure.folders.delete(folder.id)
+        assert perdure.folders.list() == []
+        assert agent.files.folders() == []
+        assert "open_files" not in agent.tools()
+        with pytest.raises(NotFound):
+            folder.files()
+        with pytest.raises(NotFound):
+            perdure.folders.get("docs")
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a/b", "x" * 201, "a\nb", 7])
+def test_folder_names(tmp_path: Path, name: Any) -> None:
+    """What would not stand in a path is refused; a name is one folder's own."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        with pytest.raises(InvalidInput):
+            perdure.folders.create(name)
+        one = perdure.folders.create("Ada's plans (2026) 🧭")
+        with pytest.raises(AlreadyExists):
+            perdure.folders.create(one.name)
+        changed = one.update(name="plans", description="d", instructions="i", metadata={"a": 1})
+        assert (changed.info.name, changed.info.metadata) == ("plans", {"a": 1})
+        with pytest.raises(InvalidInput):
+            one.update(kind="x")  # type: ignore[call-arg]
+
+
+def test_the_same_bytes_are_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their text is taken from the file that has it."""
+    from perdure.converters import convert
+
+    asked: list[str] = []
+    inner = convert.convert_file
+
+    async def counted(name: str, file: Any, **more: Any) -> Any:
+        asked.append(name)
+        return await inner(name, file, **more)
+
+    monkeypatch.setattr(convert, "convert_file", counted)
+    with open_sync(tmp_path / "agents.db") as perdure:
+        one, two = perdure.folders.create("one"), perdure.folders.create("two")
+        one.upload(PLAN.encode(), name="plan.md")
+        reading(one)
+        two.upload(PLAN.encode(), name="other.md")
+        two.upload(PLAN.encode(), name="as.txt")
+        reading(two)
+        assert asked == ["plan.md", "as.txt"]
+        assert two.text("other.md") == PLAN
+        assert two.file("other.md").line_count == 40
+        assert passages(perdure, two)[0] in passages(perdure, one)
+
+
+# -- what survives -----------------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys, threading, time
+from perdure import Perdure
+from perdure.converters import convert
+inner = convert.convert_file
+async def hang(name, file, **more):
+    if name == "2.txt":
+        print("reading", flush=True)
+        time.sleep(60)
+    return await inner(name, file, **more)
+convert.convert_file = hang
+perdure = Perdure(sys.argv[1])
+folder = perdure.folders.create("docs")
+for number in range(1, 5):
+    folder.upload((f"about {number}\\n" * 5_000).encode(), name=f"{number}.txt")
+    print("taken", number, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_kill_loses_no_upload(tmp_path: Path) -> None:
+    """What was acknowledged is there; what was half-read is read by the next process, once."""
+    store = tmp_path / "agents.db"
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(store)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    taken = 0
+    for line in child.stdout:
+        taken += line.startswith("taken")
+        if line.startswith("reading"):
+            break
+    child.kill()
+    child.communicate()
+    with open_sync(store) as perdure:
+        folder = perdure.folders.get("docs")
+        files = reading(folder)
+        assert [file.name for file in files][:taken] == ["1.txt", "2.txt", "3.txt", "4.txt"][:taken]
+        assert all(file.status == "completed" for file in files)
+        counted = {file.id: file.chunk_count for file in files}
+        found: dict[str, int] = dict.fromkeys(counted, 0)
+
+        def count(tx: Tx) -> None:
+            for one in tx.passages.list(folder.info.archive_id, limit=100_000):
+                found[one.source["file_id"]] += 1
+
+        perdure._portal.run(perdure._inner.app.store.read(count))
+        assert found == counted
+
+
+# -- what agents see ---------------------------------------------------------------------------------------------------
+
+
+def system(request: ModelRequest) -> str:
+    return request.system
+
+
+def deltas(request: ModelRequest) -> list[dict[str, Any]]:
+    """The delta messages about folders and files in a request."""
+    texts = [message.text for message in request.messages if message.kind == "memory_delta"]
+    return [shape for text in texts if (shape := json.loads(text))["type"] in ("file_delta", "folder_delta")]
+
+
+def test_an_agent_reads_lines_and_says_which(tmp_path: Path) -> None:
+    """Every result names file and lines; what was opened stays open; sent bytes stay sent."""
+    perdure, model = opened(
+        tmp_path,
+        calls("semantic_search_files", query="line 17"),
+        calls("grep_files", pattern="line 1[78]", include="*.md"),
+        calls("open_files", file_requests=[{"file_name": "plan.md", "offset": 16, "length": 2}]),
+        says("It says so."),
+    )
+    with perdure:
+        folder = perdure.folders.create("docs")
+        folder.upload(PLAN.encode(), name="plan.md")
+        folder.upload(b"other\n", name="other.txt")
+        reading(folder)
+        agent = perdure.create_agent()
+        agent.files.attach("docs", open_files=False)
+        search, grep, read = results(perdure, agent.send("What is on line 17?"))
+
+        assert search.text.startswith("docs/plan.md: lines 1-40")
+        assert "docs/plan.md:17\n16| line 16 of the plan\n17> line 17 of the plan\n18| " in grep.text
+        assert grep.text.endswith("[1 file searched]")
+        assert read.text == "docs/plan.md: lines 17-18 of 40\n17: line 17 of the plan\n18: line 18 of the plan"
+        (file,) = agent.files.list(is_open=True)
+        assert (file.path, file.first_line, file.last_line) == ("docs/plan.md", 17, 18)
+
+        agent.send("And?")
+        first, last = model.asked[0], model.asked[-1]
+        assert first.system == last.system
+        assert '<file status="closed" name="docs/plan.md" lines="40"/>' in first.system
+        assert last.messages[: len(first.messages)] == first.messages
+        assert deltas(last) == []
+        assert "[Viewing lines 17 to 18 (out of 40 lines)]" not in last.system
+        # Written anew for another reason, the section shows the lines.
+        agent.update(description="other", system="Be kind.")
+        agent.send("Again?")
+        assert "[Viewing lines 17 to 18 (out of 40 lines)]\n17: line 17 of the plan" in model.asked[-1].system
+        assert deltas(model.asked[-1]) == []
+
+
+def test_what_others_open_is_told_by_a_small_message(tmp_path: Path) -> None:
+    """Also what they close, delete or add; nothing that was sent changes."""
+    perdure, model = opened(tmp_path)
+    with perdure:
+        folder = perdure.folders.create("docs", instructions="Read before you answer.")
+        folder.upload(PLAN.encode() * 100, name="plan.md")
+        reading(folder)
+        agent = perdure.create_agent()
+        agent.files.attach("docs", open_files=False)
+        agent.send("1")
+        agent.files.open("plan.md", first_line=5)
+        agent.send("2")
+        (told,) = deltas(model.asked[-1])
+        assert (told["type"], told["op"], told["file"]) == ("file_delta", "opened", "docs/plan.md")
+        assert "5: line 5 of the plan" in told["text"]
+        assert "[cut: it is open up to line" in told["text"]
+        assert len(told["text"]) < 2_000
+        agent.files.close("docs/plan.md")
+        agent.send("3")
+        assert deltas(model.asked[-1])[1:] == [{"type": "file_delta", "file": "plan.md", "op": "closed"}]
+        folder.upload(b"new\n", name="new.txt")
+        reading(folder)
+        agent.send("4")
+        told = deltas(model.asked[-1])[-1]
+        assert told == {
+            "type": "folder_delta",
+            "folder": "docs",
+            "op": "changed",
+            "files": 2,
+            "newest": ["new.txt", "plan.md"],
+        }
+        assert {request.system for request in model.asked} == {model.asked[0].system}
+        assert "Read before you answer." in model.asked[0].system
+
+
+def test_files_of_a_new_folder_are_opened_where_there_is_room(tmp_path: Path) -> None:
+    """From the first, as many as may be open; later ones too; none is closed for it."""
+    perdure, model = opened(tmp_path)
+    with perdure:
+        folder = perdure.folders.create("docs")
+        for number in range(4):
+            folder.upload(f"about {number}\n".encode(), name=f"{number}.txt")
+        reading(folder)
+        agent = perdure.create_agent(settings={"max_files_open": 3})
+        agent.files.attach("docs")
+        assert [file.file.name for file in agent.files.list(is_open=True)] == ["0.txt", "1.txt", "2.txt"]
+        agent.send("1")
+        assert "[Viewing file start (out of 1 lines)]\n1: about 0" in model.asked[-1].system
+        agent.files.close("1.txt")
+        folder.upload(b"late\n", name="late.txt")
+        reading(folder)
+        until(lambda: "late.txt" in [file.file.name for file in agent.files.list(is_open=True)])
+
+
+def test_the_one_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
+    """And the agent is told; asked for more than may be open, it is refused."""
+
+    def ask(*numbers: int, **more: Any) -> Any:
+        return calls("open_files", file_requests=[{"file_name": f"{number}.txt"} for number in numbers], **more)
+
+    perdure, model = opened(
+        tmp_path,
+        ask(0),
+        ask(1),
+        ask(0),
+        ask(2),
+        ask(0, 1, 2),
+        ask(1, close_all_others=True),
+        ask(close_all_others=True),
+    )
+    with perdure:
+        folder = perdure.folders.create("docs")
+        for number in range(3):
+            folder.upload(f"about {number}\n".encode(), name=f"{number}.txt")
+        reading(folder)
+        agent = perdure.create_agent(settings={"max_files_open": 2})
+        agent.files.attach("docs", open_files=False)
+        found = [result.text for result in results(perdure, agent.send("go"))]
+        assert found[3].endswith("[closed: docs/1.txt]")
+        assert "the limit is 2" in found[4]
+        assert found[5].endswith("[closed: docs/2.txt, docs/0.txt]")
+        assert found[6] == "[closed: docs/1.txt]"
+        assert agent.files.list(is_open=True) == []
+        agent.send("more")
+        assert deltas(model.asked[-1]) == []
+
+
+def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
+    """Of small windows too, whatever is open: what has no room is said to be open only."""
+    from perdure.context.directories import directories_section
+    from perdure.context.tokens import ScriptTokenCounter
+
+    perdure, model = opened(tmp_path)
+    with perdure:
+        for name in ("docs", "more"):
+            folder = perdure.folders.create(name, description="d" * 3_000)
+            for number in range(55):
+                folder.upload(PLAN.encode() * (8 if number < 8 else 1), name=f"{number}.txt")
+            reading(folder)
+        for window in (8_000, 32_000, 128_000):
+            agent = perdure.create_agent(settings={"context_window_tokens": window, "max_files_open": 8})
+            for name in ("docs", "more"):
+                agent.files.attach(name, open_files=False)
+            for number in range(8):
+                agent.files.open(f"docs/{number}.txt")
+            agent.send("hello")
+            section = directories_section(model.asked[-1].system)
+            assert section.endswith("</directories>")
+            assert 0 < ScriptTokenCounter().count(section) <= window / 4
+            assert "files" in {part.name for part in agent.context().parts}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says_so"),
+    [
+        ("open_files", {"file_requests": [{"file_name": "none.txt"}]}, "not found: there are docs/a/x.py, docs/b/x.py"),
+        ("open_files", {"file_requests": [{"file_name": "x.py"}]}, "may be docs/a/x.py, docs/b/x.py"),
+        ("open_files", {"file_requests": [{"file_name": "a/x.py", "offset": 99}]}, "has 40 lines"),
+        ("open_files", {"file_requests": [{"file_name": "a/x.py", "offset": -1}]}, "offset=-1"),
+        ("open_files", {"file_requests": []}, "file_requests is empty"),
+        ("open_files", {"file_requests": [{"file_name": "torn.pdf"}]}, "can't be read"),
+        ("grep_files", {"pattern": "("}, "no regular expression"),
+        ("grep_files", {"pattern": "(a+)+$"}, "time limit"),
+        ("grep_files", {"pattern": "x", "context_lines": 99}, "context_lines=99"),
+        ("grep_files", {"pattern": "x", "offset": -1}, "offset=-1"),
+        ("semantic_search_files", {"query": " "}, "query is empty"),
+    ],
+)
+def test_what_tools_refuse(tmp_path: Path, name: str, arguments: dict[str, Any], says_so: str) -> None:
+    """With what helps; a pattern that would take for ever is stopped within a second."""
+    perdure, _ = opened(tmp_path, calls(name, **arguments))
+    with perdure:
+        folder = perdure.folders.create("docs")
+        folder.upload(
+            PLAN.encode() + b"a" * 60_000 + b"!\n" if "a+" in str(arguments) else PLAN.encode(), name="a/x.py"
+        )
+        folder.upload(PLAN.encode(), name="b/x.py")
+        folder.upload(b"%PDF-1.7 torn", name="torn.pdf")
+        reading(folder)
+        agent = perdure.create_agent()
+        agent.files.attach("docs", open_files=False)
+        (result,) = results(perdure, agent.send("go"))
+        assert result.status == "error"
+        assert says_so in result.text
+
+
+def test_grep_goes_on_page_by_page(tmp_path: Path) -> None:
+    """Every match once, over all files, in order."""
+    pages = [calls("grep_files", pattern="walrus", context_lines=0, offset=offset) for offset in (0, 20, 40)]
+    others = [calls("grep_files", pattern="penguin"), calls("grep_files", pattern="x", include="*.c")]
+    perdure, _ = opened(tmp_path, *pages, *others)
+    with perdure:
+        folder = perdure.folders.create("docs")
+        for number in range(3):
+            folder.upload(b"a walrus\nnothing\n" * 15, name=f"{number}.txt")
+        reading(folder)
+        agent = perdure.create_agent()
+        agent.files.attach("docs", open_files=False)
+        *found, none, nowhere = [result.text for result in results(perdure, agent.send("go"))]
+        assert "[more matches: grep_files with offset=20]" in found[0]
+        assert found[2].endswith("[3 files searched]")
+        places = [line for text in found for line in text.split("\n") if line.startswith("docs/")]
+        assert places == [f"docs/{number}.txt:{line}" for number in range(3) for line in range(1, 31, 2)]
+        assert none == "[no match; 3 files searched]"
+        assert nowhere == "No match: no file's path matches include='*.c'."
