@@ -32,6 +32,8 @@ class Settings:
         embedding: what makes vectors of texts: `none`, `local`, the folder of a local model, or provider/model; empty:
             the local model if it is installed, else none.
         file_limit_bytes: the largest file that is taken into a folder, in bytes.
+        late_interaction_ms: how long a search may take, in milliseconds, to compare its first hits with the query word
+            by word; only the local model can. By default it does not.
 
     Raises: InvalidInput: a token counter that there is not.
     """
@@ -45,6 +47,7 @@ class Settings:
     token_counter: str = "script"
     embedding: str = ""
     file_limit_bytes: int = 50_000_000
+    late_interaction_ms: int = 0
 
     def __post_init__(self) -> None:
         if self.token_counter not in TOKEN_COUNTERS:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
-from perdure.core.ports import Clock, Embedder, Store
+from perdure.core.ports import Clock, Embedder, Store, WordEmbedder
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
-from perdure.memory.search.hits import Hits, MessageHit, PassageHit
+from perdure.engine.late_interaction import LateInteraction
+from perdure.memory.search.hits import Hits, MessageHit, PassageHit, with_arm
 from perdure.memory.search.recalled import Recalled, RecallScope
 
 if TYPE_CHECKING:
@@ -42,11 +43,17 @@ class Search:
 
     Args:
         embedder: makes the query's vector; None is lexical-only, and `reason` says why, and what helps.
+        late_s: how long it may take to compare the first hits with the query word by word, by an embedder that can.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, embedder: Embedder | None = None, reason: str = "") -> None:
+    def __init__(
+        self, store: Store, clock: Clock, *, embedder: Embedder | None = None, reason: str = "", late_s: float = 0.0
+    ) -> None:
         self._store, self._clock = store, clock
         self._embedder, self._reason = embedder, reason
+        self._late = (
+            LateInteraction(embedder, deadline_s=late_s) if late_s and isinstance(embedder, WordEmbedder) else None
+        )
         self._memory: _Memory | None = None
 
     async def messages(
@@ -62,6 +69,7 @@ class Search:
 
         Raises: NotFound, StoreError.
         """
+        from perdure.memory.ranking.names import without_names
         from perdure.memory.search import messages as search
 
         if not text.strip():
@@ -83,7 +91,12 @@ class Search:
             found = search.rank_messages(tx, agent, asked, where=where)
             return search.read_messages(tx, found, limit=limit, explain=explain)
 
-        return await self._store.read(find)
+        if self._late is None:
+            return await self._store.read(find)
+        found = await self._store.read(search.rank_messages, agent, asked, where=where)
+        ranked, left_out = await self._late.reordered(found.ranked, without_names(text, names), found.first_texts)
+        found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
+        return await self._store.read(search.read_messages, found, limit=limit, explain=explain)
 
     async def passages(
         self,
@@ -112,15 +125,15 @@ class Search:
                 timezone = (await self._store.read(lambda tx: tx.agents.get(agent_id))).timezone
             asked = await self._asked(text, timezone=timezone)
 
-        def find(tx: Tx) -> Hits[PassageHit]:
-            searched = _archives(tx, archives)
-            if asked is None:
-                return search.newest_passages(tx, searched, where=where, limit=limit)
-            return search.read_passages(
-                search.rank_passages(tx, searched, asked, where=where), limit=limit, explain=explain
+        if asked is None:
+            return await self._store.read(
+                lambda tx: search.newest_passages(tx, _archives(tx, archives), where=where, limit=limit)
             )
-
-        return await self._store.read(find)
+        found = await self._store.read(lambda tx: search.rank_passages(tx, _archives(tx, archives), asked, where=where))
+        if self._late is not None:
+            ranked, left_out = await self._late.reordered(found.ranked, text, found.first_texts)
+            found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
+        return search.read_passages(found, limit=limit, explain=explain)
 
     async def recall(
         self,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 
-__all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "Ran", "Why"]
+__all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "Ran", "Why", "with_arm"]
 
 T = TypeVar("T")
 
@@ -77,6 +77,11 @@ class Ran:
     spans: tuple[str, ...] = ()
     rows: int = 0
     pool: int = 0
+
+
+def with_arm(ran: Ran, arm: Arm, left_out: str) -> Ran:
+    """The same with one arm more; `left_out` says in plain words what it could not do, if anything."""
+    return replace(ran, arms=(*ran.arms, arm), left_out={**ran.left_out, arm: left_out} if left_out else ran.left_out)
 
 
 class Hits(list[T]):

@@ -33,6 +33,7 @@ NEIGHBOURS = 2
 NEIGHBOUR_SHARE = 0.4
 """A row that nothing but its neighbours speaks for is shown from this part of the best score on."""
 NEIGHBOURED = 50
+FIRST = 50
 """Of the candidates, the first whose neighbours join the pool."""
 
 
@@ -46,6 +47,11 @@ class RankedMessages:
     ranked: Ranked
     texts: dict[int, str]
     ran: Ran
+
+    @property
+    def first_texts(self) -> list[str]:
+        """The texts of the first rows, best first."""
+        return [self.texts[seq] for seq in self.seqs[self.ranked.order[:FIRST]].tolist()]
 
 
 def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -> Hits[MessageHit]:

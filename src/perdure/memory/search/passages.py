@@ -24,6 +24,7 @@ from perdure.memory.when import spans
 
 __all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
 
+FIRST = 50
 APART = 1_000  # places between rows that are nobody's neighbours
 
 
@@ -36,8 +37,9 @@ class RankedPassages:
     ran: Ran
 
     @property
-    def texts(self) -> list[str]:
-        return [passage.text for passage in self.passages]
+    def first_texts(self) -> list[str]:
+        """The texts of the first rows, best first."""
+        return [self.passages[row].text for row in self.ranked.order[:FIRST].tolist()]
 
 
 def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:

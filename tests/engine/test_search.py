@@ -1,0 +1,205 @@
+"""Searching for everybody: which arms run, what is said when one can't, and what each hit says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.core.blocks import Author
+from perdure.core.messages import Role
+from perdure.core.tx import MessageFilter
+from perdure.engine import search as search_module
+from perdure.engine.search import Search
+from perdure.library import AsyncAgent
+from perdure.settings import Settings
+from perdure.testing import ScriptedEmbedder, ScriptedModel
+
+TALK: tuple[tuple[Role, str, str], ...] = (
+    ("user", "Sam", "What did you think of the opera in Verona?"),
+    ("assistant", "Ann", "It was magnificent, above all the second act."),
+    ("user", "Sam", "I sold my old bicycle to a neighbour."),
+    ("assistant", "Ann", "We painted the kitchen green."),
+)
+START = datetime(2023, 5, 8, 13, tzinfo=UTC)
+
+
+async def opened(folder: Path, embedder: ScriptedEmbedder | None = None, *, late_ms: int = 0) -> AsyncPerdure:
+    settings = Settings(model="test/scripted", embedding="none", late_interaction_ms=late_ms)
+    models = {"test/scripted": ScriptedModel()}
+    return await AsyncPerdure.open(folder / "agents.db", models=models, settings=settings, embedder=embedder)
+
+
+async def told(perdure: AsyncPerdure) -> AsyncAgent:
+    """An agent with `TALK` behind it, a session a day."""
+    agent = await perdure.create_agent("ada")
+    await agent.import_messages(
+        [(role, name, text, START + timedelta(days=index // 2)) for index, (role, name, text) in enumerate(TALK)]
+    )
+    return agent
+
+
+async def embedded(perdure: AsyncPerdure) -> None:
+    """Wait until no text waits for its vector."""
+    while await perdure.app.store.read(lambda tx: any(counts.waiting for counts in tx.vectors.counts())):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def test_without_an_embedder_words_search_alone_and_it_is_said(tmp_path: Path) -> None:
+    async with await opened(tmp_path) as perdure:
+        agent = await told(perdure)
+        hits = await agent.search("the bicycle")
+
+        assert hits[0].message.text == TALK[2][2]
+        assert hits.ran.arms == ("words",)
+        assert "PERDURE_EMBEDDING" in hits.ran.left_out["vectors"]
+        assert hits.ran.words == ("bicycl",)
+        assert hits.ran.rows == len(TALK)
+
+
+async def test_vectors_find_what_shares_no_word_of_the_index(tmp_path: Path) -> None:
+    """Both arms run; a text without a vector yet is said to wait."""
+    embedder = ScriptedEmbedder()
+    async with await opened(tmp_path, embedder) as perdure:
+        agent = await told(perdure)
+        await embedded(perdure)
+        hits = await agent.search("painted kitchens")
+        assert hits[0].message.text == TALK[3][2]
+        assert (hits.ran.arms, dict(hits.ran.left_out)) == (("words", "vectors"), {})
+
+        embedder.fail()
+        await agent.import_messages([("user", "Sam", "A new text about a walrus.", START + timedelta(days=9))])
+        searching = Search(perdure.app.store, perdure.app.ports.clock, embedder=ScriptedEmbedder())
+        found = await searching.messages(agent.id, "walrus")
+        assert "walrus" in found[0].message.text
+        assert found.ran.left_out["vectors"] == "1 of 5 texts wait for their vector"
+
+
+@pytest.mark.parametrize("failing", ["fail", "hang"])
+async def test_a_search_goes_on_without_an_embedder_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """It finds by words and says what did not run, whether the embedder fails or hangs."""
+    monkeypatch.setattr(search_module, "QUERY_TIMEOUT_S", 0.05)
+    embedder = ScriptedEmbedder()
+    async with await opened(tmp_path, embedder) as perdure:
+        agent = await told(perdure)
+        await embedded(perdure)
+        getattr(embedder, failing)()
+        hits = await agent.search("bicycle")
+
+        assert hits[0].message.text == TALK[2][2]
+        assert hits.ran.arms == ("words",)
+        assert hits.ran.left_out["vectors"]
+        embedder.recover()
+        assert (await agent.search("bicycle")).ran.arms == ("words", "vectors")
+
+
+async def test_vectors_of_another_model_are_not_compared(tmp_path: Path) -> None:
+    """The search says so, and what to type."""
+    async with await opened(tmp_path, ScriptedEmbedder()) as perdure:
+        agent = await told(perdure)
+        await embedded(perdure)
+        name = agent.name
+    async with await opened(tmp_path, ScriptedEmbedder(handle="test/other", dimensions=32)) as perdure:
+        hits = await (await perdure.agent(name)).search("bicycle")
+        assert hits[0].message.text == TALK[2][2]
+        assert hits.ran.arms == ("words",)
+        assert "test/words" in hits.ran.left_out["vectors"]
+        assert "perdure reindex" in hits.ran.left_out["vectors"]
+
+
+async def test_each_hit_says_why_it_was_found(tmp_path: Path) -> None:
+    """The parts sum to the score; the answer beside the question names it as its neighbour."""
+    async with await opened(tmp_path) as perdure:
+        agent = await told(perdure)
+        hits = await agent.search("the opera in Verona", explain=True)
+
+        by_text = {hit.message.text: hit for hit in hits}
+        for hit in hits:
+            assert hit.why is not None
+            assert sum(hit.why.parts.values()) == pytest.approx(hit.why.score)
+        question, answer = by_text[TALK[0][2]], by_text[TALK[1][2]]
+        assert question.why is not None and answer.why is not None
+        assert question.why.words > 0.9
+        assert answer.why.words == 0
+        assert answer.why.neighbours == (question.message.id,)
+        assert all(hit.why is None for hit in await agent.search("opera"))
+
+
+async def test_a_speaker_and_a_time_in_the_query_count(tmp_path: Path) -> None:
+    """Who is named comes first among equals, and so does the day that is named; nobody is left out for it."""
+    async with await opened(tmp_path) as perdure:
+        agent = await perdure.create_agent("ada")
+        words = "the harbour was full of boats"
+        await agent.import_messages(
+            [
+                ("user", "Sam", f"{words}, I counted them", START),
+                ("assistant", "Ann", f"{words}, I painted them", START),
+                ("user", "Sam", f"{words}, I fed the gulls", START + timedelta(days=70)),
+                ("assistant", "Ann", f"{words}, I slept", START + timedelta(days=70)),
+            ]
+        )
+        by_ann = await agent.search("What did Ann say of the harbour?")
+        assert {hit.message.name for hit in by_ann[:2]} == {"Ann"}
+        assert len(by_ann) == 4
+        in_july = await agent.search("the boats in July 2023")
+        assert {hit.message.occurred_at.month for hit in in_july[:2]} == {7}
+        assert in_july.ran.spans == ("in July 2023",)
+
+
+async def test_late_interaction_runs_where_it_is_set_and_has_time(tmp_path: Path) -> None:
+    """It is an arm of its own; without time the order stays and it is said."""
+    async with await opened(tmp_path, ScriptedEmbedder(), late_ms=5_000) as perdure:
+        agent = await told(perdure)
+        await embedded(perdure)
+        hits = await agent.search("painted the kitchen", explain=True)
+        assert hits.ran.arms == ("words", "vectors", "late")
+        assert hits[0].message.text == TALK[3][2]
+        assert hits[0].why is not None and "late" in hits[0].why.parts
+        await agent.archive("The kitchen is green.")
+        assert (await agent.search_archive("green kitchen")).ran.arms[-1] == "late"
+
+        store, clock = perdure.app.store, perdure.app.ports.clock
+        hasty = Search(store, clock, embedder=ScriptedEmbedder(), late_s=1e-9)
+        assert "no time" in (await hasty.messages(agent.id, "painted the kitchen")).ran.left_out["late"]
+
+
+async def test_a_filter_holds_for_neighbours_too(tmp_path: Path) -> None:
+    """What the filter leaves out is not shown as the neighbour of a hit either."""
+    async with await opened(tmp_path) as perdure:
+        agent = await told(perdure)
+        search = perdure.app.search
+        found = await search.messages(agent.id, "opera in Verona", where=MessageFilter(roles=("user",)), limit=9)
+        assert {hit.message.role for hit in found} == {"user"}
+        early = MessageFilter(until=START)
+        assert len(await search.messages(agent.id, "bicycle kitchen opera", where=early, limit=9)) == 2
+
+
+async def test_a_search_sees_what_was_said_and_removed_since_the_last_one(tmp_path: Path) -> None:
+    """What a search keeps in memory never shows: new messages are found at once, removed ones not any more."""
+    async with await opened(tmp_path) as perdure:
+        agent = await told(perdure)
+        assert len(await agent.search("bicycle")) >= 1
+        await agent.import_messages([("user", "Sam", "My new bicycle is red.", START + timedelta(days=5))])
+        found = await agent.search("bicycle")
+        assert {hit.message.text for hit in found} >= {TALK[2][2], "My new bicycle is red."}
+
+        gone = found[0].message
+        author = Author(kind="user", id="ada")
+        await perdure.app.store.write(lambda tx: tx.messages.revise(gone.id, None, author=author, at=START))
+        assert gone.text not in {hit.message.text for hit in await agent.search("bicycle")}
+
+
+async def test_texts_that_say_the_same_are_shown_once(tmp_path: Path) -> None:
+    """The newest of them stands for the others, which it names."""
+    async with await opened(tmp_path) as perdure:
+        agent = await perdure.create_agent("ada")
+        for _ in range(3):
+            await agent.archive("The boiler is serviced in October, every year, by Mr Hall.")
+        hits = await agent.search_archive("boiler", explain=True)
+        assert len(hits) == 1
+        assert hits[0].why is not None and len(hits[0].why.same) == 2
