@@ -63,13 +63,13 @@ async def opened(folder: Path) -> AsyncIterator[Store]:
         await store.close()
 
 
-@pytest.mark.parametrize(("exact_bytes", "coded_bytes"), [(1 << 30, 1 << 30), (0, 1 << 30), (0, 0)])
+@pytest.mark.parametrize(("exact_bytes", "halves_bytes"), [(1 << 30, 1 << 30), (0, 1 << 30), (0, 0)])
 async def test_many_rows_are_found_by_their_signs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact_bytes: int, coded_bytes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact_bytes: int, halves_bytes: int
 ) -> None:
     """99 of the best hundred tens, whichever form is kept, also within a filter; mean and deviation are about right."""
     monkeypatch.setattr(vector_rows, "EXACT_BYTES", exact_bytes)
-    monkeypatch.setattr(vector_rows, "CODED_BYTES", coded_bytes)
+    monkeypatch.setattr(vector_rows, "HALVES_BYTES", halves_bytes)
     vectors = mixture(12_000)
     queries = vectors[::240] + 0.5 * mixture(50, seed=1)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)

@@ -46,7 +46,7 @@ STEPS = st.lists(
     min_size=1,
     max_size=20,
 )
-# Bytes of floats and of codes that are kept: all of them, codes from a few rows on, signs from a few more on.
+# Bytes of floats and of halves that are kept: all of them, halves from a few rows on, signs from a few more on.
 FORMS = st.sampled_from([(1 << 20, 1 << 20), (2_800, 1 << 20), (1_400, 1_400), (0, 0)])
 
 
@@ -113,7 +113,7 @@ def test_a_search_sees_exactly_what_its_transaction_sees(steps: list[Step], form
     is older than what another search has cached."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(vector_rows, "EXACT_BYTES", forms[0])
-        patched.setattr(vector_rows, "CODED_BYTES", forms[1])
+        patched.setattr(vector_rows, "HALVES_BYTES", forms[1])
         path = Path(folder) / "perdure.db"
         store, other = InlineStore(path), InlineStore(path)
         indexes = VectorIndexes()

@@ -27,7 +27,6 @@ PAGE = 8_192
 ESTIMATED_ROWS = 1_024
 """So many rows with the fewest differing signs, or one in 128, are looked at more closely."""
 
-CODES_SPARE = 16  # codes are off by a thousandth
 RESCORED_MIN, RESCORED_MAX, RESCORED_STEP = 128, 1_024, 128
 CERTAIN_TOP = 10
 """Stored vectors are read until none is likely to be left that belongs to the best ten."""
@@ -268,8 +267,8 @@ class _Search:
                 std,
                 count,
             )
-        if len(at) <= RESCORED_MIN:
-            seqs, found = self._stored(rows.seqs_of(at))
+        if len(at) <= (ESTIMATED_ROWS if rows.form == "halves" else RESCORED_MIN):
+            seqs, found = self._rescored(at) if rows.form == "halves" else self._stored(rows.seqs_of(at))
             found = np.concatenate([found, extra])
             return np.concatenate([seqs, extra_seqs]), found, *_spread(found), count
         many = 16 * len(at) > rows.count  # then picking them one by one costs more than looking at all
@@ -294,11 +293,13 @@ class _Search:
     def _rescored(self, at: npt.NDArray[np.int64]) -> tuple[IntArray, FloatArray]:
         """The best of these rows by their stored vectors: those that look best, and then as many as may belong to the
         best ten as well, going by how far the estimates were off."""
+        if self._rows.form == "halves":
+            return self._rows.seqs_of(at), self._rows.scored(self._query, at)
         estimated = self._rows.estimated(self._query, at)
         order = np.argsort(-estimated)
         at, estimated = at[order], estimated[order]
         seqs = self._rows.seqs_of(at)
-        first = self._limit + (CODES_SPARE if self._rows.form == "codes" else max(RESCORED_MIN, self._limit // 2))
+        first = max(RESCORED_MIN, self._limit + self._limit // 2)
         last = max(RESCORED_MAX, first)
         found_seqs, found = self._stored(seqs[:first])
         while first < min(last, len(at)):
@@ -345,7 +346,7 @@ class _Search:
         there = at != NO_ROW
         if not there.any():
             return out
-        if self._rows.form == "floats":
+        if self._rows.form != "signs":
             out[there] = self._rows.scored(self._query, at[there])
         else:
             out[there] = self._in_order(wanted[there], *self._stored(np.unique(wanted[there])))

@@ -1,8 +1,8 @@
 """The vectors of one scope in memory, as they are at one version.
 
 Few rows are a matrix of 32-bit floats, and every score is exact. Of more, the signs are kept, 48 bytes a row at 384
-dimensions: the bits in which a row differs from the query say which rows are worth a look. Up to a bound their floats
-in eight bits are kept too, which say it nearly as well as the stored vectors; those decide in the end.
+dimensions: the bits in which a row differs from the query say which rows are worth a look. Up to a bound the
+stored vectors are kept beside them; beyond it they are read from the file.
 
 Rows are only ever appended, so an older `Rows` goes on being right while a newer one that shares its arrays is made:
 what is written lies behind the older one's end, and what changes within it (a row that dies) is copied first.
@@ -23,14 +23,14 @@ __all__ = ["FloatArray", "Form", "IntArray", "Rows", "decoded", "scores"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
-Form = Literal["floats", "codes", "signs"]
+Form = Literal["floats", "halves", "signs"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 EXACT_BYTES = 12 * 2**20
 """Up to this size 32-bit floats are kept: 8,192 rows at 384 dimensions, which cost as much CPU as signs do then."""
 
-CODED_BYTES = 96 * 2**20
-"""Up to this size 8-bit floats are kept: 262,144 rows at 384 dimensions."""
+HALVES_BYTES = 96 * 2**20
+"""Up to this size 16-bit floats are kept: 131,072 rows at 384 dimensions."""
 
 SEGMENT_BITS = 15
 SEGMENT_ROWS = 1 << SEGMENT_BITS  # of signs, what is computed at once stays within the processor's cache
@@ -42,8 +42,6 @@ PRODUCT_NUMBERS = 384_000
 SAMPLE_ROWS = 512
 """Kept as floats beside the signs, to say how differing bits and cosines go together."""
 
-_HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-
 DEAD_ROWS = 1_024
 LOG_ROWS = 65_536
 NO_ROW = -1
@@ -52,14 +50,13 @@ NO_ROW = -1
 @dataclass(slots=True, eq=False)
 class Segment:
     """Room for rows: `floats` (capacity, dimensions); or `signs` (words, capacity), bits of 64 dimensions in each word,
-    and perhaps `codes` (capacity, dimensions), each to be multiplied by its row's `scales`."""
+    and perhaps `halves` (capacity, dimensions)."""
 
     seqs: npt.NDArray[np.uint32]
     versions: IntArray
     floats: FloatArray | None = None
     signs: npt.NDArray[np.uint64] | None = None
-    codes: npt.NDArray[np.int8] | None = None
-    scales: FloatArray | None = None
+    halves: npt.NDArray[np.float16] | None = None
 
     @classmethod
     def empty(cls, capacity: int, dimensions: int, form: Form) -> Segment:
@@ -68,8 +65,8 @@ class Segment:
             made.floats = np.empty((capacity, dimensions), np.float32)
         else:
             made.signs = np.empty((-(-dimensions // 64), capacity), np.uint64)
-        if form == "codes":
-            made.codes, made.scales = np.empty((capacity, dimensions), np.int8), np.empty(capacity, np.float32)
+        if form == "halves":
+            made.halves = np.empty((capacity, dimensions), np.float16)
         return made
 
     def take(self, at: int, other: Segment, kept: slice | npt.NDArray[np.int64], size: int) -> None:
@@ -80,8 +77,8 @@ class Segment:
             self.floats[to] = other.floats[kept]
         if self.signs is not None and other.signs is not None:
             self.signs[:, to] = other.signs[:, kept]
-        if self.codes is not None and other.codes is not None and self.scales is not None and other.scales is not None:
-            self.codes[to], self.scales[to] = other.codes[kept], other.scales[kept]
+        if self.halves is not None and other.halves is not None:
+            self.halves[to] = other.halves[kept]
 
     @classmethod
     def of(cls, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[Any], form: Form) -> Segment:
@@ -91,13 +88,17 @@ class Segment:
             made.floats = vectors.astype(np.float32, copy=False)
             return made
         made.signs = _signs(vectors)
-        if form == "codes":
-            made.codes, made.scales = _codes(vectors)
+        if form == "halves":
+            made.halves = vectors.astype(np.float16, copy=False)
         return made
 
     @property
+    def vectors(self) -> npt.NDArray[Any]:
+        return _given(self.halves if self.floats is None else self.floats)
+
+    @property
     def nbytes(self) -> int:
-        arrays = (self.seqs, self.versions, self.floats, self.signs, self.codes, self.scales)
+        arrays = (self.seqs, self.versions, self.floats, self.signs, self.halves)
         return sum(array.nbytes for array in arrays if array is not None)
 
 
@@ -205,12 +206,12 @@ class Rows:
         return out
 
     def scored(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> FloatArray:
-        """The exact score of each row, or of these; of floats only."""
+        """The exact score of each row, or of these; not of signs alone."""
         if rows is None:
-            return np.concatenate([scores(_given(segment.floats)[:size], query) for segment, size in self._sized()])
+            return np.concatenate([scores(segment.vectors[:size], query) for segment, size in self._sized()])
         out = np.empty(len(rows), np.float32)
         for segment, picked, at in self._grouped(rows):
-            out[picked] = scores(_given(segment.floats)[at], query)
+            out[picked] = scores(segment.vectors[at], query)
         return out
 
     def differing(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> npt.NDArray[np.uint16]:
@@ -231,13 +232,10 @@ class Rows:
         return _differing(sample.signs, _signs(query[np.newaxis])[:, 0]), scores(sample.vectors, query)
 
     def estimated(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
-        """What goes with the scores of these rows: the products with their codes, or else with their signs, which is
-        still closer than the number of differing signs is."""
+        """The query's product with the signs of these rows: it goes with their score, closer than the number of
+        differing signs does."""
         out = np.empty(len(rows), np.float32)
         for segment, picked, at in self._grouped(rows):
-            if segment.codes is not None and segment.scales is not None:
-                out[picked] = scores(segment.codes[at], query) * segment.scales[at]
-                continue
             words = np.ascontiguousarray(_given(segment.signs)[:, at].T)
             bits = np.unpackbits(words.view(np.uint8), axis=1, count=self.dimensions).astype(np.float32)
             out[picked] = scores(bits, query)  # twice this, less a constant, is the product with 1 and -1
@@ -352,7 +350,7 @@ def scores(vectors: npt.NDArray[Any], query: FloatArray) -> FloatArray:
 def _form(rows: int, dimensions: int) -> Form:
     if 4 * rows * dimensions <= EXACT_BYTES:
         return "floats"
-    return "codes" if rows * dimensions <= CODED_BYTES else "signs"
+    return "halves" if 2 * rows * dimensions <= HALVES_BYTES else "signs"
 
 
 def _given(array: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
@@ -368,20 +366,6 @@ def _signs(vectors: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     padded = np.zeros((len(vectors), 8 * -(-vectors.shape[1] // 64)), np.uint8)
     padded[:, : bits.shape[1]] = bits
     return padded.view(np.uint64).T
-
-
-def _codes(vectors: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int8], FloatArray]:
-    """The vectors in eight bits, and what to multiply those of each row by."""
-    if vectors.dtype == np.float16 and vectors.size > 4 * len(_HALVES):
-        # Of many, a half's 16 bits are its place in a table: a sixth of the time.
-        bits = vectors.view(np.uint16)
-        scale = np.maximum(np.uint16((bits & 0x7FFF).max()).view(np.float16).astype(np.float32) / 127, 1e-9)
-        with np.errstate(all="ignore"):  # most halves are larger than any that is there, or none at all
-            table = np.clip(np.nan_to_num(np.rint(_HALVES.astype(np.float32) / scale)), -127, 127).astype(np.int8)
-        return table[bits], np.full(len(vectors), scale, np.float32)
-    floats = vectors.astype(np.float32, copy=False)
-    scales = np.maximum(np.maximum(floats.max(axis=1), -floats.min(axis=1)), 1e-9) / np.float32(127)
-    return np.rint(floats / scales[:, np.newaxis]).astype(np.int8), scales
 
 
 def _differing(words: npt.NDArray[np.uint64], signs: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
