@@ -45,6 +45,22 @@ async def test_an_answer_is_printed_once() -> None:
         assert chat.out.getvalue() == "Hello Ada, how are you?\n"
 
 
+async def test_what_is_recalled_is_told_in_a_line_and_can_be_turned_off() -> None:
+    """Names of what goes with the message; nothing once it is off."""
+    async with open_chat(person=False, terminal=False) as chat:
+        await chat.session.agent.archive("Walruses eat clams.")
+        for line in ("/recall", "/recall on", "What do walruses eat?", "/recall off", "What do walruses eat?"):
+            await chat.take(line)
+
+        told = [line for line in chat.err.getvalue().splitlines() if "recalled" in line]
+        assert told == [f"◆ recalled 1: {chat.session.agent.name}'s archive"]
+        assert [line for line in chat.out.getvalue().splitlines() if "recall is" in line] == [
+            "Automatic recall is off.",
+            "Automatic recall is on: up to 400 tokens of memory go with each message.",
+            "Automatic recall is off.",
+        ]
+
+
 async def test_in_a_pipe_only_facts_are_written() -> None:
     """Without a terminal there are no previews: stdout holds what was said, stderr what was done."""
     script = [thinks("hm", calls("memory_insert", label="human", new_string="Name: Ada")), says("Noted.")]

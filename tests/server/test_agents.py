@@ -550,3 +550,25 @@ async def test_changes_at_once_all_count() -> None:
 
         assert (now["description"], now["embedding"], now["tags"]) == ("d", "x/y", ["t"])
         assert now["llm_config"]["max_tokens"] == 5
+
+
+async def test_what_memory_does_by_itself_is_shown_only_where_it_is_set() -> None:
+    """Made, changed and taken away; what can't be worked by is refused, and nothing is changed."""
+    fields = {"auto_recall", "auto_capture", "bypass_session_patterns"}
+    async with routed() as server:
+        plain = await new_agent(server)
+        assert not fields & set(plain)
+        path = f"/v1/agents/{plain['id']}"
+
+        on = await server.patch(path, {"auto_recall": {"budget_tokens": 300}, "bypass_session_patterns": ["conv-*"]})
+        assert (on["auto_recall"], on["bypass_session_patterns"]) == ({"budget_tokens": 300}, ["conv-*"])
+        for wrong in (
+            {"auto_recall": {"budget_tokens": 0}},
+            {"auto_recall": "maybe"},
+            {"bypass_session_patterns": [""]},
+        ):
+            assert (await server.refused("PATCH", path, wrong))[0] == 422
+        assert (await server.patch(path, {"name": "bea"}))["auto_recall"] == {"budget_tokens": 300}
+        off = await server.patch(path, {"auto_recall": False, "bypass_session_patterns": []})
+        assert not fields & set(off)
+        assert (await new_agent(server, auto_recall=True))["auto_recall"] is True

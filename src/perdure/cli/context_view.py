@@ -32,10 +32,11 @@ _SIGNS = {
     "messages": ("■", "green"),
     "newest turn": ("▞", "bright_green"),
     "status": ("●", "white"),
+    "recalled": ("◆", "bright_cyan"),
     "kept for the answer": ("░", "yellow"),
     "free": ("·", "dim"),
 }
-_RARE = ("summary", "newest turn")  # not told where they are not there
+_RARE = ("summary", "newest turn", "recalled")  # not told where they are not there
 
 REASONS = {
     "first": "the conversation's first request",

@@ -58,6 +58,9 @@ class JsonView:
             }
         )
 
+    def recall(self, budget_tokens: int | None) -> None:
+        self._print({"auto_recall": None if budget_tokens is None else {"budget_tokens": budget_tokens}})
+
     def conversation(self, conversation: Conversation) -> None:
         self._print({"conversation": conversation.id})
 

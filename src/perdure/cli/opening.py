@@ -82,7 +82,9 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
         if model is None:
             await choose(perdure, view)
         try:
-            made = await perdure.create_agent(name or FIRST_NAME, model=model, timezone=local_zone())
+            made = await perdure.create_agent(
+                name or FIRST_NAME, model=model, timezone=local_zone(), settings={"auto_recall": True}
+            )
         except ModelNotFound as error:
             raise with_help(error, perdure.app.models) from error
         return Opened(made, True, None)

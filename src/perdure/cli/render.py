@@ -10,6 +10,7 @@ from perdure.core.events import (
     Delta,
     DeltaStreamed,
     MemoryEdited,
+    MemoryRecalled,
     MessageAdded,
     RowsCut,
     RunCancelRequested,
@@ -34,6 +35,7 @@ _MAKING_ROOM = {
     "stub": "shortening what is longest…",
 }
 
+RECALLED_NAMED = 4
 DIFF_LINES = 40
 DIFF_STYLES = {"+": "green", "-": "red", " ": "dim", "…": "dim"}
 
@@ -80,6 +82,8 @@ class RunRenderer:
                 self._terminal.waiting(f"running {visible(name)}…")
             case MemoryEdited() as edit:
                 self._edited(edit)
+            case MemoryRecalled() as recalled:
+                self._recalled(recalled)
             case ViewFull(by=by):
                 self._terminal.waiting("the window is full: " + _MAKING_ROOM[by])
             case ViewCompacted(merged=False) as compacted:
@@ -112,6 +116,14 @@ class RunRenderer:
         self._previewing = delta.step_id
         shown = self._previews.setdefault(delta.message_id, {})
         shown[delta.kind] = shown.get(delta.kind, "") + delta.text
+
+    def _recalled(self, event: MemoryRecalled) -> None:
+        names = list(dict.fromkeys(visible(str(source["name"])) for source in event.sources))
+        more = f", and {len(names) - RECALLED_NAMED} more" if len(names) > RECALLED_NAMED else ""
+        told = f"recalled {len(event.sources)}: {', '.join(names[:RECALLED_NAMED])}{more}"
+        if event.problem is not None:
+            told = f"nothing recalled: {visible(event.problem)}"
+        self._terminal.note(Line(f"◆ {told}", style="dim"))
 
     def _said(self, message: Message) -> None:
         shown = self._previews.pop(message.id, {})

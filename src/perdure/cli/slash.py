@@ -12,6 +12,7 @@ from perdure.cli.agents import list_agents
 from perdure.cli.models import known_models, model_row, with_help
 from perdure.cli.opening import context_command
 from perdure.core.errors import InvalidInput, ModelNotFound
+from perdure.memory.automatic import auto_recall_of
 
 if TYPE_CHECKING:
     from perdure.cli.session import Session
@@ -85,6 +86,25 @@ async def _search(session: Session, argument: str) -> None:
     session.view.hint('/search "some words" finds them only next to each other')
 
 
+async def _recall(session: Session, argument: str) -> None:
+    session.agent = await session.perdure.agent(session.agent.id)
+    settings = dict(session.agent.info.settings)
+    match argument:
+        case "on":
+            settings.setdefault("auto_recall", True)
+        case "off":
+            settings.pop("auto_recall", None)
+        case "":
+            pass
+        case _:
+            raise InvalidInput(f"that is not how /recall is used: {COMMANDS['/recall'].usage}")
+    if argument:
+        session.agent = await session.agent.update(settings=settings)
+    setting = auto_recall_of(settings)
+    session.view.recall(None if setting is None else setting.budget_tokens)
+    session.view.hint("/recall off leaves it out" if setting else "/recall on has it look before each answer")
+
+
 async def _new(session: Session, argument: str) -> None:
     conversation = await session.agent.new_conversation()
     session.conversation = conversation.id
@@ -143,6 +163,9 @@ COMMANDS: dict[str, Command] = {
         "/memory [LABEL [history | restore N]]", "show memory blocks, the versions of one, or bring one back", _memory
     ),
     "/search": Command("/search TEXT", "search everything that was said, and the archive", _search),
+    "/recall": Command(
+        "/recall [on | off]", "show whether each message is looked up in memory first, or change it", _recall
+    ),
     "/new": Command("/new", "begin a new conversation with the same memory", _new),
     "/model": Command("/model [HANDLE]", "show the agent's model, or give it another", _model),
     "/context": Command("/context", "show what fills the model's window", _context),

@@ -92,6 +92,13 @@ class TextView:
             table.add_row(Text(date, style="dim"), Text(where, style="cyan"), shown)
         self._terminal.show(table)
 
+    def recall(self, budget_tokens: int | None) -> None:
+        if budget_tokens is None:
+            self._terminal.show(Text("Automatic recall is off."))
+        else:
+            told = f"Automatic recall is on: up to {budget_tokens:,} tokens of memory go with each message."
+            self._terminal.show(Text(told))
+
     def conversation(self, conversation: Conversation) -> None:
         self._terminal.show(Text("A new conversation: nothing said before is in view, memory and search are the same."))
 

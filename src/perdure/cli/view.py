@@ -67,6 +67,9 @@ class View(Protocol):
     def found(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
         """What a search came to, best first."""
 
+    def recall(self, budget_tokens: int | None) -> None:
+        """How many tokens may be recalled for a message; None: automatic recall is off."""
+
     def conversation(self, conversation: Conversation) -> None:
         """A new conversation was begun."""
 

@@ -20,7 +20,7 @@ from perdure.core.quick import quick
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.zones import zone
 
-__all__ = ["View", "assemble", "canonical", "check_legal", "digest_of", "tail"]
+__all__ = ["View", "assemble", "canonical", "check_legal", "digest_of", "recalled_in", "tail"]
 
 _NONE: Mapping[int, int] = {}
 
@@ -186,8 +186,9 @@ def _bytes(line: str) -> bytes:
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def tail(now: datetime, timezone: str, counts: Counts) -> str:
-    """The volatile tail: the date where the agent lives, and current counts. It is in the recipe, not in the log."""
+def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "") -> str:
+    """The volatile tail: the date where the agent lives, current counts, and what was recalled for the newest message.
+    It is in the recipe, not in the log."""
     local = now.astimezone(zone(timezone))
     return envelope(
         "context_status",
@@ -197,4 +198,13 @@ def tail(now: datetime, timezone: str, counts: Counts) -> str:
         timezone=timezone,
         recall_messages=counts.messages,
         archival_passages=counts.passages,
+        recalled=recalled or None,
     )
+
+
+def recalled_in(status: str) -> str:
+    """What was recalled, as it stands in a tail; empty if nothing was."""
+    if '"recalled": ' not in status:
+        return ""
+    found = json.loads(status).get("recalled", "")
+    return found if isinstance(found, str) else ""

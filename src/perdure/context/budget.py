@@ -21,9 +21,10 @@ SHRUNK = 0.75
 """After a provider found a request too large, the next may take so much of what that one took."""
 
 SegmentName = Literal[
-    "tools", "system prompt", "memory blocks", "files", "summary", "messages", "newest turn", "status"
+    "tools", "system prompt", "memory blocks", "files", "summary", "messages", "newest turn", "status", "recalled"
 ]
-"""The parts of a request, in its order. `files` is there only where an agent has folders."""
+"""The parts of a request, in its order. `files` is there only where an agent has folders, `recalled` where
+something was."""
 
 PLAUSIBLE = (0.4, 2.5)
 """Measured tokens, as a share of the estimate. What is outside is no measurement of the whole request: some servers

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from perdure.context.assemble import View
+from perdure.context.assemble import View, recalled_in
 from perdure.context.budget import Segment
 from perdure.context.directories import directories_section
 from perdure.context.prefix import tools_text
@@ -48,8 +49,18 @@ def segments(
         Segment("summary", summary),
         Segment("messages", older),
         Segment("newest turn", newest),
-        Segment("status", counter.count(status)),
+        *_tail_segments(status, counter),
     )
+
+
+def _tail_segments(status: str, counter: TokenCounter) -> tuple[Segment, ...]:
+    """The status, and apart from it what was recalled, if anything was."""
+    tokens = counter.count(status)
+    recalled = recalled_in(status)
+    if not recalled:
+        return (Segment("status", tokens),)
+    shown = min(tokens, counter.count(json.dumps(recalled, ensure_ascii=False)))
+    return (Segment("status", tokens - shown), Segment("recalled", shown))
 
 
 def summary_tokens(summary: str, counter: TokenCounter) -> int:

@@ -27,6 +27,7 @@ __all__ = [
     "DeltaStreamed",
     "Event",
     "MemoryEdited",
+    "MemoryRecalled",
     "MessageAdded",
     "PrefixRewritten",
     "RowsCut",
@@ -130,6 +131,22 @@ class RowsCut:
     type: Literal["rows.cut"] = "rows.cut"
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryRecalled:
+    """What memory has on the newest message was put behind the run's requests.
+
+    Args:
+        tokens: of the text.
+        sources: in its order, each with `kind` (passage, turn), `id`, `score` from 0 to 1, and a `name` for people.
+        problem: why nothing was looked for, or not in time; then there is no source.
+    """
+
+    tokens: int
+    sources: tuple[Mapping[str, Any], ...]
+    problem: str | None = None
+    type: Literal["memory.recalled"] = "memory.recalled"
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
@@ -207,6 +224,7 @@ Event = (
     | MessageAdded
     | ToolStarted
     | MemoryEdited
+    | MemoryRecalled
     | RunEnded
     | DeltaStreamed
 )
@@ -279,6 +297,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "message.added": lambda shape: MessageAdded(**shape),
     "tool.started": lambda shape: ToolStarted(**shape),
     "memory.edited": lambda shape: MemoryEdited(**shape),
+    "memory.recalled": lambda shape: MemoryRecalled(**shape | {"sources": tuple(shape["sources"])}),
     "run.ended": _run_ended,
     "delta.streamed": lambda shape: DeltaStreamed(Delta(**shape["delta"])),
 }

@@ -21,7 +21,8 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
-from perdure.engine.asking import Asking
+from perdure.engine.asking import Asking, AutoRecalled
+from perdure.engine.auto_recall import NeedsRecall, recalled_for
 from perdure.engine.deltas import delta_texts
 from perdure.engine.finish import end_run
 from perdure.engine.next_action import Ask, Finish, next_action
@@ -60,13 +61,16 @@ class Full(Progress):
 def begin(tx: Tx, request: Request, asking: Asking, *, check_model: Callable[[str], None], owner: str) -> Accepted:
     """T1, and where nobody stands before the run T2 and T3 with it, for one commit instead of two.
 
-    Raises: what `accept` raises; CannotBegin: the request may be accepted, but not by this.
+    Raises: what `accept` raises; CannotBegin: the request may be accepted, but not by this; NeedsRecall: first look for
+        what memory has on it.
     """
 
     def start(log: RunLog, events: list[Event], opening: Opening) -> Progress:
         events.append(RunStarted(log.run.id, log.run.lease_number))
         try:
             progress = _ask(tx, log, Ask(), asking, events, opening=opening)
+        except NeedsRecall:
+            raise
         except Exception as error:
             raise CannotBegin from error
         if progress.log.run.ended:  # its request can't be made: that shows when it is claimed
@@ -78,7 +82,7 @@ def begin(tx: Tx, request: Request, asking: Asking, *, check_model: Callable[[st
 
 def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | None = None) -> Progress | None:
     """Take the run, and if a model call comes first, record that too (T2 and T3 in one). None: it can't be claimed
-    now."""
+    now. Raises: NeedsRecall."""
     run = tx.runs.claim(key, owner=owner, at=asking.now, until=asking.until, dead_owner=dead_owner)
     if run is None:
         return None
@@ -93,7 +97,7 @@ def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | 
 
 
 def ask(tx: Tx, key: RunKey, asking: Asking, *, log: RunLog) -> Progress:
-    """Record how the next model call is made (T3). Raises: LeaseLost."""
+    """Record how the next model call is made (T3). Raises: LeaseLost, NeedsRecall."""
     log = log.after(run=tx.runs.hold(key, log.lease, until=asking.until))
     # Between the last transaction and this one the run may have been asked to stop.
     if isinstance(action := next_action(log), Ask):
@@ -114,6 +118,7 @@ def _ask(
     opening = opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq)
     agent, conversation = opening.agent, opening.conversation
     memory = read_memory(tx, agent)
+    recalled = recalled_for(tx, log, agent, conversation, memory, asking)
     if action.abandoned is not None:
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
         events.append(StepAbandoned(action.abandoned.id))
@@ -145,14 +150,20 @@ def _ask(
             agent.id, conversation.seq, view_tokens=view_tokens, stubs=conversation.stubs, overcount=overcount
         )
         conversation = replace(conversation, view_tokens=view_tokens, overcount=overcount, prefix_seq=prefix.seq)
-    status = tail(now, agent.timezone, memory.counts)
+    status = tail(now, agent.timezone, memory.counts, recalled.text)
     estimated = prefix.tokens + view_tokens + counter.count(status)
     factor = _factor(log, agent, asking)
     window, reserve = asking.window(agent)
+    if recalled.text and (estimated - overcount) * factor > window - reserve:
+        recalled = AutoRecalled("", None)  # the first to go
+        status = tail(now, agent.timezone, memory.counts)
+        estimated = prefix.tokens + view_tokens + counter.count(status)
     if (estimated - overcount) * factor > window - reserve:
         full = _full(tx, log, agent, conversation, view, status, asking, events)
         if full is not None:
             return full
+    if recalled.event is not None:
+        events.append(recalled.event)
     recipe = Recipe(
         prefix_seq=prefix.seq,
         upto_message_seq=view.next_seq - 1,

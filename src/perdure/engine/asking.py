@@ -8,19 +8,28 @@ from datetime import datetime
 from perdure.context.assemble import View
 from perdure.context.budget import reserve_tokens
 from perdure.core.agents import Agent
+from perdure.core.events import MemoryRecalled
 from perdure.core.models import Models
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.quick import quick
 from perdure.engine.ports import EngineSettings, window_tokens
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "AutoRecalled"]
 
 
 @quick
+@dataclass(frozen=True, slots=True)
+class AutoRecalled:
+    """What was recalled for a run's newest message, and the event that tells of it, if there is anything to tell."""
+
+    text: str
+    event: MemoryRecalled | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """What a unit of work that makes or plans a request can't find in the store. `have` is the view this process has
-    already, if any."""
+    already, if any; `recalled` what was looked for already, if it was."""
 
     ids: Ids
     have: View | None
@@ -29,6 +38,7 @@ class Asking:
     settings: EngineSettings
     now: datetime
     until: datetime
+    recalled: AutoRecalled | None = None
 
     def window(self, agent: Agent) -> tuple[int, int]:
         """(tokens of the agent's window, how many of them are kept for the answer)."""

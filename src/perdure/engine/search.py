@@ -145,6 +145,7 @@ class Search:
         floor: float = 0.0,
         explain: bool = False,
         timezone: str = "UTC",
+        vector_timeout_s: float = QUERY_TIMEOUT_S,
     ) -> Recalled:
         """The best of blocks, passages and turns that fits the budget, as one text with its sources.
 
@@ -152,6 +153,7 @@ class Search:
             count: tokens of a text.
             floor: passages and turns below this score are left out.
             timezone: where days begin; an agent's own one comes first.
+            vector_timeout_s: how long the query's vector is waited for.
 
         Raises: NotFound, StoreError.
         """
@@ -168,9 +170,12 @@ class Search:
 
             timezone, names = await self._store.read(prepare)
             if scope.messages:
-                turns = await self._asked(text, names=names, timezone=timezone)
+                turns = await self._asked(text, names=names, timezone=timezone, timeout_s=vector_timeout_s)
         same = turns is not None and ("vectors" in turns.without or without_names(text, names) == text)
-        asked = turns if turns is not None and same else await self._asked(text, timezone=timezone)
+        if turns is not None and same:
+            asked = turns
+        else:
+            asked = await self._asked(text, timezone=timezone, timeout_s=vector_timeout_s)
 
         def unit(tx: Tx) -> Recalled:
             return recall.recall(
@@ -204,7 +209,9 @@ class Search:
             self._memory = _Memory(Histories(), indexes)
         return self._memory
 
-    async def _asked(self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC") -> Asked:
+    async def _asked(
+        self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
+    ) -> Asked:
         from perdure.memory.ranking.names import without_names
         from perdure.memory.search.asked import Asked
 
@@ -214,12 +221,12 @@ class Search:
             without["vectors"] = self._reason or "no embedder is set up"
         else:
             try:
-                async with asyncio.timeout(QUERY_TIMEOUT_S):
+                async with asyncio.timeout(timeout_s):
                     vectors[self._embedder.handle] = (
                         await self._embedder.embed([without_names(text, names)], purpose="query")
                     )[0]
             except TimeoutError:
-                without["vectors"] = f"{self._embedder.handle} did not answer within {QUERY_TIMEOUT_S:.0f} s"
+                without["vectors"] = f"{self._embedder.handle} did not answer within {timeout_s:g} s"
             except ModelError as error:
                 without["vectors"] = str(error)
         return Asked(

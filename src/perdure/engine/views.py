@@ -6,8 +6,10 @@ Derived, bounded, and safe to lose: a view is a prefix and the rows after it, bo
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
+from typing import TypeVar
 
 from perdure.context.assemble import View
 from perdure.core.agents import Agent
@@ -17,10 +19,13 @@ from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept
 from perdure.engine.ask import Asked, CannotBegin, Full, ask, begin, claim, load_view
 from perdure.engine.asking import Asking
+from perdure.engine.auto_recall import NeedsRecall, recall_for
 from perdure.engine.ports import Ports
 from perdure.engine.run_log import Progress, RunLog
 
 __all__ = ["Views"]
+
+T = TypeVar("T")
 
 
 class Views:
@@ -34,7 +39,11 @@ class Views:
         """T1, with T2 and T3 where nothing is in the way. Raises: as `accept`."""
         asking = self.asking((request.agent_id, request.conversation_seq), ports)
         try:
-            accepted = await ports.store.write(begin, request, asking, check_model=check_model, owner=ports.owner)
+            accepted = await _with_recall(
+                lambda asking: ports.store.write(begin, request, asking, check_model=check_model, owner=ports.owner),
+                asking,
+                ports,
+            )
         except CannotBegin:  # what is wrong with it shows when it is claimed, and ends the run
             return await ports.store.write(
                 accept, request, check_model=check_model, owner=ports.owner, now=asking.now, until=asking.until
@@ -48,13 +57,19 @@ class Views:
     ) -> Progress | None:
         """T2 (and T3): the progress of taking the run; None if it can't be taken now."""
         asking = self.asking((key.agent_id, conversation_seq), ports)
-        progress = await ports.store.write(claim, key, asking, owner=ports.owner, dead_owner=dead_owner)
+        progress = await _with_recall(
+            lambda asking: ports.store.write(claim, key, asking, owner=ports.owner, dead_owner=dead_owner),
+            asking,
+            ports,
+        )
         return None if progress is None else self._kept(progress)
 
     async def ask(self, log: RunLog, ports: Ports) -> Progress:
         """T3: the progress of recording the next model call."""
         asking = self.asking((log.run.key.agent_id, log.run.conversation_seq), ports)
-        return self._kept(await ports.store.write(ask, log.run.key, asking, log=log))
+        return self._kept(
+            await _with_recall(lambda asking: ports.store.write(ask, log.run.key, asking, log=log), asking, ports)
+        )
 
     async def asked(self, log: RunLog, step: Step, ports: Ports) -> Asked:
         """What a recorded model call is made of, read again from the log."""
@@ -92,3 +107,12 @@ class Views:
             while len(self._views) > self._size:
                 self._views.popitem(last=False)
         return progress
+
+
+async def _with_recall(write: Callable[[Asking], Awaitable[T]], asking: Asking, ports: Ports) -> T:
+    """What `write` gives; once more, with what memory has on the newest message, where that is wanted."""
+    try:
+        return await write(asking)
+    except NeedsRecall as wanted:
+        found = await recall_for(wanted, ports)
+    return await write(replace(asking, recalled=found))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.zones import is_zone
 from perdure.library.checks import check_text
+from perdure.memory.automatic import check_score
 from perdure.memory.search.recalled import Recalled, RecallScope
 
 __all__ = ["BUDGET_MAX_TOKENS", "BUDGET_TOKENS", "check_recall", "recall"]
@@ -26,8 +26,7 @@ def check_recall(query: Any, budget_tokens: Any, floor: Any) -> None:
         raise InvalidInput("query is empty: say what is looked for")
     if type(budget_tokens) is not int or not 1 <= budget_tokens <= BUDGET_MAX_TOKENS:
         raise InvalidInput(f"budget_tokens is {budget_tokens!r:.80}: give a number from 1 to {BUDGET_MAX_TOKENS:,}")
-    if isinstance(floor, bool) or not isinstance(floor, int | float) or not (math.isfinite(floor) and 0 <= floor <= 1):
-        raise InvalidInput(f"floor is {floor!r:.80}: give a number from 0 to 1")
+    check_score("floor", floor)
 
 
 async def recall(

@@ -15,6 +15,7 @@ from perdure.core.ports import Ids
 from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import Tx
 from perdure.core.zones import is_zone
+from perdure.memory.automatic import check_automatic
 from perdure.memory.blocks import create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.memory.values import as_tags, check_json
@@ -165,6 +166,7 @@ def _checked(agent: Agent) -> Agent:
             f"context_window_tokens is {window!r:.80}: give a whole number of tokens,"
             f" at least {CONTEXT_WINDOW_TOKENS_MIN:,}"
         )
+    check_automatic(agent.settings)
     return agent
 
 

@@ -15,6 +15,7 @@ from perdure.core.blocks import Block
 from perdure.core.ids import BlockId, MessageId, ToolId
 from perdure.core.runs import Run
 from perdure.core.tools import Tool
+from perdure.memory.automatic import AUTOMATIC_SETTINGS
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.server.ids import check_id
 from perdure.server.unsupported import NotSupported
@@ -162,6 +163,10 @@ class AgentChangesIn(WireRequest):
     base_template_id: str | None = None
     block_ids: list[_BlockId] | None = None
     tool_ids: list[_ToolId] | None = None
+    # Perdure's own, beyond the wire; `false` and an empty list take them away.
+    auto_recall: bool | JsonObject | None = None
+    auto_capture: bool | JsonObject | None = None
+    bypass_session_patterns: list[str] | None = None
     # Of these only the empty forms can be served.
     secrets: dict[str, Any] | list[Any] | None = None
     tool_exec_environment_variables: dict[str, Any] | list[Any] | None = None
@@ -257,6 +262,9 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     window = body.context_window_limit or (config and config.context_window)
     if window:
         settings["context_window_tokens"] = window
+    for name in AUTOMATIC_SETTINGS:
+        if (value := getattr(body, name)) is not None:
+            settings[name] = value if value or isinstance(value, dict) else None  # what is off is not there
     kept |= {name: value for name, value in body if name in _KEPT and value is not None}
     if body.hidden is not None:
         kept["hidden"] = body.hidden
@@ -319,6 +327,8 @@ def agent_shape(parts: AgentParts, facts: Facts) -> dict[str, Any]:
         "max_files_open": kept.get("max_files_open"),
         "per_file_view_window_char_limit": kept.get("per_file_view_window_char_limit"),
         "hidden": True if agent.hidden else kept.get("hidden"),
+        # Only where they are set: a client of Letta's expects nothing else.
+        **{name: agent.settings[name] for name in AUTOMATIC_SETTINGS if name in agent.settings},
     }
 
 

@@ -1,0 +1,139 @@
+"""What an agent's memory does by itself: recall before a turn, capture after it. Settings of the agent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from perdure.core.conversations import Conversation
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import ArchiveId, is_id
+
+__all__ = [
+    "AUTOMATIC_SETTINGS",
+    "AutoCapture",
+    "AutoRecall",
+    "auto_capture_of",
+    "auto_recall_of",
+    "bypasses",
+    "check_automatic",
+    "check_score",
+]
+
+AUTOMATIC_SETTINGS = ("auto_recall", "auto_capture", "bypass_session_patterns")
+
+RECALL_MAX_TOKENS = 20_000
+CAPTURE_MIN_TOKENS, CAPTURE_MAX_TOKENS = 50, 100_000
+PATTERNS_MAX = 100
+PATTERN_MAX_CHARS = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoRecall:
+    """Before a user's turn, what fits is put behind the request.
+
+    Args:
+        budget_tokens: the most that it takes.
+        floor: what has a lower score, 0 to 1, is left out.
+    """
+
+    budget_tokens: int = 400
+    floor: float = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoCapture:
+    """What was said is stored as passages.
+
+    Args:
+        commit_token_threshold: as soon as messages that are not captured yet take so many tokens.
+        archive: where they go; None: to the archive that takes what the agent puts away.
+    """
+
+    commit_token_threshold: int = 2_000
+    archive: ArchiveId | None = None
+
+
+def auto_recall_of(settings: Mapping[str, Any]) -> AutoRecall | None:
+    """The agent's setting; None: it is off."""
+    return _read(AutoRecall, settings.get("auto_recall"))
+
+
+def auto_capture_of(settings: Mapping[str, Any]) -> AutoCapture | None:
+    """The agent's setting; None: it is off."""
+    return _read(AutoCapture, settings.get("auto_capture"))
+
+
+def bypasses(settings: Mapping[str, Any], conversation: Conversation) -> bool:
+    """Whether one of the agent's `bypass_session_patterns` fits the conversation: neither recall nor capture then.
+
+    A pattern is compared with its id, its number, its summary, and `name=value` of each of its settings.
+    """
+    patterns: Sequence[str] = settings.get("bypass_session_patterns") or ()
+    if not patterns:
+        return False
+    names = [conversation.id, str(conversation.seq), conversation.summary or ""]
+    names += [f"{name}={value}" for name, value in conversation.settings.items()]
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+
+def check_automatic(settings: Mapping[str, Any]) -> None:
+    """Nothing, when these settings can be worked by. Raises: InvalidInput, naming field and value."""
+    recall = _checked(AutoRecall, "auto_recall", settings.get("auto_recall"))
+    if recall is not None:
+        _check_number("auto_recall.budget_tokens", recall.budget_tokens, 1, RECALL_MAX_TOKENS)
+        check_score("auto_recall.floor", recall.floor)
+    capture = _checked(AutoCapture, "auto_capture", settings.get("auto_capture"))
+    if capture is not None:
+        threshold = capture.commit_token_threshold
+        _check_number("auto_capture.commit_token_threshold", threshold, CAPTURE_MIN_TOKENS, CAPTURE_MAX_TOKENS)
+        if capture.archive is not None and not (isinstance(capture.archive, str) and is_id("archive", capture.archive)):
+            raise InvalidInput(
+                f"auto_capture.archive is {capture.archive!r:.80}: give an archive's id, or leave it out"
+            )
+    patterns = settings.get("bypass_session_patterns")
+    if patterns is None:
+        return
+    if not isinstance(patterns, list | tuple) or len(patterns) > PATTERNS_MAX:
+        raise InvalidInput(
+            f"bypass_session_patterns is {patterns!r:.80}: give a list of at most {PATTERNS_MAX} patterns"
+        )
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern or len(pattern) > PATTERN_MAX_CHARS:
+            raise InvalidInput(
+                f"bypass_session_patterns has {pattern!r:.80}: give texts of 1 to {PATTERN_MAX_CHARS} characters, such"
+                " as 'conv-*' or 'team=red'"
+            )
+
+
+def check_score(name: str, value: Any) -> None:
+    """Nothing, when the value is a score. Raises: InvalidInput."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and 0 <= value <= 1):
+        raise InvalidInput(f"{name} is {value!r:.80}: give a number from 0 to 1")
+
+
+def _read(kind: type[T], value: Any) -> T | None:
+    """The setting with defaults for what is not said; None for one that is off."""
+    if value is None or value is False:
+        return None
+    return kind(**value) if isinstance(value, Mapping) else kind()
+
+
+def _checked(kind: type[T], name: str, value: Any) -> T | None:
+    if isinstance(value, Mapping):
+        known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # they are dataclasses
+        if unknown := [one for one in value if one not in known]:
+            raise InvalidInput(f"{name} has no {', '.join(map(repr, unknown))}: there are {', '.join(known)}")
+    elif value is not None and not isinstance(value, bool):
+        raise InvalidInput(f"{name} is {value!r:.80}: give true, false, or an object with its fields")
+    return _read(kind, value)
+
+
+def _check_number(name: str, value: Any, least: int, most: int) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from {least:,} to {most:,}")
