@@ -249,8 +249,11 @@ class _Search:
     def _within(self) -> tuple[IntArray, FloatArray, float, float, int]:
         """The same over the rows of `only`."""
         only, rows = np.asarray(self._only, np.int64), self._rows
-        kept = np.isin(self._seen.extra_seqs, only)
-        extra_seqs, extra = self._seen.extra_seqs[kept], scores(self._seen.extra[kept], self._query)
+        extra_seqs, beside = self._seen.extra_seqs, self._seen.extra
+        if len(extra_seqs):  # or it would sort `only` for nothing
+            kept = np.isin(extra_seqs, only)
+            extra_seqs, beside = extra_seqs[kept], beside[kept]
+        extra = scores(beside, self._query)
         at = rows.rows_of(only)
         at = at[at != NO_ROW]
         if len(self._seen.hidden):

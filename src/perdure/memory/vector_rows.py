@@ -273,9 +273,8 @@ class Rows:
         return replace(changed, alive=alive, row_of=row_of, dead=self.dead + len(rows))
 
     def _with(self, new: Segment, kept: slice | npt.NDArray[np.int64], size: int) -> Rows:
-        """With so many rows of `new` behind the others."""
+        """With so many rows of `new` behind the others: the first ones, or those at the places `kept`."""
         segments, count = list(self.segments), self.count
-        places = np.arange(len(new.seqs))[kept]
         while count < self.count + size:
             done, at = count - self.count, count & (SEGMENT_ROWS - 1)
             part = min(size - done, SEGMENT_ROWS - at)
@@ -285,7 +284,8 @@ class Rows:
                 grown = Segment.empty(_room(at + part), self.dimensions, self.form)
                 grown.take(0, segments[-1], slice(0, at), at)
                 segments[-1] = grown
-            segments[-1].take(at, new, places[done : done + part], part)
+            place = slice(done, done + part) if isinstance(kept, slice) else kept[done : done + part]
+            segments[-1].take(at, new, place, part)
             count += part
         row_of, alive, seqs = self.row_of, self.alive, new.seqs[kept].astype(np.int64)
         if len(seqs) and (longest := int(seqs.max()) + 1) > len(row_of):
