@@ -123,6 +123,110 @@ def context(
 
 
 @app.command()
+def archives(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
+    """List the archives, and which agents have them."""
+    from perdure.cli.archives import archives
+
+    _leave(archives(as_json=as_json))
+
+
+@app.command()
+def search(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.")],
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="AGENT", help="Whose memory, by name or id; by default the agent used last."),
+    ] = None,
+    archive: Annotated[
+        str | None, typer.Option("--archive", metavar="ARCHIVE", help="Only this archive, by name or id.")
+    ] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only passages with it; several: with any of them.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE", help="What happened from then on, as 2026-11-20.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="DATE", help="What happened up to then, that day included.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="So many of each kind.")] = 10,
+    why: Annotated[bool, typer.Option("--why", help="Tell why each was found, and what ran.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Search what was said and what was put away."""
+    if agent is not None and archive is not None:
+        raise typer.BadParameter("it is searched by itself: leave --agent out", param_hint="--archive")
+    from perdure.cli.search import search
+
+    _leave(
+        search(
+            text=text,
+            agent=agent,
+            archive=archive,
+            tags=tags or (),
+            since=since,
+            until=until,
+            limit=limit,
+            why=why,
+            as_json=as_json,
+        )
+    )
+
+
+@app.command("export")
+def export_archives(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="[ARCHIVE] FILE", help="The archive, by name or id, and the file (- is stdout)."),
+    ],
+    every: Annotated[bool, typer.Option("--all", help="All archives, into one file.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Write an archive as lines of JSON."""
+    if len(names) != 2 - every:
+        raise typer.BadParameter("write `perdure export ARCHIVE FILE`, or `perdure export --all FILE`")
+    from perdure.cli.transfer import export_archives
+
+    _leave(export_archives(name=None if every else names[0], file=names[-1], overwrite=overwrite))
+
+
+@app.command("import")
+def import_archives(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What `perdure export` wrote; - is stdin.")],
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="ARCHIVE", help="Put everything into this one; by default each into its own."),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="Let this agent find what is in them.")
+    ] = None,
+) -> None:
+    """Read archives from lines of JSON. What is there already is skipped."""
+    from perdure.cli.transfer import import_archives
+
+    _leave(import_archives(file=file, into=into, agent=agent))
+
+
+@app.command("import-messages")
+def import_messages(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Whose history, by name or id.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="One JSON object a line, oldest first; - is stdin.")],
+    conversation: Annotated[
+        str | None,
+        typer.Option("--conversation", metavar="ID", help="Where they go; `new` begins one. By default the first one."),
+    ] = None,
+) -> None:
+    """Put history from elsewhere into an agent's own.
+
+    Each line has "role" (user, assistant or system), "text" and "occurred_at" (with a zone), and may have "name" (who
+    spoke) and "id". What is there already is skipped.
+    """
+    from perdure.cli.transfer import import_messages
+
+    _leave(import_messages(agent=agent, file=file, conversation=conversation))
+
+
+@app.command()
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; by default on this machine only.")

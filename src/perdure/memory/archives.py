@@ -17,6 +17,7 @@ __all__ = [
     "NAME_MAX_CHARS",
     "ArchiveChanges",
     "Selection",
+    "check_archive",
     "create_archive",
     "delete_archive_rows",
     "selected_seqs",
@@ -66,7 +67,7 @@ def create_archive(
         created_at=at,
         updated_at=at,
     )
-    return tx.archives.add(_checked(archive))
+    return tx.archives.add(check_archive(archive))
 
 
 def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at: datetime) -> Archive:
@@ -78,7 +79,7 @@ def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at
         there = ", ".join(ArchiveChanges.__annotations__)
         raise InvalidInput(f"an archive has no field {', '.join(unknown)} to change: there are {there}")
     before = tx.archives.get(archive_id)
-    after = _checked(replace(before, **changes))
+    after = check_archive(replace(before, **changes))
     if after == before:
         return before
     tx.archives.put(replace(after, updated_at=at))
@@ -108,7 +109,7 @@ def selected_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above:
     return [passage.seq for passage in found]
 
 
-def _checked(archive: Archive) -> Archive:
+def check_archive(archive: Archive) -> Archive:
     """`archive`, when all of it can be used. Raises: InvalidInput."""
     name, description = archive.name, archive.description
     if not isinstance(name, str) or not name.strip():

@@ -1,0 +1,66 @@
+"""An archive that is written out and read again is the same archive."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure import AsyncPerdure, NewPassage
+from perdure.library.transfer import Carried, check_lines, export_lines, import_lines
+from perdure.settings import Settings
+from perdure.testing import InlineStore
+from perdure.testing.strategies import effort
+
+texts = st.text(st.characters(exclude_categories=()), min_size=1, max_size=40)  # half surrogate pairs too
+said = texts.filter(str.strip)
+numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+plain = st.none() | st.booleans() | numbers | texts
+values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
+objects = st.dictionaries(texts, values, max_size=3)
+moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))  # bounds only
+passages = st.builds(
+    NewPassage,
+    text=said,
+    tags=st.lists(said, max_size=3),
+    metadata=objects,
+    source=objects,
+    occurred_at=st.none() | moments,
+)
+
+
+@effort(25, 400)
+@given(st.lists(passages, max_size=5), said, st.none() | texts, objects)
+def test_what_was_written_is_read_again(
+    new: list[NewPassage], name: str, description: str | None, metadata: dict[str, object]
+) -> None:
+    """In another store, to the letter, in the same order; read once more, nothing changes; in another archive of the
+    same store too, and once only."""
+
+    async def run() -> None:
+        async with await _opened() as one, await _opened() as other:
+            archive = await one.archives.create(name, description=description, metadata=metadata)
+            stored = await archive.insert_many(new)
+            lines = [line async for line in export_lines(one.app, archive.id)]
+            assert all("\n" not in line for line in lines)
+            assert check_lines(lines) == len(new)
+
+            came = await import_lines(other.app, lines)
+            assert (came.imported, came.skipped) == (len(new), 0)
+            assert [line async for line in export_lines(other.app, archive.id)] == lines
+            assert list(await (await other.archives.get(archive.id)).passages()) == stored
+            assert (await import_lines(other.app, lines)).imported == 0
+
+            copy = await one.archives.create("copy")
+            results: list[Carried] = [await import_lines(one.app, lines, into=copy.id) for _ in range(2)]
+            assert [result.imported for result in results] == [len(new), 0]
+            assert [passage.text for passage in await copy.passages()] == [passage.text for passage in stored]
+            assert list(await archive.passages()) == stored
+
+    asyncio.run(run())
+
+
+async def _opened() -> AsyncPerdure:
+    return await AsyncPerdure.open(store=InlineStore(), settings=Settings(embedding="none"))
