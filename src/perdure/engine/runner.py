@@ -21,6 +21,7 @@ from perdure.core.ports import Ids
 from perdure.core.runs import Failure, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, begin_input, check_input, decode_drafts
+from perdure.engine.auto_capture import Captures
 from perdure.engine.finish import end_run
 from perdure.engine.hub import Hub, Listener, Sent
 from perdure.engine.leases import is_dead
@@ -52,7 +53,7 @@ class Runner:
 
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
-        self._hub, self._views = Hub(), Views()
+        self._hub, self._views, self._captures = Hub(), Views(), Captures(ports)
         self._wanted: dict[Line, set[int]] = {}
         self._drivers: dict[Line, asyncio.Task[None]] = {}
         self._accepting: Counter[Line] = Counter()
@@ -75,6 +76,7 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._captures.close()
         # What this process held is free at once, also for the same process when it opens the store again.
         with contextlib.suppress(StoreError):
             await self._ports.store.write(_release, self._ports.owner)
@@ -208,6 +210,8 @@ class Runner:
                     progress = await self._take_over(key, line)
                 if progress is not None:
                     await self._run(progress)
+                    if line[0] in self._views.capturing:
+                        self._captures.after_run(line)
                     wanted.discard(progress.log.run.key.seq)
                     self._hub.publish(progress.log.run.key, (None,))
                 elif key.seq in wanted:

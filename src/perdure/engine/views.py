@@ -34,6 +34,8 @@ class Views:
     def __init__(self, size: int = 256) -> None:
         self._size = size
         self._views: OrderedDict[tuple[AgentId, int], View] = OrderedDict()
+        self.capturing: set[AgentId] = set()
+        """Agents whose conversations are to be captured, of those that were asked here."""
 
     async def begin(self, request: Request, ports: Ports, *, check_model: Callable[[str], None]) -> Accepted:
         """T1, with T2 and T3 where nothing is in the way. Raises: as `accept`."""
@@ -78,6 +80,7 @@ class Views:
             return tx.agents.get(log.run.key.agent_id), load_view(tx, log.run, step.recipe)
 
         agent, view = await ports.store.read(load)
+        self._note(agent)
         return Asked(log, (), agent=agent, view=view)
 
     def learn(self, log: RunLog) -> None:
@@ -102,11 +105,18 @@ class Views:
     def _kept(self, progress: Progress) -> Progress:
         if isinstance(progress, (Asked, Full)):
             key = (progress.log.run.key.agent_id, progress.log.run.conversation_seq)
+            self._note(progress.agent)
             self._views[key] = progress.view
             self._views.move_to_end(key)
             while len(self._views) > self._size:
                 self._views.popitem(last=False)
         return progress
+
+    def _note(self, agent: Agent) -> None:
+        if agent.settings.get("auto_capture"):
+            self.capturing.add(agent.id)
+        elif self.capturing:
+            self.capturing.discard(agent.id)
 
 
 async def _with_recall(write: Callable[[Asking], Awaitable[T]], asking: Asking, ports: Ports) -> T:

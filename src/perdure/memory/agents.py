@@ -15,7 +15,7 @@ from perdure.core.ports import Ids
 from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import Tx
 from perdure.core.zones import is_zone
-from perdure.memory.automatic import check_automatic
+from perdure.memory.automatic import auto_capture_of, check_automatic
 from perdure.memory.blocks import create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.memory.values import as_tags, check_json
@@ -106,6 +106,7 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
             )
         )
     )
+    _check_archive(tx, agent)
     tx.conversations.add(agent.id, ConversationId(ids.new("conversation")), at=at)
     for block in new.blocks:
         create_block(
@@ -143,6 +144,8 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     if "tags" in given:
         given["tags"] = as_tags(given["tags"])
     after = _checked(replace(before, **given))
+    if after.settings != before.settings:
+        _check_archive(tx, after)
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
 
 
@@ -168,6 +171,13 @@ def _checked(agent: Agent) -> Agent:
         )
     check_automatic(agent.settings)
     return agent
+
+
+def _check_archive(tx: Tx, agent: Agent) -> None:
+    """Nothing, when what is captured of the agent has a place to go. Raises: NotFound."""
+    capture = auto_capture_of(agent.settings)
+    if capture is not None and capture.archive is not None:
+        tx.archives.get(capture.archive)
 
 
 def put_tools(tx: Tx, specs: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> None:

@@ -44,6 +44,7 @@ _CHILDREN = (
     "prefixes",
     "idempotency_keys",
     "runs",
+    "captures",
     "summary_nodes",
     "message_revisions",
     "messages",

@@ -7,6 +7,7 @@ from perdure.storage.agent_files import AgentFiles
 from perdure.storage.agents import Agents
 from perdure.storage.archives import Archives
 from perdure.storage.blocks import Blocks
+from perdure.storage.captures import Captures
 from perdure.storage.conversations import Conversations
 from perdure.storage.database import Database
 from perdure.storage.events import Events
@@ -37,6 +38,7 @@ class SqlTx:
         self.files = Files(db, org_id)
         self.agent_files = AgentFiles(db, org_id)
         self.conversations = Conversations(db, org_id)
+        self.captures = Captures(db, org_id)
         self.messages = Messages(db, org_id)
         self.runs = Runs(db, org_id)
         self.steps = Steps(db, org_id)

@@ -12,6 +12,7 @@ from perdure.core.ids import OrgId
 from perdure.core.tx.agents import Agents
 from perdure.core.tx.archives import Archives
 from perdure.core.tx.blocks import Blocks
+from perdure.core.tx.captures import Captures, Waiting
 from perdure.core.tx.conversations import Conversations
 from perdure.core.tx.events import Events
 from perdure.core.tx.files import AgentFiles, Files
@@ -30,6 +31,7 @@ __all__ = [
     "Agents",
     "Archives",
     "Blocks",
+    "Captures",
     "Claim",
     "Conversations",
     "Events",
@@ -52,6 +54,7 @@ __all__ = [
     "Tx",
     "VectorRow",
     "Vectors",
+    "Waiting",
 ]
 
 
@@ -76,6 +79,8 @@ class Tx(Protocol):
     def agent_files(self) -> AgentFiles: ...
     @property
     def conversations(self) -> Conversations: ...
+    @property
+    def captures(self) -> Captures: ...
     @property
     def messages(self) -> Messages: ...
     @property

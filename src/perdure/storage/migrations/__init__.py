@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure.storage.database import Database
-from perdure.storage.migrations import m0001_first, m0002_exchanges, m0003_nodes, m0004_vectors, m0005_folders
+from perdure.storage.migrations import (
+    m0001_first,
+    m0002_exchanges,
+    m0003_nodes,
+    m0004_vectors,
+    m0005_folders,
+    m0006_captures,
+)
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
 
@@ -19,6 +26,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (3, "nodes", m0003_nodes.apply),
     (4, "vectors", m0004_vectors.apply),
     (5, "folders", m0005_folders.apply),
+    (6, "captures", m0006_captures.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

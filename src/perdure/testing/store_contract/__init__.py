@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from perdure.testing.store_contract.agents import AgentContract
 from perdure.testing.store_contract.blocks import BlockContract
+from perdure.testing.store_contract.captures import CaptureContract
 from perdure.testing.store_contract.events import EventContract
 from perdure.testing.store_contract.folders import FolderContract
 from perdure.testing.store_contract.messages import MessageContract
@@ -31,6 +32,7 @@ __all__ = ["StoreContract"]
 class StoreContract(
     AgentContract,
     BlockContract,
+    CaptureContract,
     EventContract,
     FolderContract,
     MessageContract,
