@@ -134,7 +134,7 @@ async def test_an_agent_can_be_made_of_a_model_alone() -> None:
         ({"model": MODEL, "tool_rules": [{"type": "run_first"}]}, 501, "tool_rules"),
         ({"model": MODEL, "enable_sleeptime": True}, 501, "enable_sleeptime"),
         ({"model": MODEL, "identity_ids": ["identity-1"]}, 501, "identity_ids"),
-        ({"model": MODEL, "folder_ids": ["source-1"]}, 501, "folder_ids"),
+        ({"model": MODEL, "folder_ids": ["source-1"]}, 422, "folder_ids"),
         ({"model": MODEL, "from_template": "t"}, 501, "from_template"),
     ],
 )

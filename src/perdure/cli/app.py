@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -264,6 +265,44 @@ def reindex(
     from perdure.cli.reindex import reindex
 
     _leave(reindex(archive=archive, agent=agent, again=again))
+
+
+@app.command()
+def upload(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or whole directories.")],
+    folder: Annotated[
+        str | None,
+        typer.Option("--folder", metavar="NAME", help="The folder they go to; by default named as the directory."),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="Give the folder to this agent, by name or id.")
+    ] = None,
+) -> None:
+    """Take files into a folder that agents read. A file that is there with the same bytes stays as it is.
+
+    Of directories, version control, packages of others and what is no text are left out.
+    """
+    from perdure.cli.folders import upload
+
+    _leave(upload(paths=paths, folder=folder, agent=agent))
+
+
+@app.command()
+def folders() -> None:
+    """List the folders of files."""
+    from perdure.cli.folders import folders
+
+    _leave(folders())
+
+
+@app.command()
+def files(
+    name: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder; or an agent, for what it has open.")],
+) -> None:
+    """List the files of a folder, and how far each is."""
+    from perdure.cli.folders import files
+
+    _leave(files(name=name))
 
 
 def _leave(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.text import stems
+from perdure.memory.tool_specs import FILE_TOOLS
 
 __all__ = ["call_line", "diff_lines", "fold", "found_spans", "local_time", "outcome", "snippet", "visible"]
 
@@ -23,6 +24,8 @@ DiffMark = Literal["+", "-", " ", "…"]
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
 _CONTROLS |= {0x7F: "␡"} | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
 
+# As `memory.file_tools` begins what it shows of a file.
+_PLACE = re.compile(r"^(?P<path>\S[^\n]{0,300}?)(?:: lines (?P<lines>\d+-\d+)|:(?P<line>\d+)$)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
 
@@ -62,6 +65,8 @@ def outcome(result: ToolResult) -> str:
     """What came of a call, in a few words."""
     if result.status == "error":
         return f"error: {fold(result.text, OUTCOME_CHARS * 2)}"
+    if result.name in FILE_TOOLS and (places := _places(result.text)):
+        return fold(", ".join(places), OUTCOME_CHARS * 2)
     try:
         value = json.loads(result.text)
     except ValueError:
@@ -71,6 +76,12 @@ def outcome(result: ToolResult) -> str:
     if isinstance(value, list):
         return f"{len(value)} result{'' if len(value) == 1 else 's'}"
     return "ok" if isinstance(value, dict) else fold(result.text, OUTCOME_CHARS)
+
+
+def _places(text: str) -> list[str]:
+    """Which lines of which files a result shows: `docs/plan.md:17-18`."""
+    found = _PLACE.finditer(text[:200_000])
+    return list(dict.fromkeys(f"{one['path']}:{one['lines'] or one['line']}" for one in found))
 
 
 def diff_lines(diff: str) -> Iterator[tuple[DiffMark, str]]:

@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import AgentFile, File, Folder, IfExists
 from perdure.core.ids import AgentId, FileId, FolderId, is_id
 from perdure.core.tx import Tx
-from perdure.engine.ports import window_tokens
+from perdure.engine.ports import Ports, window_tokens
 from perdure.library.checks import check_limit, check_number, check_text
 from perdure.library.uploads import Source, upload
 from perdure.memory.file_text import read_lines, read_text
@@ -27,7 +27,7 @@ from perdure.memory.folders import (
     update_folder,
 )
 
-__all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders"]
+__all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders", "attach_opening", "embedding"]
 
 POLL_S = 0.1
 FILES_A_STEP = 200  # of one transaction
@@ -221,15 +221,10 @@ class AsyncAgentFiles:
         Raises: NotFound.
         """
         check_text("a folder's name or id", folder)
-        await self._app.store.write(self._attach, folder, open_files)
-
-    def _attach(self, tx: Tx, name: str, opens: bool) -> None:
         ports = self._app.ports
-        folder = find_folder(tx, name)
-        if attach_folder(tx, self._agent_id, folder.id, opens=opens) and opens:
-            files = tx.files.list(folder.id, limit=FILES_A_STEP)
-            limits = self._limits(tx)
-            open_where_room(tx, self._agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
+        await ports.store.write(
+            lambda tx: attach_opening(tx, ports, self._agent_id, find_folder(tx, folder).id, opens=open_files)
+        )
 
     async def detach(self, folder: str) -> None:
         """Take a folder away. Detaching one that the agent does not have is no error. Raises: NotFound."""
@@ -312,6 +307,15 @@ class AsyncAgentFiles:
         ports = self._app.ports
         agent = tx.agents.get(self._agent_id)
         return limits_of(agent, window_tokens(agent, ports.models, ports.settings))
+
+
+def attach_opening(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId, *, opens: bool = True) -> None:
+    """Give an agent a folder, and open its files while there is room. Raises: NotFound."""
+    if attach_folder(tx, agent_id, folder_id, opens=opens) and opens:
+        agent = tx.agents.get(agent_id)
+        limits = limits_of(agent, window_tokens(agent, ports.models, ports.settings))
+        files = tx.files.list(folder_id, limit=FILES_A_STEP)
+        open_where_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
 
 
 def embedding(tx: Tx, folder_id: FolderId, files: Sequence[File]) -> list[File]:

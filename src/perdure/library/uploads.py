@@ -28,7 +28,14 @@ HEAD_BYTES = 4_096
 
 
 async def upload(
-    app: App, folder_id: FolderId, source: Source, *, name: str | None, if_exists: IfExists, media_type: str = ""
+    app: App,
+    folder_id: FolderId,
+    source: Source,
+    *,
+    name: str | None,
+    if_exists: IfExists,
+    media_type: str = "",
+    original_name: str = "",
 ) -> tuple[File, bool]:
     """The file as it is taken, its text still to be made, and whether it is new.
 
@@ -43,7 +50,7 @@ async def upload(
         called = name if name is not None else given
         if not called:
             raise FileNameInvalid("", "bytes have no name of their own: give them one")
-        return await _taken(app, folder_id, opened, called, given or called, if_exists, media_type)
+        return await _taken(app, folder_id, opened, called, original_name or given or called, if_exists, media_type)
     finally:
         if not hasattr(source, "read"):
             opened.close()
@@ -106,7 +113,8 @@ def _opened(source: Source) -> tuple[BinaryIO, str]:
             why = getattr(error, "strerror", None) or str(error)
             raise InvalidInput(f"{str(path)!r:.200} can't be read: {why}") from error
     if hasattr(source, "read") and hasattr(source, "seek"):
-        return source, Path(str(getattr(source, "name", ""))).name
+        name = getattr(source, "name", "")
+        return source, Path(name).name if isinstance(name, str) else ""
     raise InvalidInput(f"source is {source!r:.80}: give a path, bytes, or an open file")
 
 

@@ -12,11 +12,13 @@ from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard
 from perdure.server.routes import (
+    agent_files,
     agents,
     archive_passages,
     archives,
     blocks,
     context,
+    folders,
     health,
     messages,
     models,
@@ -43,6 +45,8 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
     for module in (
         health,
         agents,
+        agent_files,
+        folders,
         context,
         blocks,
         archives,
@@ -57,7 +61,8 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
     ):
         app.include_router(module.router)
     app.router.default = _EitherSlash(app)
-    app.add_middleware(Guard, config=config)  # outermost: nothing is reached without it, not even a 404
+    # Outermost: nothing is reached without it, not even a 404.
+    app.add_middleware(Guard, config=config, upload_bytes=perdure.app.settings.file_limit_bytes)
     add_error_handlers(app)
     return app
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from perdure.core.errors import (
     Conflict,
     ConversationBusy,
+    FileTooLarge,
     InvalidInput,
     ModelError,
     ModelNotFound,
@@ -72,6 +73,8 @@ def answer_of(error: PerdureError) -> Response:
             return _answer(404, {"detail": f"{detail}. {helps}" if helps else detail})
         case NotFound():
             return _answer(404, {"detail": _not_found(error)})
+        case FileTooLarge():
+            return _answer(413, {"detail": str(error)}, {"connection": "close"})
         case InvalidInput():
             return _answer(422, _unprocessable(str(error)))
         case ConversationBusy():

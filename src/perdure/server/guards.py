@@ -19,6 +19,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from perdure.core.errors import FileTooLarge
 from perdure.server.config import ANY, LOOPBACK_NAMES, ServerConfig
 
 __all__ = ["Guard", "depth_of"]
@@ -39,6 +40,11 @@ CONTAINERS_MAX = 200_000
 """Arrays and objects in one body. Parsing stops everything else, in whichever thread it is done: 5 MB take 10 ms as one
 text, and 0.7 s as empty arrays."""
 
+FORM_BYTES = 100_000
+"""What the form around an uploaded file may take."""
+
+_UPLOAD = re.compile(r"/v1/(?:folders|sources)/[^/]+/upload/?")
+
 DEFAULT_PORTS = ("80", "443")
 
 
@@ -52,10 +58,14 @@ def _as_compared(allowed: str) -> str:
 
 
 class Guard:
-    """Lets through what may be asked; answers the rest itself, in the wire's error shape."""
+    """Lets through what may be asked; answers the rest itself, in the wire's error shape.
 
-    def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
-        self._app, self._config = app, config
+    Args:
+        upload_bytes: the largest file that can be uploaded. Such a body is not held in memory.
+    """
+
+    def __init__(self, app: ASGIApp, config: ServerConfig, upload_bytes: int = 0) -> None:
+        self._app, self._config, self._upload_bytes = app, config, upload_bytes
         own = config.host.strip("[]").lower()
         self._names = {*LOOPBACK_NAMES, own, *map(_as_compared, config.allowed_hosts)}
         self._any = ANY in config.allowed_hosts
@@ -76,7 +86,10 @@ class Guard:
             # Uvicorn's parser takes what follows such a request's head for another protocol, and the body is lost.
             text = "this server speaks HTTP/1.1 and no other protocol: send the request without an Upgrade header"
             refusal = 400, {"detail": text}
-        if refusal is None and has_body:
+        if refusal is None and has_body and _is_upload(scope, headers):
+            # It is taken in as it comes: what is counted here is what has come so far.
+            receive = self._counted(headers, receive)
+        elif refusal is None and has_body:
             body = await self._body(headers, receive)
             if body is None:
                 return  # the client left before it had sent everything
@@ -174,6 +187,23 @@ class Guard:
             if not message.get("more_body", False):
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    def _counted(self, headers: Mapping[bytes, bytes], receive: Receive) -> Receive:
+        """A `receive` that raises FileTooLarge where the body of an upload is larger than it may be."""
+        limit = self._upload_bytes
+        length = headers.get(b"content-length", b"")
+        size = int(length[:20]) if length.isdigit() else 0
+
+        async def counted() -> Message:
+            nonlocal size
+            if size > limit + FORM_BYTES:
+                raise FileTooLarge("of this upload", size=size, limit=limit)
+            message = await receive()
+            if not length:
+                size += len(message.get("body", b""))
+            return message
+
+        return counted
+
     def _too_deep(self, headers: Mapping[bytes, bytes], body: bytes) -> _Refusal | None:
         if headers.get(b"content-type", b"").startswith(b"multipart/"):
             return None
@@ -239,6 +269,14 @@ def _has_body(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
     if b"content-length" in headers or b"transfer-encoding" in headers:
         return headers.get(b"content-length") != b"0"
     return scope["method"] not in WITHOUT_BODY
+
+
+def _is_upload(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+    return (
+        _UPLOAD.fullmatch(scope["path"]) is not None
+        and headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
+        and scope["method"] == "POST"
+    )
 
 
 def _asks_for_upgrade(headers: Mapping[bytes, bytes]) -> bool:

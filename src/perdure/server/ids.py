@@ -15,6 +15,8 @@ from perdure.core.ids import (
     ArchiveId,
     BlockId,
     ConversationId,
+    FileId,
+    FolderId,
     MessageId,
     PassageId,
     RunId,
@@ -28,6 +30,8 @@ __all__ = [
     "ArchivePath",
     "BlockPath",
     "ConversationPath",
+    "FilePath",
+    "FolderPath",
     "MessagePath",
     "PassagePath",
     "RunPath",
@@ -66,6 +70,8 @@ AgentPath = Annotated[AgentId, path_id("agent"), _PATH]
 ArchivePath = Annotated[ArchiveId, path_id("archive"), _PATH]
 BlockPath = Annotated[BlockId, path_id("block"), _PATH]
 ConversationPath = Annotated[ConversationId, path_id("conversation"), _PATH]
+FilePath = Annotated[FileId, path_id("file"), _PATH]
+FolderPath = Annotated[FolderId, path_id("folder"), _PATH]
 MessagePath = Annotated[MessageId, path_id("message"), _PATH]
 PassagePath = Annotated[PassageId, path_id("passage"), _PATH]
 RunPath = Annotated[RunId, path_id("run"), _PATH]

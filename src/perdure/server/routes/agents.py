@@ -12,14 +12,16 @@ from perdure.app import App
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
 from perdure.core.errors import EmptyMessage, MessageTooLarge, ModelNotFound
-from perdure.core.ids import AgentId, BlockId, MessageId, ToolId
+from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Randomness
 from perdure.core.runs import StopReason
 from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter, AgentOrder
+from perdure.library.folders import attach_opening
 from perdure.library.perdure import AsyncPerdure
 from perdure.memory.agents import AgentChanges, NewAgent, create_agent, update_agent
+from perdure.memory.folders import detach_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ToolPath
@@ -142,6 +144,8 @@ async def create(body: AgentIn, library: Library) -> Response:
             tx.blocks.attach(agent.id, block_id)
         for name in _tool_names(tx, body):
             tx.tools.attach(agent.id, name)
+        for folder_id in dict.fromkeys((*(body.folder_ids or ()), *(body.source_ids or ()))):
+            attach_opening(tx, app.ports, agent.id, folder_id)
         if said:
             drafts, tokens = zip(*said, strict=True)
             tx.messages.append(agent.id, drafts, conversation_seq=0, at=now, tokens=tokens)
@@ -230,6 +234,8 @@ async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) ->
             _set_tools(tx, agent_id, body.tool_ids)
         if body.block_ids is not None:
             _set_blocks(tx, agent_id, body.block_ids)
+        if (folder_ids := body.folder_ids if body.folder_ids is not None else body.source_ids) is not None:
+            _set_folders(tx, app, agent_id, folder_ids)
         return parts_of(tx, tx.agents.get(agent_id))
 
     return json_answer(agent_reply(library, await app.store.write(unit)))
@@ -303,6 +309,7 @@ def parts_of(tx: Tx, agent: Agent) -> AgentParts:
         agent=agent,
         blocks=tx.blocks.of_agent(agent.id),
         tools=tx.tools.of_agent(agent.id),
+        folders=tx.folders.of_agent(agent.id),
         message_ids=tx.agents.shown(agent.id),
         run=next((run for run in runs if run.ended), None),
     )
@@ -310,7 +317,7 @@ def parts_of(tx: Tx, agent: Agent) -> AgentParts:
 
 def agent_reply(library: AsyncPerdure, parts: AgentParts) -> dict[str, Any]:
     """The agent as the wire shows it."""
-    return agent_shape(parts, facts_of(library.app, parts.agent.model))
+    return agent_shape(parts, facts_of(library.app, parts.agent.model), library.app.embedder)
 
 
 async def agent_replies(
@@ -330,6 +337,14 @@ async def agent_replies(
         return [parts_of(tx, agent) for agent in agents]
 
     return [agent_reply(library, parts) for parts in await library.app.store.read(unit)]
+
+
+def _set_folders(tx: Tx, app: App, agent_id: AgentId, wanted: Sequence[FolderId]) -> None:
+    for folder in tx.folders.of_agent(agent_id):
+        if folder.id not in wanted:
+            detach_folder(tx, agent_id, folder.id)
+    for folder_id in dict.fromkeys(wanted):
+        attach_opening(tx, app.ports, agent_id, folder_id)
 
 
 def _whole(tx: Tx, agent_id: AgentId) -> AgentParts:

@@ -12,7 +12,9 @@ from pydantic import AfterValidator, Field
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
 from perdure.core.blocks import Block
-from perdure.core.ids import BlockId, MessageId, ToolId
+from perdure.core.files import Folder
+from perdure.core.ids import BlockId, FolderId, MessageId, ToolId
+from perdure.core.ports import Embedder
 from perdure.core.runs import Run
 from perdure.core.tools import Tool
 from perdure.memory.automatic import AUTOMATIC_SETTINGS
@@ -21,6 +23,7 @@ from perdure.server.ids import check_id
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
+from perdure.server.wire.folders import folder_shape
 from perdure.server.wire.models import (
     Facts,
     LlmConfig,
@@ -81,6 +84,7 @@ BASE_TOOLS: Mapping[str, Sequence[str]] = {
 
 _Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w '\-]+$")]
 _BlockId = Annotated[BlockId, AfterValidator(check_id("block"))]
+_FolderId = Annotated[FolderId, AfterValidator(check_id("folder"))]
 _ToolId = Annotated[ToolId, AfterValidator(check_id("tool"))]
 _Count = Annotated[int | None, Field(ge=0, le=2**53)]
 
@@ -90,8 +94,6 @@ _KEPT = (
     "embedding_config",
     "compaction_settings",
     "message_buffer_autoclear",
-    "max_files_open",
-    "per_file_view_window_char_limit",
     "project_id",
     "template_id",
     "base_template_id",
@@ -103,11 +105,9 @@ _REFUSED: Mapping[str, str] = {
     "tool_rules": "tool rules",
     "enable_sleeptime": "sleeptime agents",
     "identity_ids": "identities",
-    "folder_ids": "folders",
-    "source_ids": "folders",
     "from_template": "templates",
     "memory_variables": "templates",
-    "include_default_source": "folders",
+    "include_default_source": "a default folder",
     "include_multi_agent_tools": "multi-agent tools",
     "message_ids": "choosing the messages in context",
 }
@@ -173,8 +173,8 @@ class AgentChangesIn(WireRequest):
     tool_rules: list[dict[str, Any]] | None = None
     enable_sleeptime: bool | None = None
     identity_ids: list[str] | None = None
-    folder_ids: list[str] | None = None
-    source_ids: list[str] | None = None
+    folder_ids: list[_FolderId] | None = None
+    source_ids: list[_FolderId] | None = None
     message_ids: list[str] | None = None
 
     def check_supported(self) -> None:
@@ -219,6 +219,7 @@ class AgentParts:
     agent: Agent
     blocks: Sequence[Block]
     tools: Sequence[Tool]
+    folders: Sequence[Folder]
     message_ids: Sequence[MessageId]
     run: Run | None
 
@@ -243,9 +244,11 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
         ("max_output_tokens", body.max_tokens),
         ("max_reasoning_tokens", body.max_reasoning_tokens),
         ("parallel_tool_calls", body.parallel_tool_calls),
+        ("max_files_open", body.max_files_open),
+        ("file_view_chars", body.per_file_view_window_char_limit),
     ):
         if value is not None:
-            given[name] = None if value == 0 and name.startswith("max_") else value
+            given[name] = None if value == 0 and name.startswith(("max_", "file_")) else value
     if body.response_format is not None:
         given["response_format"] = body.response_format.option()
     if body.model_settings is not None:
@@ -274,7 +277,7 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     return settings | ({"wire": kept} if kept else {})
 
 
-def agent_shape(parts: AgentParts, facts: Facts) -> dict[str, Any]:
+def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> dict[str, Any]:
     """The agent with all fields of the wire, relations always included: clients take them in every place."""
     agent, run = parts.agent, parts.run
     kept = agent.settings.get("wire", {})
@@ -304,7 +307,7 @@ def agent_shape(parts: AgentParts, facts: Facts) -> dict[str, Any]:
         "memory": memory_shape(agent_type, blocks),
         "blocks": blocks,
         "tools": [tool_shape(tool) for tool in parts.tools],
-        "sources": [],
+        "sources": [folder_shape(folder, embedder) for folder in parts.folders],
         "tags": list(agent.tags),
         "tool_exec_environment_variables": [],
         "secrets": [],
@@ -324,8 +327,8 @@ def agent_shape(parts: AgentParts, facts: Facts) -> dict[str, Any]:
         "last_run_duration_ms": _duration_ms(ended),
         "last_stop_reason": ended.stop_reason if ended else None,
         "timezone": agent.timezone,
-        "max_files_open": kept.get("max_files_open"),
-        "per_file_view_window_char_limit": kept.get("per_file_view_window_char_limit"),
+        "max_files_open": agent.settings.get("max_files_open"),
+        "per_file_view_window_char_limit": agent.settings.get("file_view_chars"),
         "hidden": True if agent.hidden else kept.get("hidden"),
         # Only where they are set: a client of Letta's expects nothing else.
         **{name: agent.settings[name] for name in AUTOMATIC_SETTINGS if name in agent.settings},

@@ -1,0 +1,238 @@
+"""`perdure folders`, `perdure files` and `perdure upload`: folders of files, and how far each file is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.cli.fold import fold, visible
+from perdure.cli.terminal import Terminal, standard_streams
+from perdure.cli.tree import Picked, Skipped, picked
+from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.files import AgentFile, File
+from perdure.core.ids import FileId, FolderId
+from perdure.library.folders import AsyncFolder
+from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["files", "folders", "upload"]
+
+PAGE = 500
+LOOK_S = 0.1
+BARS = 4  # files that are shown at once while they are read
+SHOWN = 12  # skipped or failed files that are named one by one
+PROBLEM_CHARS = 160
+
+
+async def folders() -> int:
+    """List the folders; the exit code."""
+    terminal = _terminal()
+    try:
+        found: list[tuple[AsyncFolder, int]] = []
+        if _settings().store_path.exists():
+            async with await AsyncPerdure.open(settings=_settings()) as perdure:
+                after: FolderId | None = None
+                while page := await perdure.folders.list(limit=PAGE, after=after):
+                    found += [(folder, len(await folder.agents())) for folder in page]
+                    after = page[-1].id
+    except PerdureError as error:
+        terminal.error(str(error))
+        return 1
+    for folder, agents in found:
+        about = f" · {fold(folder.info.description, 60)}" if folder.info.description else ""
+        _say(terminal, f"{folder.name} · {_count(folder.info.file_count, 'file')} · {_count(agents, 'agent')}{about}")
+    hint = "`perdure files FOLDER` lists its files." if found else "`perdure upload PATH --folder NAME` makes one."
+    terminal.hint(hint)
+    return 0
+
+
+async def files(*, name: str) -> int:
+    """List the files of a folder, or those that an agent has; the exit code."""
+    terminal = _terminal()
+    try:
+        if not _settings().store_path.exists():
+            raise InvalidInput(f"there is no store yet at {_settings().store_path}: `perdure upload` makes one")
+        async with await AsyncPerdure.open(settings=_settings()) as perdure:
+            try:
+                folder = await perdure.folders.get(name)
+            except NotFound as error:
+                try:
+                    agent = await perdure.agent(name)
+                except NotFound:
+                    raise error from None
+                for one in await agent.files.list(limit=10_000):
+                    _say(terminal, f"{one.path} · {_state(one.file)}{_view(one)}")
+                return 0
+            after: FileId | None = None
+            while page := await folder.files(limit=PAGE, after=after):
+                for file in page:
+                    _say(terminal, f"{file.name} · {_state(file)}")
+                after = page[-1].id
+    except PerdureError as error:
+        terminal.error(str(error))
+        return 1
+    return 0
+
+
+async def upload(*, paths: Sequence[Path], folder: str | None, agent: str | None) -> int:
+    """Take files and whole folders in, wait for their text, and say what came of each; the exit code."""
+    terminal = _terminal()
+    try:
+        settings = _settings()
+        found = await asyncio.to_thread(lambda: list(picked(paths, most_bytes=settings.file_limit_bytes)))
+        chosen = [one for one in found if isinstance(one, Picked)]
+        skipped = [one for one in found if isinstance(one, Skipped)]
+        if not chosen:
+            raise InvalidInput(f"there is nothing to upload: {skipped[0] if skipped else 'the folder is empty'}")
+        async with await AsyncPerdure.open(settings=settings) as perdure:
+            return await _upload(perdure, terminal, chosen, skipped, folder=folder or _name_of(paths[0]), agent=agent)
+    except PerdureError as error:
+        terminal.error(str(error))
+        return 1
+
+
+async def _upload(
+    perdure: AsyncPerdure,
+    terminal: Terminal,
+    chosen: Sequence[Picked],
+    skipped: Sequence[Skipped],
+    *,
+    folder: str,
+    agent: str | None,
+) -> int:
+    try:
+        into = await perdure.folders.get(folder)
+    except NotFound:
+        into = await perdure.folders.create(folder)
+    reader = None if agent is None else await perdure.agent(agent)
+    taken: dict[FileId, str] = {}
+    failed: list[str] = []
+    try:
+        with _bars(terminal) as progress:
+            whole = progress.add_task("uploading", total=len(chosen))
+            for one in chosen:
+                try:
+                    file = await into.upload(one.path, name=one.name)
+                    taken[file.id] = one.name
+                except InvalidInput as error:
+                    failed.append(f"{one.name}: {error}")
+                progress.advance(whole)
+            read = await _watched(into, list(taken), progress)
+    except asyncio.CancelledError:
+        terminal.hint("Stopped. What was uploaded stays, and is read when the store is open again.")
+        raise
+    failed += [f"{file.name}: {file.problem}" for file in read if file.status == "error"]
+    if reader is not None:
+        await reader.files.attach(into.id, open_files=len(chosen) == 1)
+    _told(terminal, read, failed, skipped, into.name, None if reader is None else reader.name)
+    return int(bool(failed))
+
+
+async def _watched(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) -> Sequence[File]:
+    """The files once all have ended, with a bar for those that are being read and one for all."""
+    whole = progress.add_task("reading", total=len(ids))
+    bars: dict[FileId, TaskID] = {}
+    ended: dict[FileId, File] = {}
+    waiting = list(ids)
+    while waiting:
+        for file in await _files(folder, waiting):
+            if file.status == "parsing" and file.total and (file.id in bars or len(bars) < BARS):
+                if file.id not in bars:
+                    bars[file.id] = progress.add_task(fold(file.name, 40), total=file.total)
+                progress.update(bars[file.id], completed=file.done)
+            if file.ended:
+                ended[file.id] = file
+                if (bar := bars.pop(file.id, None)) is not None:
+                    progress.remove_task(bar)
+        waiting = [file_id for file_id in waiting if file_id not in ended]
+        progress.update(whole, completed=len(ids) - len(waiting))
+        if waiting:
+            await asyncio.sleep(LOOK_S)
+    return [ended[file_id] for file_id in ids]
+
+
+async def _files(folder: AsyncFolder, ids: Sequence[FileId]) -> Sequence[File]:
+    # The oldest are read first, so only the beginning of what waits can have changed.
+    return [await folder.file(file_id) for file_id in ids[:8]]
+
+
+def _told(
+    terminal: Terminal,
+    read: Sequence[File],
+    failed: Sequence[str],
+    skipped: Sequence[Skipped],
+    folder: str,
+    agent: str | None,
+) -> None:
+    done = [file for file in read if file.status == "completed"]
+    lines, pages = sum(file.line_count for file in done), sum(file.page_count for file in done)
+    size = f"{lines:,} lines" + (f", {pages:,} pages" if pages else "")
+    _say(terminal, f"{_count(len(done), 'file')} done ({size}), {len(failed)} failed, {len(skipped)} skipped.")
+    for what, items in (("failed", failed), ("skipped", [str(one) for one in skipped])):
+        for item in items[:SHOWN]:
+            (terminal.error if what == "failed" else terminal.hint)(f"{what}: {fold(visible(item), PROBLEM_CHARS)}")
+        if len(items) > SHOWN:
+            terminal.hint(f"... and {len(items) - SHOWN} more {what}.")
+    if failed:
+        terminal.hint("Upload those again once they are mended; the others stay as they are.")
+    if agent is None:
+        terminal.hint(f"`perdure upload ... --folder {folder!r} --agent NAME` lets an agent read them.")
+    else:
+        terminal.hint(f"Ask about them: `perdure chat {agent}`.")
+
+
+@contextmanager
+def _bars(terminal: Terminal) -> Iterator[Progress]:
+    import sys
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield progress
+
+
+def _state(file: File) -> str:
+    if file.status == "error":
+        return f"error: {fold(file.problem, PROBLEM_CHARS)}"
+    if file.status != "completed":
+        return f"{file.status}, {100 * file.done // max(1, file.total)} %"
+    pages = f", {_count(file.page_count, 'page')}" if file.page_count else ""
+    return f"{_count(file.line_count, 'line')}{pages}"
+
+
+def _view(file: AgentFile) -> str:
+    return f" · open, lines {file.first_line}-{file.last_line}" if file.is_open else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _name_of(path: Path) -> str:
+    """The folder's name where none is given: that of the directory, or `files`."""
+    whole = path.expanduser().resolve()
+    return whole.name if whole.is_dir() and whole.name else "files"
+
+
+def _say(terminal: Terminal, line: str) -> None:
+    from rich.text import Text
+
+    terminal.show(Text(visible(line)))
+
+
+def _terminal() -> Terminal:
+    out, err = standard_streams()
+    return Terminal(out, err, interactive=False)
+
+
+def _settings() -> Settings:
+    return Settings.from_environment()

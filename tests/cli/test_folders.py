@@ -1,0 +1,92 @@
+"""Uploading files and directories, listing them, and seeing in a chat which lines were read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.cli.fold import outcome
+from perdure.cli.tree import Picked, Skipped, picked
+from perdure.core.messages import ToolResult
+from tests.cli.running import perdure
+
+
+def tree(root: Path) -> Path:
+    """A directory as sources have it."""
+    for name, data in {
+        "a.py": b"def a(): ...\n",
+        "docs/plan.md": b"# Plan\n\nBuild it.\n",
+        "docs/secret.key.txt": b"x\n",
+        ".gitignore": b"*.log\n# a comment\n/out/\nsecret.*\n!kept\n",
+        "run.log": b"x\n",
+        "deep/more.log": b"x\n",
+        "out/made.txt": b"x\n",
+        "deep/out/kept.txt": b"kept\n",
+        ".git/config": b"x\n",
+        "node_modules/x/index.js": b"x\n",
+        "image.png": b"\x89PNG\r\n\x1a\n",
+        "data.bin2": b"\x00\x01",
+        "empty.py": b"",
+        "torn.pdf": b"%PDF-1.7 torn",
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    (root / "link.py").symlink_to(root / "a.py")
+    return root
+
+
+def test_what_is_left_out_of_a_directory(tmp_path: Path) -> None:
+    """Each with why; everything else in order, by its place below the directory."""
+    found = list(picked([tree(tmp_path)], most_bytes=1_000))
+    names = [one.name for one in found if isinstance(one, Picked)]
+    assert names == [".gitignore", "a.py", "torn.pdf", "deep/out/kept.txt", "docs/plan.md"]
+    skipped = {one.name for one in found if isinstance(one, Skipped)}
+    assert skipped == {
+        *(".git/", "node_modules/", "out/", "run.log", "deep/more.log", "docs/secret.key.txt"),
+        *("image.png", "data.bin2", "empty.py", "link.py"),
+    }
+    assert list(picked([tmp_path / "a.py"], most_bytes=1)) == [Picked(tmp_path / "a.py", "a.py")]
+
+
+def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:
+    """One bad file fails with its reason, the others are there; again, nothing is done twice."""
+    root, home = tree(tmp_path / "work"), tmp_path / "home"
+    first = perdure(home, "upload", str(root))
+    assert first.returncode == 1
+    assert first.stdout.startswith("4 files done (")
+    assert "1 failed, 10 skipped." in first.stdout
+    assert "failed: torn.pdf: " in first.stderr
+    assert "Traceback" not in first.stderr
+    (root / "torn.pdf").unlink()
+    (root / "a.py").write_text("def b(): ...\n")
+    assert perdure(home, "chat", "helper", "--new", "-p", "hello").returncode == 0
+    again = perdure(home, "upload", str(root), "--agent", "helper")
+    assert (again.returncode, again.stdout[:13]) == (0, "4 files done ")
+    assert "perdure chat helper" in again.stderr
+    assert perdure(home, "folders").stdout == "work · 5 files · 1 agent\n"
+    listed = perdure(home, "files", "work").stdout.splitlines()
+    assert "docs/plan.md · 3 lines" in listed
+    assert any(line.startswith("torn.pdf · error: ") for line in listed)
+    assert "work/docs/plan.md · 3 lines" in perdure(home, "files", "helper").stdout
+    missing = perdure(home, "upload", str(tmp_path / "none"))
+    assert (missing.returncode, "there is no file or directory" in missing.stderr) == (1, True)
+    nobody = perdure(home, "files", "nobody")
+    assert (nobody.returncode, "there are 'work'" in nobody.stderr) == (1, True)
+
+
+def test_a_chat_shows_which_lines_were_read() -> None:
+    """Of each of the three tools: file and lines, not the text."""
+
+    def shown(name: str, text: str) -> str:
+        return outcome(ToolResult("call", name, text))
+
+    assert shown("open_files", "docs/plan.md: lines 17-18 of 40, page 2\n17: a\n18: b\n\n[closed: docs/x]") == (
+        "docs/plan.md:17-18"
+    )
+    assert shown("grep_files", "docs/plan.md:17\n16| a\n17> b: lines\nsrc/a b.py:3\n3> c\n[2 files searched]") == (
+        "docs/plan.md:17, src/a b.py:3"
+    )
+    assert shown("semantic_search_files", "docs/plan.md: lines 1-9, page 1\ntext\n\ndocs/b: lines 2-3\nx") == (
+        "docs/plan.md:1-9, docs/b:2-3"
+    )
+    assert shown("grep_files", "[no match; 3 files searched]") == "[no match; 3 files searched]"

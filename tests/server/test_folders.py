@@ -1,0 +1,149 @@
+"""Folders and files over HTTP, as the official client asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import pytest
+from letta_client import APIStatusError
+
+from perdure.testing import calls, says
+from tests.server.routed import Routed, new_agent, routed
+
+TEXT = b"".join(b"line %d about walruses\n" % number for number in range(1, 31))
+
+
+async def until_read(server: Routed, folder_id: str) -> dict[str, Any]:
+    """The folder's files by name, once each has its text or never will."""
+    for _ in range(600):
+        files = [file async for file in await server.letta.folders.files.list(folder_id)]
+        if all(file.processing_status in ("completed", "error") for file in files):
+            return {str(file.file_name): file for file in files}
+        await asyncio.sleep(0.02)
+    raise AssertionError("they were never read")
+
+
+async def test_a_folder_through_the_official_client() -> None:
+    """Made, filled, read, attached, asked, and gone again."""
+    script = (calls("grep_files", pattern="line 7 "), says("On line 7."))
+    async with routed(*script) as server:
+        letta = server.letta
+        folder = await letta.folders.create(
+            name="docs", description="d", instructions="i", metadata={"a": 1}, embedding="openai/x"
+        )
+        assert folder.id.startswith("source-")
+        assert (await letta.folders.retrieve(folder.id)) == folder
+        changed = await letta.folders.update(folder.id, description="other")
+        assert (changed.description, changed.instructions, changed.metadata) == ("other", "i", {"a": 1})
+        assert [one.id async for one in await letta.folders.list(name="docs")] == [folder.id]
+        assert await server.get("/v1/folders/count") == 1
+
+        sent = await letta.folders.files.upload(folder.id, file=("plan.md", io.BytesIO(TEXT), "text/markdown"))
+        assert (sent.processing_status, sent.file_name, sent.file_size) == ("pending", "plan.md", len(TEXT))
+        assert (sent.source_id, sent.file_type, sent.original_file_name) == (folder.id, "text/markdown", "plan.md")
+        file = (await until_read(server, folder.id))["plan.md"]
+        assert (file.processing_status, file.error_message, file.chunks_embedded) == ("completed", None, 0)
+        assert file.total_chunks
+        whole = await letta.folders.files.retrieve(file.id, folder_id=folder.id, include_content=True)
+        assert whole.content == TEXT.decode()
+        assert (await letta.folders.files.retrieve(file.id, folder_id=folder.id)).content is None
+
+        agent = await new_agent(server)
+        await letta.agents.folders.attach(folder.id, agent_id=agent["id"])
+        assert [one.id async for one in await letta.agents.folders.list(agent["id"])] == [folder.id]
+        assert await letta.folders.agents.list(folder.id) == [agent["id"]]
+        state = await server.get(f"/v1/agents/{agent['id']}")
+        assert [one["id"] for one in state["sources"]] == [folder.id]
+        assert {"open_files", "grep_files", "semantic_search_files"} <= {tool["name"] for tool in state["tools"]}
+
+        (seen,) = [one async for one in await letta.agents.files.list(agent["id"])]
+        assert (seen.file_name, seen.is_open, seen.start_line, seen.end_line) == ("docs/plan.md", True, 1, 30)
+        assert (seen.visible_content or "").startswith("[Viewing file start (out of 30 lines)]\n1: line 1 about")
+        assert await letta.agents.files.close_all(agent["id"]) == ["docs/plan.md"]
+        assert await letta.agents.files.open(file.id, agent_id=agent["id"]) == []
+        await letta.agents.files.close(file.id, agent_id=agent["id"])
+        assert [one async for one in await letta.agents.files.list(agent["id"], is_open=True)] == []
+
+        reply = await letta.agents.messages.create(agent["id"], messages=[{"role": "user", "content": "Where is 7?"}])
+        returned = [one for one in reply.messages if one.message_type == "tool_return_message"]
+        assert "docs/plan.md:7" in str(returned[0].tool_return)
+
+        await letta.agents.folders.detach(folder.id, agent_id=agent["id"])
+        assert "grep_files" not in {tool["name"] for tool in (await server.get(f"/v1/agents/{agent['id']}"))["tools"]}
+        await letta.folders.files.delete(file.id, folder_id=folder.id)
+        assert await until_read(server, folder.id) == {}
+        await letta.folders.delete(folder.id)
+        assert [one async for one in await letta.folders.list()] == []
+
+
+async def test_files_are_paged_with_every_cursor() -> None:
+    """Of a folder and of an agent, in both directions, each once."""
+    async with routed() as server:
+        folder = await server.letta.folders.create(name="docs")
+        for number in range(5):
+            await server.letta.folders.files.upload(folder.id, file=(f"{number}.txt", b"x %d" % number))
+        await until_read(server, folder.id)
+        agent = await new_agent(server, folder_ids=[folder.id], max_files_open=2)
+        assert agent["max_files_open"] == 2
+        for order, names in (("asc", ["0", "1", "2", "3", "4"]), ("desc", ["4", "3", "2", "1", "0"])):
+            pages: Any = server.letta.folders.files.list(folder.id, limit=2, order=order)  # type: ignore[arg-type]
+            assert [file.file_name async for file in await pages] == [f"{name}.txt" for name in names]
+            pages = server.letta.agents.files.list(agent["id"], limit=2, order=order)  # type: ignore[arg-type]
+            assert [file.file_name async for file in await pages] == [f"docs/{name}.txt" for name in names]
+        opened = [one.file_name async for one in await server.letta.agents.files.list(agent["id"], is_open=True)]
+        assert sorted(opened) == ["docs/0.txt", "docs/1.txt"]
+        changed = await server.patch(f"/v1/agents/{agent['id']}", {"folder_ids": []})
+        assert changed["sources"] == []
+
+
+async def test_duplicate_names() -> None:
+    """As the client asks; without a word the new file gets a suffix."""
+    async with routed() as server:
+        folder = await server.letta.folders.create(name="docs")
+
+        async def upload(data: bytes, **more: Any) -> Any:
+            return await server.letta.folders.files.upload(folder.id, file=("a.txt", data), **more)
+
+        first = await upload(b"one")
+        assert (await upload(b"two")).file_name == "a_(1).txt"
+        assert (await upload(b"two", duplicate_handling="skip")).id == first.id
+        with pytest.raises(APIStatusError) as caught:
+            await upload(b"two", duplicate_handling="error")
+        assert caught.value.status_code == 409
+        assert (await upload(b"three", duplicate_handling="replace")).id != first.id
+        assert (await upload(b"four", name="b/c.txt")).file_name == "b/c.txt"
+        assert set(await until_read(server, folder.id)) == {"a.txt", "a_(1).txt", "b/c.txt"}
+
+
+async def test_what_is_wrong_with_an_upload() -> None:
+    """Told with what helps; nothing of it is kept."""
+    async with routed() as server:
+        folder = await server.letta.folders.create(name="docs")
+        path = f"/v1/folders/{folder.id}/upload"
+        limit = server.library.app.settings.file_limit_bytes
+
+        async def refused(**request: Any) -> tuple[int, str]:
+            answer = await server.http.post(request.pop("path", path), **request)
+            return answer.status_code, str(answer.json()["detail"])
+
+        assert (await refused(files={"file": ("../a.txt", b"x")}))[0] == 422
+        assert (await refused(files={"file": ("a.zip", b"PK\x03\x04")}))[0] == 422
+        assert (await refused(files={"other": ("a.txt", b"x")}))[0] == 422
+        assert (await refused(json={"file": "x"}))[0] == 422
+        assert (await refused(content=b"torn", headers={"content-type": "multipart/form-data; boundary=x"}))[0] == 400
+        assert (await refused(files={"file": ("a.txt", b"x")}, params={"duplicate_handling": "maybe"}))[0] == 422
+        status, why = await refused(files={"file": ("a.txt", io.BytesIO(b"x" * (limit + 1)))})
+        assert (status, f"{limit:,}" in why) == (413, True)
+        form = {"content-type": "multipart/form-data; boundary=x"}
+        status, why = await refused(content=b"x", headers=form | {"content-length": str(limit * 3)})
+        assert (status, f"{limit:,}" in why) == (413, True)
+        none = "source-123e4567-e89b-42d3-a456-426614174000"
+        for missing in (none, "source-1"):
+            code = (await refused(path=f"/v1/folders/{missing}/upload", files={"file": ("a.txt", b"x")}))[0]
+            assert code == (404 if missing == none else 422)
+        assert await server.get(f"/v1/folders/{folder.id}/files") == []
+        assert (await server.refused("POST", "/v1/folders/", {"name": "docs"}))[0] == 409
+        assert (await server.refused("POST", "/v1/folders/", {"name": "a/b"}))[0] == 422
+        assert (await server.refused("GET", f"/v1/folders/{none}"))[0] == 404
