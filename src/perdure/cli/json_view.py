@@ -142,6 +142,7 @@ def message_shape(message: Message) -> dict[str, Any]:
         "text": message.text,
         "parts": json.loads(parts_to_json(message.parts)),
         "created_at": message.created_at.isoformat(),
+        "occurred_at": message.occurred_at.isoformat(),
     }
 
 
