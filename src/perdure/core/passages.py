@@ -10,7 +10,7 @@ from typing import Any, Literal
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.quick import quick
 
-__all__ = ["Archive", "Passage", "TagMatch"]
+__all__ = ["Archive", "Passage", "PassageText", "TagMatch"]
 
 TagMatch = Literal["any", "all"]
 
@@ -49,3 +49,16 @@ class Passage:
     source: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime
     occurred_at: datetime
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class PassageText:
+    """What a search has to know of a passage: `occurred_at` in epoch seconds; `origin` names the file or conversation
+    that it is a part of, if any; `uses`: how often it was shown to an agent that looked for it."""
+
+    seq: int
+    text: str
+    occurred_at: float
+    origin: str | None
+    uses: int

@@ -7,7 +7,7 @@ recorded as started first; a call that a dead process had started is run again o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,7 +28,7 @@ from perdure.engine.interrupts import Interrupted, is_cancelled
 from perdure.engine.leases import holding
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
-from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, run_search_tool
+from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, Searched, run_search_tool
 from perdure.memory.agent_tools import run_memory_tool
 from perdure.memory.calls import MemoryCall, MemoryResult
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
@@ -92,7 +92,8 @@ async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: 
     try:
         arguments = parse_arguments(call.name, spec.parameters, call.arguments)
         if call.name in SEARCH_TOOLS:
-            return await _store(log, open_call, await _search(log.run, call.name, arguments, ports), ports)
+            searched = await _search(log.run, call.name, arguments, ports)
+            return await _store(log, open_call, ToolOutcome(text=searched.text), ports, also=searched.note_use)
         return await ports.store.write(
             _store_edit,
             log=log,
@@ -108,7 +109,7 @@ async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: 
         return await _store(log, open_call, ToolOutcome(text=str(error), status="error", refused=refused), ports)
 
 
-async def _search(run: Run, name: str, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:
+async def _search(run: Run, name: str, arguments: Mapping[str, Any], ports: Ports) -> Searched:
     agent = await ports.store.read(lambda tx: tx.agents.get(run.key.agent_id))
     call = SearchCall(
         run=run,
@@ -262,9 +263,13 @@ async def _run(log: RunLog, call: ToolCall, spec: ToolSpec, arguments: Mapping[s
     )
 
 
-async def _store(log: RunLog, open_call: OpenCall, outcome: ToolOutcome, ports: Ports) -> Progress:
+async def _store(
+    log: RunLog, open_call: OpenCall, outcome: ToolOutcome, ports: Ports, *, also: Callable[[Tx], None] | None = None
+) -> Progress:
     def store(tx: Tx, *, ids: Ids, counter: TokenCounter, now: datetime, until: datetime) -> Progress:
         tx.runs.hold(log.run.key, log.lease, until=until)
+        if also is not None:
+            also(tx)
         return _store_result(tx, log, open_call, outcome, (), ids=ids, counter=counter, now=now)
 
     return await ports.store.write(store, **_now(ports))

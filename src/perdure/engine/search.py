@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from perdure.memory.search.asked import Asked
     from perdure.memory.search.history import Histories
     from perdure.memory.search.hits import Arm
+    from perdure.memory.search.masks import Masks
+    from perdure.memory.search.passages import RankedPassages
     from perdure.memory.vector_index import VectorIndexes
 
 __all__ = ["QUERY_TIMEOUT_S", "Search"]
@@ -129,11 +131,16 @@ class Search:
             return await self._store.read(
                 lambda tx: search.newest_passages(tx, _archives(tx, archives), where=where, limit=limit)
             )
-        found = await self._store.read(lambda tx: search.rank_passages(tx, _archives(tx, archives), asked, where=where))
-        if self._late is not None:
-            ranked, left_out = await self._late.reordered(found.ranked, text, found.first_texts)
-            found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
-        return search.read_passages(found, limit=limit, explain=explain)
+
+        def rank(tx: Tx) -> RankedPassages:
+            return search.rank_passages(tx, _archives(tx, archives), asked, where=where)
+
+        if self._late is None:
+            return await self._store.read(lambda tx: search.read_passages(tx, rank(tx), limit=limit, explain=explain))
+        found = await self._store.read(rank)
+        ranked, left_out = await self._late.reordered(found.ranked, text, found.first_texts)
+        found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
+        return await self._store.read(search.read_passages, found, limit=limit, explain=explain)
 
     async def recall(
         self,
@@ -200,13 +207,14 @@ class Search:
     def _held(self) -> _Memory:
         if self._memory is None:  # numpy takes 0.1 s to import, and many chats never search
             from perdure.memory.search.history import Histories
+            from perdure.memory.search.masks import Masks
 
             indexes = None
             if self._embedder is not None:
                 from perdure.memory.vector_index import VectorIndexes
 
                 indexes = VectorIndexes()
-            self._memory = _Memory(Histories(), indexes)
+            self._memory = _Memory(Histories(), Masks(), indexes)
         return self._memory
 
     async def _asked(
@@ -233,6 +241,7 @@ class Search:
             text=text,
             now=self._clock.now(),
             histories=self._histories,
+            masks=self._held.masks,
             indexes=self._held.indexes,
             timezone=timezone,
             vectors=vectors,
@@ -243,6 +252,7 @@ class Search:
 @dataclass(frozen=True, slots=True)
 class _Memory:
     histories: Histories
+    masks: Masks
     indexes: VectorIndexes | None
 
 

@@ -6,22 +6,22 @@ A search may wait for a query's vector, and its ranking takes time that the one 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from perdure.context.expand import Budget
 from perdure.core.errors import ToolError
+from perdure.core.passages import Passage
 from perdure.core.ports import Store
 from perdure.core.runs import Run
-from perdure.core.tools import ToolOutcome
-from perdure.core.tx import MessageFilter, PassageFilter
+from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.search import Search
 from perdure.memory.file_tools import found_text, grep_files
 from perdure.memory.query import parse_time
 
-__all__ = ["SEARCH_TOOLS", "SearchCall", "run_search_tool"]
+__all__ = ["SEARCH_TOOLS", "SearchCall", "Searched", "run_search_tool"]
 
 MAX_RESULTS = 50
 SHOWN_CHARS = 2_000  # of one result; the whole text stays where it is
@@ -40,10 +40,24 @@ class SearchCall:
     budget: Budget
 
 
-async def run_search_tool(name: str, arguments: Mapping[str, Any], call: SearchCall) -> ToolOutcome:
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What came of a call: the text that the model sees, and the passages in it."""
+
+    text: str
+    passages: Sequence[Passage] = ()
+
+    def note_use(self, tx: Tx) -> None:
+        """Count that the passages were shown: what is used often comes a little earlier."""
+        for archive_id in dict.fromkeys(passage.archive_id for passage in self.passages):
+            seqs = [passage.seq for passage in self.passages if passage.archive_id == archive_id]
+            tx.passages.use(archive_id, seqs)
+
+
+async def run_search_tool(name: str, arguments: Mapping[str, Any], call: SearchCall) -> Searched:
     """What came of a call, its arguments checked before. Raises: InvalidInput: a date that is none; ToolError;
     StoreError."""
-    return ToolOutcome(text=await SEARCH_TOOLS[name](call, **arguments))
+    return await SEARCH_TOOLS[name](call, **arguments)
 
 
 async def _conversation_search(
@@ -53,7 +67,7 @@ async def _conversation_search(
     limit: int = 5,
     start_date: str | None = None,
     end_date: str | None = None,
-) -> str:
+) -> Searched:
     where = MessageFilter(
         roles=tuple(roles or ()),  # type: ignore[arg-type]  # checked against the schema's enum
         since=parse_time(start_date, timezone=call.timezone),
@@ -72,7 +86,7 @@ async def _conversation_search(
         for hit in hits
     ]
     found = f"Showing {len(results)} results:" if results else "No results found."
-    return json.dumps({"message": found, "results": results}, ensure_ascii=False)
+    return Searched(json.dumps({"message": found, "results": results}, ensure_ascii=False))
 
 
 async def _archival_memory_search(
@@ -83,7 +97,7 @@ async def _archival_memory_search(
     top_k: int = 10,
     start_datetime: str | None = None,
     end_datetime: str | None = None,
-) -> str:
+) -> Searched:
     where = PassageFilter(
         tags=tuple(tags or ()),
         tag_match="all" if tag_match_mode == "all" else "any",
@@ -100,20 +114,21 @@ async def _archival_memory_search(
         }
         for hit in hits
     ]
-    return json.dumps(results, ensure_ascii=False)
+    return Searched(json.dumps(results, ensure_ascii=False), [hit.passage for hit in hits])
 
 
-async def _grep_files(call: SearchCall, **arguments: Any) -> str:
-    return await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments)
+async def _grep_files(call: SearchCall, **arguments: Any) -> Searched:
+    return Searched(await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments))
 
 
-async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> str:
+async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> Searched:
     if not query.strip():
         raise ToolError("the query is empty: say what to look for")
     folders = await call.store.read(lambda tx: tx.folders.of_agent(call.run.key.agent_id))
     archives = [folder.archive_id for folder in folders]
     hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone)
-    return found_text([hit.passage for hit in hits], folders, call.budget)
+    passages = [hit.passage for hit in hits]
+    return Searched(found_text(passages, folders, call.budget), passages)
 
 
 def _bounded(count: int) -> int:
@@ -133,7 +148,7 @@ def _ago(now: datetime, then: datetime) -> str:
     return "just now"
 
 
-SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[str]]] = {
+SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[Searched]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
     "grep_files": _grep_files,

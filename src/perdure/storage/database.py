@@ -93,7 +93,7 @@ class Database(Protocol):
         ...
 
     def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
-        """Add rows of (sequence number, label, words)."""
+        """Add rows of (sequence number, labels, words); labels, like words, with a space between them."""
         ...
 
     def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
@@ -101,10 +101,17 @@ class Database(Protocol):
         ...
 
     def full_text(
-        self, table: str, number: int, clauses: Sequence[Clause], labels: Sequence[str], *, below: int | None = None
+        self,
+        table: str,
+        number: int,
+        clauses: Sequence[Clause],
+        labels: Sequence[str],
+        *,
+        all_labels: bool = False,
+        below: int | None = None,
     ) -> FullText:
-        """How to match all of the clauses within one scope; with `labels`, rows of any of these only; with `below`,
-        those with lower sequence numbers."""
+        """How to match all of the clauses within one scope; with `labels`, rows of any of these only, or of all of
+        them; with `below`, those with lower sequence numbers."""
         ...
 
 

@@ -19,11 +19,11 @@ from perdure.storage.database import Database
 
 __all__ = ["matches"]
 
-PROBED_ROWS = 250
+PROBED_ROWS = 200
 """Of one clause, the newest rows that are read at first: most clauses of a question are held by fewer."""
 CLAUSE_ROWS = 1_000
 """The same of clauses that more rows hold, as long as rarer ones gave too few candidates."""
-PAIRS = 3  # of clauses that many rows hold, asked for together
+PAIRS = 2  # of clauses that many rows hold, asked for together
 
 
 def matches(
@@ -34,6 +34,7 @@ def matches(
     *,
     limit: int,
     labels: Sequence[str] = (),
+    all_labels: bool = False,
     below: int | None = None,
     join: str = "",
     conditions: str = "",
@@ -43,13 +44,13 @@ def matches(
 
     Args:
         number: the scope's.
-        labels: rows of any of these only.
+        labels: rows of any of these only; of all of them with `all_labels`.
         below: only rows with lower sequence numbers.
         join, conditions, params: what else must hold of them, as SQL; `{key}` in `join` is the row's sequence number.
     """
 
     def rows(*clauses: Clause, most: int) -> list[int]:
-        text = db.full_text(table, number, clauses, labels, below=below)
+        text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
         found = db.rows(
             f"SELECT {text.key} FROM {text.source} {join.format(key=text.key)} WHERE {text.where}{conditions}"
             f" ORDER BY {text.order} DESC LIMIT :w_limit",

@@ -6,14 +6,15 @@ transaction.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId
-from perdure.core.passages import Passage
+from perdure.core.passages import Passage, PassageText
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tx import Matches, PassageFilter
 from perdure.storage.agents import contains, pattern_of
@@ -22,7 +23,7 @@ from perdure.storage.database import Database, Row, dump, from_iso, iso, load, l
 from perdure.storage.full_text import matches
 from perdure.storage.vectors import forget_texts, queue_texts
 
-__all__ = ["Passages"]
+__all__ = ["Passages", "tag_labels"]
 
 _COLUMNS = "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at"
 
@@ -84,12 +85,12 @@ class Passages:
         if after.tags != before.tags:
             self._untag(before.archive_id, [before])
             self._tag(before.archive_id, [after])
-        if after.text != before.text:
+        if _words(after) != _words(before):
             self._db.unindex_words("passage_words", number, [_words(before)])
             self._db.index_words("passage_words", number, [_words(after)])
-            if embedded:
-                forget_texts(self._db, number, [after.seq])
-                queue_texts(self._db, number, [after.seq])
+        if embedded and after.text != before.text:
+            forget_texts(self._db, number, [after.seq])
+            queue_texts(self._db, number, [after.seq])
         return after
 
     def delete(self, archive_id: ArchiveId, seqs: Sequence[int]) -> int:
@@ -205,16 +206,43 @@ class Passages:
         )
         if not numbers or not query.clauses:
             return Matches()
-        conditions, params = _conditions(where)
+        # The index knows the tags; times are asked of the passage.
+        conditions, params = _conditions(replace(where, tags=()))
         return matches(
             self._db,
             "passage_words",
             numbers[0][0],
             query,
             limit=limit,
+            labels=[tag_label(tag) for tag in dict.fromkeys(where.tags)],
+            all_labels=where.tag_match == "all",
             join="JOIN passages p ON p.archive_id = :archive_id AND p.seq = {key}" if conditions else "",
             conditions=conditions,
             params={"archive_id": archive_id, **params} if conditions else None,
+        )
+
+    def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:
+        if not seqs:
+            return []
+        among, params = self._db.among("seq", "seqs", seqs)
+        rows = self._db.rows(
+            "SELECT seq, text, occurred_at, source, uses FROM passages"
+            f" WHERE {OWN_ARCHIVE} AND archive_id = :archive_id AND {among}",
+            {"archive_id": archive_id, "org_id": self._org_id, **params},
+        )
+        found = {
+            row[0]: PassageText(row[0], restored(row[1]), from_iso(row[2]).timestamp(), _origin(load(row[3])), row[4])
+            for row in rows
+        }
+        return [found[seq] for seq in seqs if seq in found]
+
+    def use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
+        if not seqs:
+            return
+        among, params = self._db.among("seq", "seqs", seqs)
+        self._db.run(
+            f"UPDATE passages SET uses = uses + 1 WHERE archive_id = :archive_id AND {among} AND {OWN_ARCHIVE}",
+            {"archive_id": archive_id, "org_id": self._org_id, **params},
         )
 
     def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:
@@ -257,9 +285,22 @@ def _own_columns(passage: Passage) -> dict[str, Any]:
     }
 
 
+def tag_label(tag: str) -> str:
+    """What stands for a tag in the full-text index, where only letters and digits make a word."""
+    return "t" + hashlib.sha1(tag.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:16]
+
+
+def tag_labels(tags: Sequence[str]) -> str:
+    return " ".join(map(tag_label, tags))
+
+
+def _origin(source: Mapping[str, Any]) -> str | None:
+    return source.get("file_id") or source.get("conversation_id")
+
+
 def _words(passage: Passage) -> tuple[int, str, str]:
     """The full-text row of a passage."""
-    return passage.seq, "", index_words(passage.text)
+    return passage.seq, tag_labels(passage.tags), index_words(passage.text)
 
 
 def _conditions(where: PassageFilter) -> tuple[str, dict[str, Any]]:

@@ -98,7 +98,14 @@ class PostgresDatabase:
         )
 
     def full_text(
-        self, table: str, number: int, clauses: Sequence[Clause], labels: Sequence[str], *, below: int | None = None
+        self,
+        table: str,
+        number: int,
+        clauses: Sequence[Clause],
+        labels: Sequence[str],
+        *,
+        all_labels: bool = False,
+        below: int | None = None,
     ) -> FullText:
         match = " & ".join(
             "(" + " <-> ".join(f"'{token}'" for token in clause.tokens) + (":*" if clause.prefix else "") + ")"
@@ -109,7 +116,7 @@ class PostgresDatabase:
             source=f"{table} w",
             key="w.seq",
             where="w.number = :w_number AND w.words @@ CAST(:w_match AS tsquery)"
-            + (f" AND w.label IN ({listed})" if labels else "")
+            + (f" AND string_to_array(w.label, ' ') {'@>' if all_labels else '&&'} ARRAY[{listed}]" if labels else "")
             + ("" if below is None else f" AND w.seq < {int(below)}"),
             order="w.seq",
             params={"w_number": number, "w_match": match},

@@ -133,12 +133,19 @@ class SqliteDatabase:
         )
 
     def full_text(
-        self, table: str, number: int, clauses: Sequence[Clause], labels: Sequence[str], *, below: int | None = None
+        self,
+        table: str,
+        number: int,
+        clauses: Sequence[Clause],
+        labels: Sequence[str],
+        *,
+        all_labels: bool = False,
+        below: int | None = None,
     ) -> FullText:
         words = " AND ".join(
             'words : "' + " ".join(clause.tokens) + '"' + (" *" if clause.prefix else "") for clause in clauses
         )
-        labelled = f" AND scope : ({' OR '.join(labels)})" if labels else ""
+        labelled = f" AND scope : ({(' AND ' if all_labels else ' OR ').join(labels)})" if labels else ""
         first = number << 32
         return FullText(
             source=f"{table} AS w",

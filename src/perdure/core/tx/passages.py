@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.core.ids import ArchiveId, PassageId
-from perdure.core.passages import Passage, TagMatch
+from perdure.core.passages import Passage, PassageText, TagMatch
 from perdure.core.text import Query
 from perdure.core.tx.found import Matches
 
@@ -80,6 +80,14 @@ class Passages(Protocol):
 
     def match(self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int) -> Matches:
         """Candidates of a full-text search."""
+        ...
+
+    def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:
+        """Those that are there, in the order of `seqs`."""
+        ...
+
+    def use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
+        """Count that these were shown to an agent that looked for them."""
         ...
 
     def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:

@@ -15,8 +15,8 @@ from perdure.memory.search.asked import Asked
 
 __all__ = ["CANDIDATES", "DENSE_CANDIDATES", "Meaning", "by_meaning", "by_words"]
 
-CANDIDATES = 150
-DENSE_CANDIDATES = 150
+CANDIDATES = 120
+DENSE_CANDIDATES = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from perdure.memory.search.history import Histories
     from perdure.memory.search.hits import Arm
+    from perdure.memory.search.masks import Masks
     from perdure.memory.vector_index import VectorIndexes
 
 __all__ = ["Asked"]
@@ -33,6 +34,7 @@ class Asked:
     text: str
     now: datetime
     histories: Histories
+    masks: Masks
     indexes: VectorIndexes | None = None
     timezone: str = "UTC"
     vectors: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.passages import Archive, Passage
+from perdure.core.ids import ArchiveId
+from perdure.core.passages import Archive, Passage, PassageText
 from perdure.core.text import Query
 from perdure.core.tx import Matches, PassageFilter, Tx
 from perdure.memory.ranking.fuse import Ranked, rank
@@ -30,16 +31,25 @@ APART = 1_000  # places between rows that are nobody's neighbours
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPassages:
-    """A search before its hits are chosen: `passages` (n) in the order of the pool's rows."""
+    """A search before its hits are read: rows of a pool in order; row i is `texts[i]` of the archive `owners[i]`."""
 
-    passages: Sequence[Passage]
+    owners: Sequence[ArchiveId]
+    texts: Sequence[PassageText]
     ranked: Ranked
     ran: Ran
+
+    def read(self, tx: Tx, rows: Sequence[int]) -> dict[int, Passage]:
+        """Row of the pool -> its passage, of those that are there."""
+        passages: dict[int, Passage] = {}
+        for archive_id in dict.fromkeys(self.owners[row] for row in rows):
+            own = {self.texts[row].seq: row for row in rows if self.owners[row] == archive_id}
+            passages |= {own[passage.seq]: passage for passage in tx.passages.by_seqs(archive_id, list(own))}
+        return passages
 
     @property
     def first_texts(self) -> list[str]:
         """The texts of the first rows, best first."""
-        return [self.passages[row].text for row in self.ranked.order[:FIRST].tolist()]
+        return [self.texts[row].text for row in self.ranked.order[:FIRST].tolist()]
 
 
 def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:
@@ -57,13 +67,15 @@ def rank_passages(tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: P
         lambda query: [tx.passages.match(archive.id, query, where=where, limit=CANDIDATES) for archive in archives],
     )
     meanings = [_meaning(tx, archive, asked, where) for archive in archives]
-    passages: list[Passage] = []
+    owners: list[ArchiveId] = []
+    texts: list[PassageText] = []
     dense: list[NDArray[np.float64]] = []
     for archive, matches, meaning in zip(archives, found, meanings, strict=True):
         seqs = list(dict.fromkeys((*matches.seqs, *meaning.seqs.tolist())))
-        read = tx.passages.by_seqs(archive.id, seqs)
-        passages += read
-        dense.append(meaning.scores_of(np.array([passage.seq for passage in read], np.int64)))
+        read = tx.passages.texts(archive.id, seqs)
+        owners += [archive.id] * len(read)
+        texts += read
+        dense.append(meaning.scores_of(np.array([text.seq for text in read], np.int64)))
     now = asked.now
     named = spans(asked.text, now=now, timezone=asked.timezone)
     hints = hints_of(
@@ -71,7 +83,7 @@ def rank_passages(tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: P
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
         now=now.timestamp(),
     )
-    pool = _pool(archives, passages, query, found, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
+    pool = _pool(archives, texts, query, found, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
     left_out = next((meaning.left_out for meaning in meanings if meaning.left_out), "")
     arms: list[Arm] = ["words", "vectors"] if any(meaning.rows for meaning in meanings) else ["words"]
     ran = Ran(
@@ -80,32 +92,38 @@ def rank_passages(tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: P
         words=tuple(" ".join(clause.tokens) for clause in query.clauses),
         spans=tuple(span.text for span in named),
         rows=sum(archive.passage_count for archive in archives),
-        pool=len(passages),
+        pool=len(texts),
     )
-    return RankedPassages(passages, rank(pool, hints, PASSAGES), ran)
+    return RankedPassages(owners, texts, rank(pool, hints, PASSAGES), ran)
 
 
-def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
+def read_passages(tx: Tx, found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
     """The first `limit` of them, near-duplicates thinned."""
     order = found.ranked.order[: max(2 * limit, limit + 20)].tolist()
-    passages = [found.passages[row] for row in order]
-    times = [round(passage.created_at.timestamp() * 1e6) for passage in passages]
+    chosen = thinned([found.texts[row].text for row in order], [found.texts[row].seq for row in order], limit=limit)
+    passages = found.read(tx, [order[at] for index, same in chosen for at in (index, *same)])
     hits = []
-    for index, same in thinned([passage.text for passage in passages], times, limit=limit):
+    for index, same in chosen:
+        passage = passages.get(order[index])
+        if passage is None:
+            continue
+        # A newer one that says the same may stand for a better one: the score is that of the best of them.
         score = float(found.ranked.scores[min((index, *same))])
-        why = why_passage(found, order[index], [passages[other].id for other in same]) if explain else None
-        hits.append(PassageHit(passages[index], score, why))
+        others = [passages[order[at]].id for at in same if order[at] in passages]
+        hits.append(PassageHit(passage, score, why_passage(found, order[index], others) if explain else None))
     return Hits(hits, found.ran)
 
 
 def _meaning(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter) -> Meaning:
-    only = None if where.everything else np.asarray(tx.passages.seqs(archive.id, where=where), np.int64)
+    only = None
+    if not where.everything and asked.indexes is not None and asked.vectors:
+        only = asked.masks.of(tx, archive, where)
     return by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only)
 
 
 def _pool(
     archives: Sequence[Archive],
-    passages: Sequence[Passage],
+    texts: Sequence[PassageText],
     query: Query,
     found: Sequence[Matches],
     meanings: Sequence[Meaning],
@@ -113,8 +131,7 @@ def _pool(
     *,
     timed: bool,
 ) -> Pool:
-    texts = [passage.text for passage in passages]
-    chars = np.array([len(text) for text in texts], np.int64)
+    chars = np.array([len(text.text) for text in texts], np.int64)
     with_vectors = sum(meaning.rows for meaning in meanings)
     mean = sum(meaning.mean * meaning.rows for meaning in meanings) / max(1, with_vectors)
     spread = sum((meaning.std**2 + (meaning.mean - mean) ** 2) * meaning.rows for meaning in meanings)
@@ -123,33 +140,29 @@ def _pool(
         if matches.frequency:
             frequency += np.asarray(matches.frequency, float)
     scope = Scope(
-        rows=max(len(passages), sum(archive.passage_count for archive in archives)),
+        rows=max(len(texts), sum(archive.passage_count for archive in archives)),
         mean_chars=float(chars.mean()) if len(chars) else 150.0,
         dense_mean=mean,
         dense_std=float(np.sqrt(spread / max(1, with_vectors))),
         clause_rows=frequency if frequency.any() else None,
     )
     # What came from one file or conversation stands side by side, in its order; all else by itself.
-    groups: dict[str, int] = {"": 0}
-    session = np.array([groups.setdefault(_origin(passage), len(groups)) for passage in passages], np.int64)
-    alone = session == 0
+    groups: dict[str | None, int] = {None: 0}
+    session = np.array([groups.setdefault(text.origin, len(groups)) for text in texts], np.int64)
+    seqs = np.array([text.seq for text in texts], np.int64)
+    words = [text.text for text in texts]
     return Pool.of(
-        np.array([round(passage.created_at.timestamp() * 1e3) + passage.seq for passage in passages], np.int64),
+        seqs,
         scope,
         session=session,
-        place=np.where(alone, np.arange(len(passages)) * APART, [passage.seq for passage in passages] or 0),
-        occurred_at=np.array([passage.occurred_at.timestamp() for passage in passages], np.float64),
+        place=np.where(session == 0, np.arange(len(texts)) * APART, seqs),
+        occurred_at=np.array([text.occurred_at for text in texts], np.float64),
         chars=chars,
-        timed=np.array([timed and names_a_time(text[:2_000]) for text in texts], np.bool_),
-        counts=clause_counts(query, texts),
+        timed=np.array([timed and names_a_time(text[:2_000]) for text in words], np.bool_),
+        uses=np.array([text.uses for text in texts], np.float64),
+        counts=clause_counts(query, words),
         dense=dense,
     )
-
-
-def _origin(passage: Passage) -> str:
-    """The file or conversation that a passage is a part of; empty for one that stands by itself."""
-    source = passage.source
-    return str(source.get("file_id") or source.get("conversation_id") or "")
 
 
 def why_passage(found: RankedPassages, row: int, same: Sequence[str] = ()) -> Why:

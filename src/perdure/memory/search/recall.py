@@ -31,6 +31,7 @@ __all__ = ["recall"]
 
 TOKENS_A_HIT = 25  # so many hits of each kind are looked at as would fill the budget if they were that short
 HITS_MIN, HITS_MAX = 12, 150
+READ_AHEAD = 2  # passages read for each that is wanted: some are captured turns, which are searched as such
 NEIGHBOURED = 24
 """The best turns, whose neighbours may come along."""
 NEIGHBOUR_SHARES = (0.5, 0.25)
@@ -80,7 +81,7 @@ def recall(
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter())
-        _add_passages(ranked, archives, scope, found, limit=limit, floor=floor, explain=explain)
+        _add_passages(tx, ranked, archives, scope, found, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.messages and turns is not None:
         where = _where(tx, agent, turns, scope)
         ranked_messages = rank_messages(tx, agent, turns, where=where)
@@ -157,6 +158,7 @@ def _chosen(ranked: Ranked, *, limit: int, floor: float, usable: Callable[[int],
 
 
 def _add_passages(
+    tx: Tx,
     ranked: RankedPassages,
     archives: Iterable[Archive],
     scope: RecallScope,
@@ -169,11 +171,13 @@ def _add_passages(
     names = {archive.id: archive.name for archive in archives}
     found.ran["passages"] = ranked.ran
 
+    passages = ranked.read(tx, ranked.ranked.order[: READ_AHEAD * limit].tolist())
+
     def usable(row: int) -> bool:
-        return not _searched_as_turns(ranked.passages[row], scope)
+        return row in passages and not _searched_as_turns(passages[row], scope)
 
     for row, score in _chosen(ranked.ranked, limit=limit, floor=floor, usable=usable):
-        passage = ranked.passages[row]
+        passage = passages[row]
         lines = _lines(passage)
         found.add(
             Candidate(

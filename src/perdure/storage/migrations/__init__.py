@@ -16,6 +16,7 @@ from perdure.storage.migrations import (
     m0004_vectors,
     m0005_folders,
     m0006_captures,
+    m0007_tag_labels,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -27,6 +28,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (4, "vectors", m0004_vectors.apply),
     (5, "folders", m0005_folders.apply),
     (6, "captures", m0006_captures.apply),
+    (7, "tag_labels", m0007_tag_labels.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

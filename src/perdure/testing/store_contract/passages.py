@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Archive, Passage
+from perdure.core.passages import Archive, Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
 from perdure.testing.store_contract.base import ADA, AT, AWKWARD, LATER, Contract, found_passages, raises
 from perdure.testing.store_contract.messages import WORDS
@@ -274,6 +274,53 @@ class PassageContract(Contract):
             with raises(NotFound):
                 await store.write(lambda tx: tx.passages.put(new))
             assert await store.read(lambda tx: tx.archives.tags(archive.id)) == []
+
+    async def test_what_a_search_reads_of_passages(self) -> None:
+        """Texts with their times and origins in the order asked for, and how often each was shown."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            first = await store.write(self.add_passage, archive.id, "a walrus", occurred_at=LATER)
+            second = await store.write(self.add_passage, archive.id, "a penguin")
+            await store.write(lambda tx: tx.passages.put(replace(second, source={"file_id": "file-1"})))
+
+            def use(tx: Tx, seqs: list[int]) -> None:
+                tx.passages.use(archive.id, seqs)
+
+            for seqs in ([first.seq], [first.seq, 99], []):
+                await store.write(use, seqs)
+
+            texts = await store.read(lambda tx: tx.passages.texts(archive.id, [1, 99, 0]))
+            assert [(text.seq, text.text, text.origin, text.uses) for text in texts] == [
+                (1, "a penguin", "file-1", 0),
+                (0, "a walrus", None, 2),
+            ]
+            assert [text.occurred_at for text in texts] == [AT.timestamp(), LATER.timestamp()]
+            assert await store.read(lambda tx: tx.passages.texts(archive.id, [])) == []
+
+    async def test_words_are_looked_for_among_the_passages_of_a_tag(self) -> None:
+        """However many others hold them, and after the tags have changed."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            old = await store.write(self.add_passage, archive.id, "a walrus", "rare", "Größe 10")
+
+            def add(tx: Tx, passages: list[Passage]) -> None:
+                tx.passages.add(passages)
+
+            for _ in range(3):
+                passages = [replace(old, id=PassageId(self.ids.new("passage")), tags=("usual",)) for _ in range(100)]
+                await store.write(add, passages)
+
+            async def found(*tags: str, tag_match: TagMatch = "any") -> list[int]:
+                where = PassageFilter(tags=tags, tag_match=tag_match)
+                return await store.read(found_passages, archive.id, "walrus", where=where, limit=9)
+
+            assert await found("rare") == [0]
+            assert await found("rare", "Größe 10", tag_match="all") == [0]
+            assert await found("rare", "usual", tag_match="all") == []
+            assert len(await found("usual")) == 9
+            await store.write(lambda tx: tx.passages.put(replace(old, tags=("other",))))
+            assert await found("rare") == []
+            assert await found("other") == [0]
 
     async def test_archives_are_listed_changed_and_deleted(self) -> None:
         """In order of creation, by agent and by name; one that has passages is not deleted, and one that has none is
