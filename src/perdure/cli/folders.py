@@ -115,7 +115,7 @@ async def _upload(
     failed: list[str] = []
     try:
         with _bars(terminal) as progress:
-            whole = progress.add_task("uploading", total=len(chosen))
+            whole = progress.add_task(f"uploading {_count(len(chosen), 'file')}", total=len(chosen))
             for one in chosen:
                 try:
                     file = await into.upload(one.path, name=one.name)
@@ -136,7 +136,7 @@ async def _upload(
 
 async def _watched(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) -> Sequence[File]:
     """The files once all have ended, with a bar for those that are being read and one for all."""
-    whole = progress.add_task("reading", total=len(ids))
+    whole = progress.add_task(f"reading {_count(len(ids), 'file')}", total=len(ids))
     bars: dict[FileId, TaskID] = {}
     ended: dict[FileId, File] = {}
     waiting = list(ids)
@@ -192,10 +192,11 @@ def _bars(terminal: Terminal) -> Iterator[Progress]:
     import sys
 
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(file=sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    percent = TextColumn("{task.percentage:>3.0f} %")
+    columns = (TextColumn("{task.description}"), BarColumn(), percent, TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield progress
 
