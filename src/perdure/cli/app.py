@@ -305,6 +305,19 @@ def files(
     _leave(files(name=name))
 
 
+@app.command()
+def verify(
+    repair: Annotated[bool, typer.Option("--repair", help="Make what differs anew from the texts.")] = False,
+) -> None:
+    """Compare the search indexes, vectors and counts with the texts they are made of.
+
+    Exit code 1: something differs, and was not repaired.
+    """
+    from perdure.cli.verify import verify
+
+    _leave(verify(repair=repair))
+
+
 def _leave(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:
     """Do the work, in a loop of this kind, and exit with its code."""
     import asyncio

@@ -20,7 +20,7 @@ from perdure.settings import Settings
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["reindex"]
+__all__ = ["progress_bar", "reindex"]
 
 PAGE = 500
 LOOK_S = 0.2
@@ -65,7 +65,7 @@ async def _reindex(
     began = time.monotonic()
     texts = {one.number: one.texts for one in owners}
     try:
-        with _bar(shown=bar) as progress:
+        with progress_bar(shown=bar) as progress:
             task = progress.add_task(app.embedder.handle, total=sum(texts.values()))
             before = None
             while True:
@@ -150,7 +150,7 @@ def _page(tx: Tx, after: int) -> Sequence[ScopeCounts]:
 
 
 @contextmanager
-def _bar(*, shown: bool) -> Iterator[Progress]:
+def progress_bar(*, shown: bool) -> Iterator[Progress]:
     """A line of progress on stderr, where a person watches."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

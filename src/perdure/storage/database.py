@@ -100,6 +100,21 @@ class Database(Protocol):
         """Remove rows that were added with exactly these values."""
         ...
 
+    mends_words: bool
+    """Whether `unindex_words` needs no more than the sequence number."""
+
+    def indexed(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+        """sequence number -> `index_mark` of the rows that the index has of a scope, between two numbers."""
+        ...
+
+    def index_mark(self, number: int, label: str, words: str) -> Any:
+        """What tells an index row from those of other texts, as well as it can be told."""
+        ...
+
+    def clear_words(self, table: str) -> None:
+        """Empty the index."""
+        ...
+
     def full_text(
         self,
         table: str,

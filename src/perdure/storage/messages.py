@@ -36,7 +36,7 @@ from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso, lo
 from perdure.storage.full_text import matches
 from perdure.storage.vectors import forget_texts, queue_texts
 
-__all__ = ["Messages", "message_words_of", "read_messages"]
+__all__ = ["Messages", "embedded_texts_of", "message_words_of", "read_messages"]
 
 _COLUMNS = (
     "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
@@ -344,9 +344,22 @@ def read_messages(db: Database, org_id: OrgId, agent_id: AgentId, seqs: Sequence
     return {message.seq: message for message in found}
 
 
-def message_words_of(db: Database, agent_id: AgentId) -> Iterator[tuple[int, str, str]]:
+def message_words_of(
+    db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32
+) -> Iterator[tuple[int, str, str]]:
     """What the full-text index holds of an agent, made again from the messages."""
-    yield from filter(None, map(_words, _read(db, "agent_id = :agent_id AND removed = 0", {"agent_id": agent_id})))
+    where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0"
+    yield from filter(None, map(_words, _read(db, where, {"agent_id": agent_id, "first": first, "last": last})))
+
+
+def embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: int) -> list[int]:
+    """The numbers of an owner's texts that should have a vector."""
+    params = {"agent_id": owner_id, "first": first, "last": last}
+    if kind == "archive":
+        sql = "SELECT seq FROM passages WHERE archive_id = :agent_id AND seq BETWEEN :first AND :last"
+        return [row[0] for row in db.rows(sql, params)]
+    where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0 AND kind = 'message'"
+    return [message.seq for message in _read(db, where, params) if is_embedded(message)]
 
 
 def _read(db: Database, where: str, params: dict[str, Any]) -> Sequence[Message]:

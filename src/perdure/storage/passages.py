@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from perdure.storage.database import Database, Row, dump, from_iso, iso, load, l
 from perdure.storage.full_text import matches
 from perdure.storage.vectors import forget_texts, queue_texts
 
-__all__ = ["Passages", "tag_labels"]
+__all__ = ["Passages", "passage_words_of", "tag_labels"]
 
 _COLUMNS = "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at"
 
@@ -296,6 +296,17 @@ def tag_labels(tags: Sequence[str]) -> str:
 
 def _origin(source: Mapping[str, Any]) -> str | None:
     return source.get("file_id") or source.get("conversation_id")
+
+
+def passage_words_of(
+    db: Database, archive_id: ArchiveId, first: int = 0, last: int = 1 << 32
+) -> Iterator[tuple[int, str, str]]:
+    """What the full-text index holds of an archive, made again from the passages."""
+    rows = db.rows(
+        "SELECT seq, tags, text FROM passages WHERE archive_id = :id AND seq BETWEEN :first AND :last",
+        {"id": archive_id, "first": first, "last": last},
+    )
+    yield from ((seq, tag_labels(load(tags)), index_words(restored(text))) for seq, tags, text in rows)
 
 
 def _words(passage: Passage) -> tuple[int, str, str]:

@@ -97,6 +97,21 @@ class PostgresDatabase:
             [{"number": number, "seq": seq} for seq, _, _ in rows],
         )
 
+    mends_words = True
+
+    def indexed(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+        rows = self.rows(
+            f"SELECT seq, label, length(words) FROM {table} WHERE number = :number AND seq BETWEEN :first AND :last",
+            {"number": number, "first": first, "last": last},
+        )
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+    def index_mark(self, number: int, label: str, words: str) -> Any:
+        return label, len({word.rpartition(":")[0] for word in _tsvector(words).split(" ") if word})
+
+    def clear_words(self, table: str) -> None:
+        self.run(f"DELETE FROM {table}", {})
+
     def full_text(
         self,
         table: str,

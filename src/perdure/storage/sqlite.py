@@ -132,6 +132,22 @@ class SqliteDatabase:
             _word_rows(number, rows),
         )
 
+    mends_words = False
+
+    # The only thing that is kept of each row: how many words its two columns have, as variable-length integers.
+    def indexed(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+        rows = self.rows(
+            f"SELECT id & 4294967295, sz FROM {table}_docsize WHERE id BETWEEN :first AND :last",
+            {"first": (number << 32) + first, "last": (number << 32) + last},
+        )
+        return {row[0]: _lengths(row[1]) for row in rows}
+
+    def index_mark(self, number: int, label: str, words: str) -> Any:
+        return [1 + len(label.split()), len(words.split())]
+
+    def clear_words(self, table: str) -> None:
+        self.run(f"INSERT INTO {table} ({table}) VALUES ('delete-all')", {})
+
     def full_text(
         self,
         table: str,
@@ -165,6 +181,17 @@ def _word_rows(number: int, rows: Sequence[tuple[int, str, str]]) -> list[dict[s
         {"rowid": number << 32 | seq, "scope": f"s{number} {label}".rstrip(), "words": words}
         for seq, label, words in rows
     ]
+
+
+def _lengths(sizes: bytes) -> list[int]:
+    """The numbers in a `sz` of FTS5: seven bits in each byte, the first one highest, all but the last marked."""
+    found, number = [], 0
+    for byte in sizes:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            found.append(number)
+            number = 0
+    return found
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

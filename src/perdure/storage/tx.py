@@ -19,6 +19,7 @@ from perdure.storage.passages import Passages
 from perdure.storage.runs import Runs
 from perdure.storage.steps import Prefixes, Steps
 from perdure.storage.tools import Tools
+from perdure.storage.upkeep import Upkeep
 from perdure.storage.vectors import Vectors
 
 __all__ = ["SqlTx"]
@@ -47,3 +48,4 @@ class SqlTx:
         self.events = Events(db, org_id)
         self.tools = Tools(db, org_id)
         self.vectors = Vectors(db, org_id)
+        self.upkeep = Upkeep(db, org_id)

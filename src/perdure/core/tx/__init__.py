@@ -24,6 +24,7 @@ from perdure.core.tx.passages import PassageFilter, Passages
 from perdure.core.tx.runs import Runs
 from perdure.core.tx.steps import Prefixes, Steps
 from perdure.core.tx.tools import Tools
+from perdure.core.tx.upkeep import Checked, Fault, FaultKind, Owner, Upkeep
 from perdure.core.tx.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorRow, Vectors
 
 __all__ = [
@@ -32,15 +33,19 @@ __all__ = [
     "Archives",
     "Blocks",
     "Captures",
+    "Checked",
     "Claim",
     "Conversations",
     "Events",
+    "Fault",
+    "FaultKind",
     "Files",
     "Folders",
     "Matches",
     "MessageFilter",
     "Messages",
     "Nodes",
+    "Owner",
     "OwnerKind",
     "PassageFilter",
     "Passages",
@@ -52,6 +57,7 @@ __all__ = [
     "Tools",
     "Turn",
     "Tx",
+    "Upkeep",
     "VectorRow",
     "Vectors",
     "Waiting",
@@ -97,3 +103,5 @@ class Tx(Protocol):
     def tools(self) -> Tools: ...
     @property
     def vectors(self) -> Vectors: ...
+    @property
+    def upkeep(self) -> Upkeep: ...

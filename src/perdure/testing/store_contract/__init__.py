@@ -24,6 +24,7 @@ from perdure.testing.store_contract.runs import RunContract
 from perdure.testing.store_contract.steps import StepContract
 from perdure.testing.store_contract.tools import ToolContract
 from perdure.testing.store_contract.units import UnitContract
+from perdure.testing.store_contract.upkeep import UpkeepContract
 from perdure.testing.store_contract.vectors import VectorContract
 
 __all__ = ["StoreContract"]
@@ -44,6 +45,7 @@ class StoreContract(
     StepContract,
     ToolContract,
     UnitContract,
+    UpkeepContract,
     VectorContract,
 ):
     """All of it. Implement `open`."""

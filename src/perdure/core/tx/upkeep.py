@@ -1,0 +1,58 @@
+"""`tx.upkeep`: comparing what is derived from the rows with the rows, and making it agree again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from perdure.core.tx.vectors import OwnerKind
+
+__all__ = ["Checked", "Fault", "FaultKind", "Owner", "Upkeep"]
+
+FaultKind = Literal["words", "stale words", "tags", "counts", "vectors", "queue"]
+"""`stale words`: the full-text index has something else than the text, which on SQLite only a rebuild mends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An agent or an archive; `rows`: how many numbers its texts have used."""
+
+    number: int
+    kind: OwnerKind
+    id: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What differs from the rows, in plain words, how often, and whether it was made to agree."""
+
+    kind: FaultKind
+    owner_id: str
+    text: str
+    count: int
+    repaired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`next_seq`: where to go on; None: all of the owner was compared."""
+
+    faults: Sequence[Fault]
+    next_seq: int | None
+
+
+class Upkeep(Protocol):
+    def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
+        """Agents and archives in order of their numbers."""
+        ...
+
+    def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> Checked:
+        """Compare the next `limit` texts of an owner with what is derived from them; with the last ones, its counts."""
+        ...
+
+    def rebuild_words(self, kind: OwnerKind) -> int:
+        """Make the full-text index of all messages, or all passages, anew; how many rows it then has. It takes one
+        transaction, however long."""
+        ...

@@ -1,0 +1,49 @@
+"""`perdure verify`: what differs is told and, when asked for, repaired; nothing else is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+from perdure import AsyncPerdure
+from tests.cli.running import called
+
+
+def fill(home: Path) -> None:
+    async def talk() -> None:
+        async with await AsyncPerdure.open(home / "perdure.db") as perdure:
+            agent = await perdure.create_agent("ada")
+            await agent.send("My name is Ada.")
+            await agent.archive("Ada likes trains", tags=["travel"])
+
+    asyncio.run(talk())
+
+
+def test_all_agrees(tmp_path: Path) -> None:
+    """A store that was only used says so, with exit code 0; where there is none that is an error."""
+    assert "there is no store yet" in called(tmp_path, "verify").stderr
+    fill(tmp_path)
+    done = called(tmp_path, "verify")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rows of 2 agents and archives were compared.\nAll agrees.\n" in done.stdout
+
+
+def test_what_differs_is_told_and_repaired(tmp_path: Path) -> None:
+    """First told, with what helps; then repaired, also what only a whole new index mends; then all agrees."""
+    fill(tmp_path)
+    connection = sqlite3.connect(tmp_path / "perdure.db")
+    connection.execute("UPDATE archives SET passage_count = 5")
+    connection.execute("UPDATE passages SET text = 'Ada likes long trains'")
+    connection.commit()
+    connection.close()
+    told = called(tmp_path, "verify")
+    assert told.returncode == 1
+    assert "✗ archive-" in told.stdout and "5 passages counted, not 1" in told.stdout
+    assert "1 found by words they don't have" in told.stdout
+    assert "--repair" in told.stderr
+    repaired = called(tmp_path, "verify", "--repair")
+    assert (repaired.returncode, repaired.stdout.count("✓ repaired")) == (0, 2)
+
+    assert "All agrees." in called(tmp_path, "verify").stdout

@@ -1,0 +1,111 @@
+"""Damage to what is derived from the texts is found, told and repaired, on both databases."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.ports import Store
+from perdure.core.tx import Fault, Tx
+from perdure.storage.postgres import PostgresStore
+from perdure.storage.sqlite import SqliteStore
+from perdure.testing.clock import START
+from perdure.testing.store_contract.base import Contract, found_messages, found_passages
+from perdure.testing.store_contract.upkeep import faults_of
+from perdure.testing.store_contract.vectors import MODEL, blob, vectors_in
+from tests.storage.postgres_server import address_of_a_new_schema, run_sql
+
+units = Contract()
+Run = Callable[[str], None]
+
+DAMAGES = {
+    "UPDATE agents SET message_count = 99": "messages counted",
+    "UPDATE archives SET passage_count = 99": "passages counted",
+    "UPDATE archive_tags SET uses = 7": "tags with a wrong number",
+    "DELETE FROM passage_tags WHERE seq = 1": "not found by their tags",
+    "DELETE FROM embedding_queue": "not waiting for one",
+    "INSERT INTO embedding_queue (number, seq) SELECT number, 77 FROM archives": "but no text",
+    "DELETE FROM messages WHERE seq = 0": "found by words they don't have",
+    "DELETE FROM passages WHERE seq = 0": "but no text",
+    "UPDATE passages SET text = 'one two three four'": "found by words they don't have",
+    "UPDATE vector_scopes SET row_count = 5": "vectors counted",
+    "DELETE FROM vectors WHERE vector IS NOT NULL": "not waiting for one",
+}
+
+
+async def opened(folder: Path, database: str) -> tuple[Store, Run]:
+    """A store, and a way to damage it."""
+    if database == "postgres":
+        address = address_of_a_new_schema()
+
+        def run(sql: str) -> None:
+            run_sql(address, sql)
+
+        return await PostgresStore.open(address, at=START), run
+    path = folder / "perdure.db"
+
+    def run_here(sql: str) -> None:
+        connection = sqlite3.connect(path)
+        connection.execute(sql)
+        connection.commit()
+        connection.close()
+
+    return SqliteStore.open(path, at=START), run_here
+
+
+def fill(tx: Tx) -> tuple[AgentId, ArchiveId, int]:
+    agent, archive = units.add_agent(tx), units.add_archive(tx)
+    tx.vectors.open(agent.number, "agent", agent.id, MODEL)
+    tx.vectors.open(archive.number, "archive", archive.id, MODEL)
+    units.say(tx, agent.id, "a walrus said", "a penguin")
+    for text in ("the walrus", "the penguin", "the gull"):
+        units.add_passage(tx, archive.id, text, "sea", "cold")
+    for number in (agent.number, archive.number):
+        tx.vectors.put(number, [(0, blob(1, 0))], model=MODEL, dimensions=2)
+    return agent.id, archive.id, archive.number
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_damage_is_found_and_repaired(tmp_path: Path, database: str, damage: str) -> None:
+    """Told as what it is; after the repair nothing differs, and a second one finds nothing to do."""
+    store, run = await opened(tmp_path, database)
+    await store.write(fill)
+    assert await store.read(faults_of) == []
+    run(damage)
+    found = await store.read(faults_of)
+    assert any(DAMAGES[damage] in fault.text for fault in found), found
+    assert not any(fault.repaired for fault in found)
+    repaired = await store.write(lambda tx: faults_of(tx, repair=True))
+    if any(not fault.repaired for fault in repaired):
+        await store.write(lambda tx: [tx.upkeep.rebuild_words("agent"), tx.upkeep.rebuild_words("archive")])
+
+    assert await store.read(faults_of) == []
+    await store.close()
+
+
+async def test_a_lost_index_is_made_anew(tmp_path: Path) -> None:
+    """An emptied full-text index, a damaged vector: both are as they were, the vector once it is embedded again."""
+    store, run = await opened(tmp_path, "sqlite")
+    agent_id, archive_id, number = await store.write(fill)
+    run("INSERT INTO passage_words (passage_words) VALUES ('delete-all')")
+    run("INSERT INTO message_words (message_words) VALUES ('delete-all')")
+    run("UPDATE vectors SET vector = x'00'")
+    found = await store.read(faults_of)
+    assert counted(found, "words") == 5 and counted(found, "vectors") == 2
+    await store.write(lambda tx: faults_of(tx, repair=True))
+
+    assert await store.read(faults_of) == []
+    assert await store.read(lambda tx: found_messages(tx, agent_id, "walrus")) == [0]
+    assert await store.read(lambda tx: found_passages(tx, archive_id, "gull")) == [2]
+    assert await store.read(vectors_in, number) == {}
+    assert await store.read(lambda tx: tx.vectors.waits(MODEL, at=START))
+    await store.close()
+
+
+def counted(faults: Sequence[Fault], kind: str) -> int:
+    return sum(fault.count for fault in faults if fault.kind == kind)
