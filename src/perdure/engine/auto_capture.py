@@ -31,6 +31,11 @@ class Captures:
         self._tasks: dict[Line, asyncio.Task[None]] = {}
         self._again: set[Line] = set()
 
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What is going on."""
+        return list(self._tasks.values())
+
     def after_run(self, line: Line) -> None:
         """A run of this conversation has ended."""
         if line in self._tasks:
@@ -41,8 +46,7 @@ class Captures:
 
     async def close(self) -> None:
         """Finish what was begun, for a few seconds."""
-        tasks = list(self._tasks.values())
-        if tasks:
+        if tasks := self.tasks:
             _, unfinished = await asyncio.wait(tasks, timeout=CLOSING_S)
             for task in unfinished:
                 task.cancel()

@@ -68,11 +68,15 @@ class Runner:
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """Everything that this runner has going on."""
+        return [*self._driving, *self._captures.tasks]
+
+    @property
+    def _driving(self) -> list[asyncio.Task[None]]:
         return [task for task in (self._recovery, *self._drivers.values()) if task is not None]
 
     async def close(self) -> None:
         """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
-        tasks = self.tasks
+        tasks = self._driving
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -150,6 +150,30 @@ def test_recency_and_use_never_outweigh_relevance(pool: Pool, share: float) -> N
         assert -1e-9 <= score - base[row] <= 2 * share * max(base[row], 0.0) + 1e-9
 
 
+@effort(40, 500)
+@given(pool=pools(wild=True), weights=WEIGHTS)
+def test_evidence_is_a_share_of_one(pool: Pool, weights: Weights) -> None:
+    """Whatever the numbers; in the order of the ranking."""
+    found = rank(pool, ANY_HINTS, weights).evidence()
+
+    assert len(found) == pool.size
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_evidence_of_all_the_words_is_more_than_of_some() -> None:
+    """And of a row whose vector stands out more than of one that only has the words."""
+    nan = float("nan")
+    words = rank(small(counts=np.array([[1.0, 0, 1], [1, 0, 0]])), QueryHints(), LEXICAL)
+    both = rank(small(counts=np.array([[1.0, 1, 0]]), dense=np.array([0.9, 0.1, nan])), QueryHints(), HYBRID)
+
+    assert [dict(zip(one.order.tolist(), one.evidence(), strict=True)) for one in (words, both)] == [
+        {0: pytest.approx(1.0, abs=0.1), 1: 0.0, 2: pytest.approx(0.5, abs=0.1)},
+        {0: pytest.approx(0.5, abs=0.2), 1: pytest.approx(0.5, abs=0.1), 2: 0.0},
+    ]
+    first, second = (dict(zip(both.order.tolist(), both.evidence(), strict=True))[row] for row in (0, 1))
+    assert first > second
+
+
 def test_equal_rows_stand_newest_first() -> None:
     """A tie goes to the row with the larger number."""
     assert rank(small(), QueryHints(), HYBRID).order.tolist() == [2, 1, 0]

@@ -24,7 +24,11 @@ __all__ = ["Explanation", "Ranked", "rank", "with_late"]
 
 USES_COUNTED = 8.0  # more uses than this add little
 PLAIN_COSINE = 8.0
-"""So many standard deviations above its scope's mean, a cosine speaks for a row as plainly as all the query's words."""
+"""So many standard deviations above its scope's mean, a cosine speaks for a row as plainly as all the query's words.
+
+With 60 LoCoMo questions and 60 about another dialogue, told apart by `evidence` of the best five hits (area under the
+curve): words alone 0.93, cosines alone 0.80, the larger of both 0.90, their mean 0.935; against small talk 0.83, 0.88,
+0.81 and 0.90."""
 BOUND = 1e6
 
 
@@ -71,16 +75,19 @@ class Ranked:
 
     def evidence(self) -> Column:
         """(n) in the order of `order`: how plainly a row answers by itself, from 0 to 1: the share of the query's words
-        (by their rarity) that it holds, or how far its cosine stands out. Unlike scores it compares between searches.
+        (by their rarity) that it holds, and the mean of that and how far its cosine stands out, where it has one.
+        Unlike scores it compares between searches.
         """
         if not self.pool.size:
             return np.zeros(0)
         rows, back = _sorted(self.pool)
         near = Neighbours(rows.session, rows.place)
-        plain = dense_scores(rows, near, self.weights)[0] / PLAIN_COSINE
+        words = np.zeros(self.pool.size)
         if len(rows.counts) and rows.counts.any():
-            plain = np.maximum(plain, word_scores(rows, near, self.weights, alone=True)[0])
-        return np.clip(plain, 0.0, 1.0)[back][self.order]
+            words = np.clip(word_scores(rows, near, self.weights, alone=True)[0], 0.0, 1.0)
+        outstanding = np.clip(dense_scores(rows, near, self.weights)[0] / PLAIN_COSINE, 0.0, 1.0)
+        plain = np.where(np.isfinite(rows.dense), (words + outstanding) / 2, words)
+        return plain[back][self.order]
 
     def explain(self, row: int) -> Explanation:
         """Why row number `row` of the pool got its score."""

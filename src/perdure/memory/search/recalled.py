@@ -84,7 +84,7 @@ class Recalled:
 
     Scores of passages and turns are on one scale, from 0 to 1. A search's own scores compare within that search only;
     here each is its share of the best score of its search, times how plainly the best hit of that search answers:
-    by the share of the query's words that it holds, or by how far its vector stands out.
+    by the share of the query's words that it holds, and by how far its vector stands out, if it has one.
 
     Args:
         text: empty when nothing was found, or nothing fits.

@@ -13,6 +13,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.tx import Tx
 from perdure.engine.ask import load_view
+from perdure.memory.search.recalled import CAPTURED
 
 __all__ = ["Violation", "check_agent"]
 
@@ -40,6 +41,29 @@ def check_agent(
         _check_line([message for message in messages if message.conversation_seq == conversation.seq])
     _check_runs(tx, agent_id, requests)
     _check_blocks(tx, agent_id, messages, notes)
+    _check_captures(tx, agent_id, messages)
+
+
+def _check_captures(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None:
+    """What was captured was captured once, and nothing before it was left out."""
+    captured = Counter(
+        turn["id"]
+        for archive in tx.archives.of_agent(agent_id)
+        for passage in tx.passages.list(archive.id, limit=_EVERYTHING)
+        if passage.source.get("type") == CAPTURED
+        for turn in passage.metadata["turns"]
+    )
+    upto = {line.seq: tx.captures.upto(agent_id, line.seq) for line in tx.conversations.list(agent_id, limit=1000)}
+    due = Counter(
+        message.id
+        for message in messages
+        if message.kind == "message"
+        and message.role in ("user", "assistant")
+        and message.text.strip()
+        and message.seq <= upto[message.conversation_seq]
+    )
+    if captured != due:
+        raise Violation(f"captured {captured - due} too often, and not {due - captured}")
 
 
 def _check_messages(messages: Sequence[Message], sent: list[str]) -> None:

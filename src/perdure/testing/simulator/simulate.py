@@ -100,6 +100,9 @@ class _CheckedStore(InlineStore):
         return await asyncio.shield(writing)
 
 
+_AUTOMATIC = {"auto_recall": {"floor": 0}, "auto_capture": {"commit_token_threshold": 50}}
+
+
 class _Process:
     """One process: a store of its own on the common file, and a runner. After `die` nothing of it acts any more."""
 
@@ -240,6 +243,8 @@ class _Simulation:
             model=MODEL,
             tools=names,
             blocks=(NewBlock(label="notes", limit_chars=100_000), NewBlock(label="outside")),
+            # In some histories memory works by itself.
+            settings=_AUTOMATIC if self.seed % 10 == 3 else {},
         )
         agent = await store.write(create_agent, new, ids=ids, author=_OUTSIDE, at=START)
         for _ in range(2):
