@@ -24,7 +24,7 @@ from perdure.memory.search.arms import CANDIDATES, Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
 from perdure.memory.search.history import History
 from perdure.memory.search.hits import Arm, Hits, MessageHit, Ran, Why
-from perdure.memory.when import spans
+from perdure.memory.when import Span, spans
 
 __all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages", "why_message"]
 
@@ -33,6 +33,7 @@ NEIGHBOURS = 2
 NEIGHBOUR_SHARE = 0.4
 """A row that nothing but its neighbours speaks for is shown from this part of the best score on."""
 NEIGHBOURED = 50
+SPAN_CANDIDATES = 60
 FIRST = 50
 """Of the candidates, the first whose neighbours join the pool."""
 
@@ -72,12 +73,13 @@ def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter) -
     only = None if mask is None or _only_before(where) else history.seq[mask]
     meaning = by_meaning(tx, agent.number, asked, texts=history.rows, only=only)
     found = _kept(history, mask, meaning.seqs)
-    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found])
+    now = _log_clock(history, asked.now)
+    named = spans(asked.text, now=now, timezone=asked.timezone)
+    said_then = _within(history, mask, named)
+    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found, said_then])
     seqs = _with_neighbours(history, mask, candidates)
     texts = tx.messages.texts(agent.id, seqs.tolist())
     seqs = np.array([seq for seq in seqs.tolist() if seq in texts], np.int64)
-    now = _log_clock(history, asked.now)
-    named = spans(asked.text, now=now, timezone=asked.timezone)
     hints = hints_of(
         asked.text,
         names=history.names,
@@ -164,6 +166,16 @@ def _with_neighbours(
     if mask is not None:
         near = near[mask[near]]
     return np.union1d(candidates, history.seq[near])
+
+
+def _within(history: History, mask: NDArray[np.bool_] | None, named: Sequence[Span]) -> NDArray[np.int64]:
+    """The newest rows from the times that a query names, whatever their words: "what did we do in March?"."""
+    then = np.zeros(history.rows, np.bool_)
+    for span in named:
+        then |= (history.occurred_at >= span.start.timestamp()) & (history.occurred_at < span.end.timestamp())
+    if mask is not None:
+        then &= mask
+    return history.seq[then][-SPAN_CANDIDATES:]
 
 
 def _log_clock(history: History, now: datetime) -> datetime:

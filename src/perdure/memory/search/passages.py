@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,12 @@ from perdure.memory.ranking.weights import PASSAGES
 from perdure.memory.search.arms import CANDIDATES, Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
 from perdure.memory.search.hits import Arm, Hits, PassageHit, Ran, Why
-from perdure.memory.when import spans
+from perdure.memory.when import Span, spans
 
 __all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
 
 FIRST = 50
+SPAN_CANDIDATES = 30
 APART = 1_000  # places between rows that are nobody's neighbours
 
 
@@ -67,17 +68,17 @@ def rank_passages(tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: P
         lambda query: [tx.passages.match(archive.id, query, where=where, limit=CANDIDATES) for archive in archives],
     )
     meanings = [_meaning(tx, archive, asked, where) for archive in archives]
+    named = spans(asked.text, now=asked.now, timezone=asked.timezone)
     owners: list[ArchiveId] = []
     texts: list[PassageText] = []
     dense: list[NDArray[np.float64]] = []
     for archive, matches, meaning in zip(archives, found, meanings, strict=True):
-        seqs = list(dict.fromkeys((*matches.seqs, *meaning.seqs.tolist())))
+        seqs = list(dict.fromkeys((*matches.seqs, *meaning.seqs.tolist(), *_within(tx, archive, where, named))))
         read = tx.passages.texts(archive.id, seqs)
         owners += [archive.id] * len(read)
         texts += read
         dense.append(meaning.scores_of(np.array([text.seq for text in read], np.int64)))
     now = asked.now
-    named = spans(asked.text, now=now, timezone=asked.timezone)
     hints = hints_of(
         asked.text,
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
@@ -119,6 +120,18 @@ def _meaning(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter) -> Me
     if not where.everything and asked.indexes is not None and asked.vectors:
         only = asked.masks.of(tx, archive, where)
     return by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only)
+
+
+def _within(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
+    """The newest passages from the times that a query names, whatever their words."""
+    seqs: list[int] = []
+    for span in named:
+        since = span.start if where.since is None else max(span.start, where.since)
+        until = span.end if where.until is None else min(span.end, where.until)
+        if since <= until:
+            then = replace(where, since=since, until=until)
+            seqs += [passage.seq for passage in tx.passages.newest(archive.id, where=then, limit=SPAN_CANDIDATES)]
+    return seqs
 
 
 def _pool(
