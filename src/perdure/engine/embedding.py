@@ -37,7 +37,7 @@ LEASE_S = 15.0
 POLL_S = 1.0
 """How often the queue is looked at for what another process has put there."""
 
-DOWN_S, DOWN_MAX_S = 0.25, 2.0
+DOWN_S, DOWN_MAX_S = 0.25, 1.0
 """Pauses while an endpoint does not answer. It is asked with one text, so asking often costs little."""
 
 REFUSED_S = 30.0
@@ -170,8 +170,9 @@ class EmbeddingWorker:
                         return
                     continue
                 done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+                for error in [task.exception() for task in done]:  # each is looked at, or asyncio complains
+                    if error is not None:
+                        raise error
         finally:
             for task in flying:
                 task.cancel()
