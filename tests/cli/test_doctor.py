@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from perdure import AsyncPerdure
+from perdure.cli.checks import Check
 from perdure.cli.doctor import examine
 from perdure.cli.store_checks import store_checks
+from perdure.core.tx import Tx
 from perdure.settings import Settings
 from perdure.testing import HttpModel, ScriptedEmbedder, Status
 from tests.cli.running import called, perdure
@@ -190,3 +193,33 @@ async def test_the_embedder_is_tried_on_a_word(tmp_path: Path) -> None:
     assert SECRET not in refused.stdout
     assert "PERDURE_EMBEDDING is 'nobody/x'" in checks_of(wrong)["embeddings"]["text"]
     assert wrong.returncode == 1
+
+
+def test_vectors_are_told_where_there_are_any(tmp_path: Path) -> None:
+    """How many texts have one; and what helps those that were given up, or are from before there was an embedder."""
+
+    async def fill(embedder: ScriptedEmbedder | None, text: str) -> None:
+        async with await AsyncPerdure.open(tmp_path / "perdure.db", embedder=embedder) as perdure:
+            agent = await perdure.create_agent("ada")
+            await agent.archive(text)
+            while embedder is not None and not await perdure.app.store.read(embedded):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    def embedded(tx: Tx) -> bool:
+        return sum(one.scope.row_count for one in tx.vectors.counts()) == 1
+
+    def told() -> Check:
+        found = {check.name: check for check in store_checks(Settings(home=str(tmp_path)))}
+        return found["vectors"]
+
+    asyncio.run(fill(ScriptedEmbedder(), "a walrus"))
+    assert (told().status, told().text) == ("ok", "1 text with a vector of test/words")
+    asyncio.run(fill(None, "a penguin"))
+    assert told().text.endswith("; 1 texts are from before and have none")
+    connection = sqlite3.connect(tmp_path / "perdure.db")
+    connection.execute("INSERT INTO embedding_queue VALUES (1, 0, 3, '9', 'too odd')")
+    connection.commit()
+    connection.close()
+
+    assert told().text.endswith("1 given up: too odd")
+    assert told().fix == "`perdure reindex` tries them again"

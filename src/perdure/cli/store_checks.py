@@ -58,6 +58,7 @@ def _file(path: Path) -> Iterator[Check]:
             found = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
             agents = connection.execute("SELECT count(*) FROM agents").fetchone()[0]
             fault = _fault(connection) if size <= QUICK_CHECK_BYTES else None
+            vectors = _vectors(connection) if "vector_scopes" in tables else None
     except (sqlite3.Error, OSError) as error:
         fix = "check who owns it; a backup can take its place: see docs/operations.md"
         yield Check("data", "broken", f"{path} can't be read: {error}", fix)
@@ -73,6 +74,34 @@ def _file(path: Path) -> Iterator[Check]:
     old = f", brought to {known} when it is opened" if found < known else ""
     yield Check("data", "ok", f"{shown}, {whole}{old}")
     yield _writable(path)
+    if vectors is not None:
+        yield vectors
+
+
+def _vectors(connection: sqlite3.Connection) -> Check | None:
+    """How many texts have a vector, wait for one or were given up; None where nothing is embedded."""
+    scopes, have, models = connection.execute(
+        "SELECT count(*), coalesce(sum(row_count), 0), group_concat(DISTINCT model) FROM vector_scopes"
+    ).fetchone()
+    if not scopes:
+        return None
+    waiting, failed = connection.execute(
+        "SELECT count(CASE WHEN not_before < '9' THEN 1 END), count(CASE WHEN not_before = '9' THEN 1 END)"
+        " FROM embedding_queue"
+    ).fetchone()
+    without = connection.execute(
+        "SELECT (SELECT coalesce(sum(message_count), 0) FROM agents WHERE embedded = 0)"
+        " + (SELECT coalesce(sum(passage_count), 0) FROM archives WHERE embedding IS NULL)"
+    ).fetchone()[0]
+    told = f"{have:,} text{'' if have == 1 else 's'} with a vector of {models.replace(',', ', ')}"
+    told += f", {waiting:,} waiting" if waiting else ""
+    if failed:
+        why = connection.execute("SELECT failure FROM embedding_queue WHERE not_before = '9' LIMIT 1").fetchone()[0]
+        return Check("vectors", "note", f"{told}, {failed:,} given up: {why}", "`perdure reindex` tries them again")
+    if without:
+        told += f"; {without:,} texts are from before and have none"
+        return Check("vectors", "note", told, "`perdure reindex` embeds them")
+    return Check("vectors", "ok", told)
 
 
 def _open(path: Path) -> sqlite3.Connection:
