@@ -259,6 +259,15 @@ class Passages:
             )
         return [row[0] for row in rows]
 
+    def latest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[int]:
+        conditions, params = _conditions(where)
+        rows = self._db.rows(
+            f"SELECT p.seq FROM passages p WHERE p.archive_id = :archive_id AND {OWN_ARCHIVE}{conditions}"
+            " ORDER BY p.occurred_at DESC, p.seq DESC LIMIT :limit",
+            {"archive_id": archive_id, "org_id": self._org_id, "limit": limit} | params,
+        )
+        return [row[0] for row in rows]
+
     def by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]:
         if not seqs:
             return []

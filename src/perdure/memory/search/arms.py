@@ -13,10 +13,7 @@ from perdure.core.text import Query, query_of
 from perdure.core.tx import Matches, Tx
 from perdure.memory.search.asked import Asked
 
-__all__ = ["CANDIDATES", "DENSE_CANDIDATES", "Meaning", "by_meaning", "by_words"]
-
-CANDIDATES = 120
-DENSE_CANDIDATES = 100
+__all__ = ["Meaning", "by_meaning", "by_words"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,12 +48,13 @@ def by_words(text: str, match: Callable[[Query], Sequence[Matches]]) -> tuple[Qu
     return query, found
 
 
-def by_meaning(tx: Tx, number: int, asked: Asked, *, texts: int, only: NDArray[np.int64] | None) -> Meaning:
+def by_meaning(tx: Tx, number: int, asked: Asked, *, texts: int, only: NDArray[np.int64] | None, limit: int) -> Meaning:
     """The nearest vectors of a scope to the query's.
 
     Args:
         texts: how many texts the scope has that should have a vector.
         only: sorted numbers of the rows that may be found; None: all.
+        limit: how many candidates at most.
     """
     if asked.indexes is None or not asked.vectors:
         return _none(asked.without.get("vectors", "no embedder is set up"))
@@ -67,7 +65,7 @@ def by_meaning(tx: Tx, number: int, asked: Asked, *, texts: int, only: NDArray[n
     if vector is None or (scope.dimensions is not None and scope.dimensions != len(vector)):
         using = ", ".join(asked.vectors)
         return _none(f"these texts have vectors of {scope.model}, the query one of {using}: type `perdure reindex`")
-    found = asked.indexes.search(tx, number, vector, limit=DENSE_CANDIDATES, only=only)
+    found = asked.indexes.search(tx, number, vector, limit=limit, only=only)
     if found is None:
         return _none("these texts have no vectors yet")
     missing = texts - found.rows if only is None else 0

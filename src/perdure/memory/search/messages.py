@@ -20,7 +20,7 @@ from perdure.memory.ranking.names import without_names
 from perdure.memory.ranking.pool import TOOL, Pool, Scope
 from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import HYBRID, LEXICAL
-from perdure.memory.search.arms import CANDIDATES, Meaning, by_meaning, by_words
+from perdure.memory.search.arms import Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
 from perdure.memory.search.history import History
 from perdure.memory.search.hits import Arm, Hits, MessageHit, Ran, Why
@@ -28,6 +28,7 @@ from perdure.memory.when import Span, spans
 
 __all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages", "why_message"]
 
+CANDIDATES, DENSE_CANDIDATES = 120, 100
 NEIGHBOURS = 2
 """How far rows lend each other part of their words, in places within a session."""
 NEIGHBOUR_SHARE = 0.4
@@ -71,7 +72,7 @@ def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter) -
     )
     mask = history.mask(where)
     only = None if mask is None or _only_before(where) else history.seq[mask]
-    meaning = by_meaning(tx, agent.number, asked, texts=history.rows, only=only)
+    meaning = by_meaning(tx, agent.number, asked, texts=history.rows, only=only, limit=DENSE_CANDIDATES)
     found = _kept(history, mask, meaning.seqs)
     now = _log_clock(history, asked.now)
     named = spans(asked.text, now=now, timezone=asked.timezone)

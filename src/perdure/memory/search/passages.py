@@ -18,13 +18,14 @@ from perdure.memory.ranking.matching import clause_counts
 from perdure.memory.ranking.pool import Pool, Scope
 from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import PASSAGES
-from perdure.memory.search.arms import CANDIDATES, Meaning, by_meaning, by_words
+from perdure.memory.search.arms import Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
 from perdure.memory.search.hits import Arm, Hits, PassageHit, Ran, Why
 from perdure.memory.when import Span, spans
 
 __all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
 
+CANDIDATES, DENSE_CANDIDATES = 80, 80  # fewer than of messages: passages are longer, and have no neighbours
 FIRST = 50
 SPAN_CANDIDATES = 30
 APART = 1_000  # places between rows that are nobody's neighbours
@@ -119,18 +120,18 @@ def _meaning(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter) -> Me
     only = None
     if not where.everything and asked.indexes is not None and asked.vectors:
         only = asked.masks.of(tx, archive, where)
-    return by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only)
+    return by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only, limit=DENSE_CANDIDATES)
 
 
 def _within(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
-    """The newest passages from the times that a query names, whatever their words."""
+    """The latest passages from the times that a query names, whatever their words."""
     seqs: list[int] = []
     for span in named:
         since = span.start if where.since is None else max(span.start, where.since)
         until = span.end if where.until is None else min(span.end, where.until)
         if since <= until:
             then = replace(where, since=since, until=until)
-            seqs += [passage.seq for passage in tx.passages.newest(archive.id, where=then, limit=SPAN_CANDIDATES)]
+            seqs += tx.passages.latest(archive.id, where=then, limit=SPAN_CANDIDATES)
     return seqs
 
 

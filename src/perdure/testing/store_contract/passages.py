@@ -289,6 +289,11 @@ class PassageContract(Contract):
             for seqs in ([first.seq], [first.seq, 99], []):
                 await store.write(use, seqs)
 
+            everything = PassageFilter()
+            assert await store.read(lambda tx: tx.passages.latest(archive.id, where=everything, limit=9)) == [0, 1]
+            assert await store.read(lambda tx: tx.passages.latest(archive.id, where=everything, limit=1)) == [0]
+            until = PassageFilter(until=AT)
+            assert await store.read(lambda tx: tx.passages.latest(archive.id, where=until, limit=9)) == [1]
             texts = await store.read(lambda tx: tx.passages.texts(archive.id, [1, 99, 0]))
             assert [(text.seq, text.text, text.origin, text.uses) for text in texts] == [
                 (1, "a penguin", "file-1", 0),
