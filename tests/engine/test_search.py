@@ -11,6 +11,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.blocks import Author
 from perdure.core.messages import Role
+from perdure.core.text import query_of
 from perdure.core.tx import MessageFilter
 from perdure.engine import search as search_module
 from perdure.engine.search import Search
@@ -203,3 +204,35 @@ async def test_texts_that_say_the_same_are_shown_once(tmp_path: Path) -> None:
         hits = await agent.search_archive("boiler", explain=True)
         assert len(hits) == 1
         assert hits[0].why is not None and len(hits[0].why.same) == 2
+
+
+async def test_a_search_goes_on_behind_its_first_hits(tmp_path: Path) -> None:
+    """Pages hold every match once; as many as are asked for are given, however many that is."""
+    async with await opened(tmp_path) as perdure:
+        agent = await perdure.create_agent("ada")
+        for number in range(150):
+            await agent.archive(f"yak number {number} of the herd")
+        pages = [await agent.search_archive("yak", limit=40, offset=first) for first in range(0, 200, 40)]
+        assert [len(page) for page in pages] == [40, 40, 40, 30, 0]
+        assert len({hit.passage.id for page in pages for hit in page}) == 150
+        assert len(await agent.search_archive("yak", limit=1_000)) == 150
+
+
+async def test_last_week_is_counted_from_the_newest_message_wherever_it_stands(tmp_path: Path) -> None:
+    """An old history that is imported later does not turn the clock back."""
+    async with await opened(tmp_path) as perdure:
+        agent = await perdure.create_agent("ada")
+        await agent.import_messages([("user", "Sam", "The walrus was fed.", START)])
+        elsewhere = await agent.new_conversation()
+        await agent.import_messages(
+            [("user", "Sam", "The walrus was washed.", START - timedelta(days=900))], conversation=elsewhere.id
+        )
+        hits = await agent.search("the walrus today", explain=True)
+        assert hits[0].message.text == "The walrus was fed."
+        assert hits[0].why is not None and "span" in hits[0].why.parts
+
+
+async def test_a_query_of_any_length_is_bounded() -> None:
+    """Its beginning counts, and no phrase of it is longer than some tokens."""
+    query = query_of("猫" * 50_000 + ' "' + "walrus " * 50_000)
+    assert sum(len(clause.tokens) for clause in query.clauses) < 100

@@ -23,6 +23,8 @@ WORDS_VERSION = 1
 """Changing what `index_words` gives for any text means a higher number here, and a re-index of old stores."""
 
 MAX_CLAUSES = 16
+MAX_PHRASE_TOKENS = 24
+MAX_QUERY_CHARS = 4_000  # of a longer query the beginning counts
 MAX_TOKEN_CHARS = 64  # of longer ones (encoded data, keys) the beginning is a word
 
 _SPACELESS = (
@@ -207,17 +209,18 @@ def folded(text: str) -> str:
 def query_of(text: str) -> Query:
     """The query for a user's words; no syntax but double quotes around a phrase, so nothing in it can be an error.
 
-    Stop words are left out unless there is nothing else; of more than 16 clauses the longest stay.
+    Stop words are left out unless there is nothing else; of more than 16 clauses the longest stay, of a phrase the
+    first 24 tokens, of the text the first 4,000 characters.
     """
     clauses: dict[Clause, None] = {}
     weak: dict[Clause, None] = {}
-    for index, piece in enumerate(text.split('"')):
+    for index, piece in enumerate(text[:MAX_QUERY_CHARS].split('"')):
         if index % 2 and (phrase := tuple(stems(piece))):
-            clauses[Clause(phrase)] = None
+            clauses[Clause(phrase[:MAX_PHRASE_TOKENS])] = None
             continue
         for kind, found in _tokens(piece):
             if kind == "run":
-                bigrams = tuple(found[:-1])
+                bigrams = tuple(found[:-1][:MAX_PHRASE_TOKENS])
                 clauses[Clause(bigrams) if bigrams else Clause((found[-1],), prefix=True)] = None
             elif kind == "word" and found[1] in _STOP_WORDS:
                 weak[Clause((found[0],))] = None

@@ -36,6 +36,12 @@ __all__ = ["QUERY_TIMEOUT_S", "Search"]
 QUERY_TIMEOUT_S = 3.0
 """How long a query's vector is waited for. Without it, words find what they find."""
 
+FIRST_HITS = 50
+"""So many hits come from a small pool of the best candidates. Whoever asks for more gets those of a larger one behind
+them, so that the hits of a page do not depend on the size of the page."""
+
+HITS_MAX = 1_000
+
 _ALL_MESSAGES = MessageFilter()
 _ALL_PASSAGES = PassageFilter()
 
@@ -65,21 +71,26 @@ class Search:
         *,
         where: MessageFilter = _ALL_MESSAGES,
         limit: int = 5,
+        offset: int = 0,
         explain: bool = False,
     ) -> Hits[MessageHit]:
         """The messages of the agent's whole history that best match, best first; without a text the newest ones.
+
+        Args:
+            limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
 
         Raises: NotFound, StoreError.
         """
         from perdure.memory.ranking.names import without_names
         from perdure.memory.search import messages as search
 
+        most = offset + limit
         if not text.strip():
 
             def newest(tx: Tx) -> Hits[MessageHit]:
-                return search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=limit)
+                return search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=most)
 
-            return await self._store.read(newest)
+            return (await self._store.read(newest)).page(offset, limit)
 
         def prepare(tx: Tx) -> tuple[Agent, Sequence[str]]:
             agent = tx.agents.get(agent_id)
@@ -91,14 +102,22 @@ class Search:
 
         def find(tx: Tx) -> Hits[MessageHit]:
             found = search.rank_messages(tx, agent, asked, where=where)
-            return search.read_messages(tx, found, limit=limit, explain=explain)
+            return search.read_messages(tx, found, limit=min(most, FIRST_HITS), explain=explain)
+
+        def find_more(tx: Tx) -> Hits[MessageHit]:
+            found = search.rank_messages(tx, agent, asked, where=where, limit=HITS_MAX)
+            return search.read_messages(tx, found, limit=HITS_MAX, explain=explain)
 
         if self._late is None:
-            return await self._store.read(find)
-        found = await self._store.read(search.rank_messages, agent, asked, where=where)
-        ranked, left_out = await self._late.reordered(found.ranked, without_names(text, names), found.first_texts)
-        found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
-        return await self._store.read(search.read_messages, found, limit=limit, explain=explain)
+            hits = await self._store.read(find)
+        else:
+            found = await self._store.read(search.rank_messages, agent, asked, where=where)
+            ranked, left_out = await self._late.reordered(found.ranked, without_names(text, names), found.first_texts)
+            found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
+            hits = await self._store.read(search.read_messages, found, limit=min(most, FIRST_HITS), explain=explain)
+        if most > FIRST_HITS:
+            hits = hits.joined(await self._store.read(find_more), key=lambda hit: hit.message.id)
+        return hits.page(offset, limit)
 
     async def passages(
         self,
@@ -107,6 +126,7 @@ class Search:
         *,
         where: PassageFilter = _ALL_PASSAGES,
         limit: int = 10,
+        offset: int = 0,
         explain: bool = False,
         timezone: str = "UTC",
     ) -> Hits[PassageHit]:
@@ -114,12 +134,14 @@ class Search:
 
         Args:
             archives: these, or all that an agent has.
+            limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
             timezone: where days begin that the query names; an agent's own one comes first.
 
         Raises: NotFound, StoreError.
         """
         from perdure.memory.search import passages as search
 
+        most = offset + limit
         asked: Asked | None = None
         if text.strip():
             if isinstance(archives, str):
@@ -128,19 +150,30 @@ class Search:
             asked = await self._asked(text, timezone=timezone)
 
         if asked is None:
-            return await self._store.read(
-                lambda tx: search.newest_passages(tx, _archives(tx, archives), where=where, limit=limit)
+            newest = await self._store.read(
+                lambda tx: search.newest_passages(tx, _archives(tx, archives), where=where, limit=most)
             )
+            return newest.page(offset, limit)
+
+        first = min(most, FIRST_HITS)
 
         def rank(tx: Tx) -> RankedPassages:
             return search.rank_passages(tx, _archives(tx, archives), asked, where=where)
 
+        def find_more(tx: Tx) -> Hits[PassageHit]:
+            found = search.rank_passages(tx, _archives(tx, archives), asked, where=where, limit=HITS_MAX)
+            return search.read_passages(tx, found, limit=HITS_MAX, explain=explain)
+
         if self._late is None:
-            return await self._store.read(lambda tx: search.read_passages(tx, rank(tx), limit=limit, explain=explain))
-        found = await self._store.read(rank)
-        ranked, left_out = await self._late.reordered(found.ranked, text, found.first_texts)
-        found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
-        return await self._store.read(search.read_passages, found, limit=limit, explain=explain)
+            hits = await self._store.read(lambda tx: search.read_passages(tx, rank(tx), limit=first, explain=explain))
+        else:
+            found = await self._store.read(rank)
+            ranked, left_out = await self._late.reordered(found.ranked, text, found.first_texts)
+            found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
+            hits = await self._store.read(search.read_passages, found, limit=first, explain=explain)
+        if most > FIRST_HITS:
+            hits = hits.joined(await self._store.read(find_more), key=lambda hit: hit.passage.id)
+        return hits.page(offset, limit)
 
     async def recall(
         self,

@@ -24,6 +24,7 @@ from perdure.memory.query import parse_time
 __all__ = ["SEARCH_TOOLS", "SearchCall", "Searched", "run_search_tool"]
 
 MAX_RESULTS = 50
+OFFSET_MAX = 950
 SHOWN_CHARS = 2_000  # of one result; the whole text stays where it is
 
 
@@ -65,6 +66,7 @@ async def _conversation_search(
     query: str | None = None,
     roles: list[str] | None = None,
     limit: int = 5,
+    offset: int = 0,
     start_date: str | None = None,
     end_date: str | None = None,
 ) -> Searched:
@@ -74,7 +76,9 @@ async def _conversation_search(
         until=parse_time(end_date, timezone=call.timezone, end=True),
         before_seq=call.run.first_message_seq,  # what is being said just now is in view anyway
     )
-    hits = await call.search.messages(call.run.key.agent_id, query or "", where=where, limit=_bounded(limit))
+    hits = await call.search.messages(
+        call.run.key.agent_id, query or "", where=where, limit=_bounded(limit), offset=_passed_over(offset)
+    )
     results = [
         {
             "timestamp": hit.message.occurred_at.isoformat(timespec="seconds"),
@@ -86,6 +90,8 @@ async def _conversation_search(
         for hit in hits
     ]
     found = f"Showing {len(results)} results:" if results else "No results found."
+    if offset > 0 and results:
+        found = f"Showing {len(results)} results behind the first {offset}:"
     return Searched(json.dumps({"message": found, "results": results}, ensure_ascii=False))
 
 
@@ -95,6 +101,7 @@ async def _archival_memory_search(
     tags: list[str] | None = None,
     tag_match_mode: str = "any",
     top_k: int = 10,
+    offset: int = 0,
     start_datetime: str | None = None,
     end_datetime: str | None = None,
 ) -> Searched:
@@ -104,7 +111,9 @@ async def _archival_memory_search(
         since=parse_time(start_datetime, timezone=call.timezone),
         until=parse_time(end_datetime, timezone=call.timezone, end=True),
     )
-    hits = await call.search.passages(call.run.key.agent_id, query, where=where, limit=_bounded(top_k))
+    hits = await call.search.passages(
+        call.run.key.agent_id, query, where=where, limit=_bounded(top_k), offset=_passed_over(offset)
+    )
     results = [
         {
             "id": hit.passage.id,
@@ -129,6 +138,10 @@ async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -
     hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone)
     passages = [hit.passage for hit in hits]
     return Searched(found_text(passages, folders, call.budget), passages)
+
+
+def _passed_over(count: int) -> int:
+    return max(0, min(count, OFFSET_MAX))
 
 
 def _bounded(count: int) -> int:

@@ -62,20 +62,23 @@ class AsyncArchival:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
+        offset: int = 0,
         explain: bool = False,
     ) -> Hits[PassageHit]:
         """The passages that best match, best first; for an empty text the newest ones. Its `ran` says which arms of the
         search took part, and why others did not.
 
         Args:
+            limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
             explain: have each hit say `why` it was found.
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
         check_limit(limit)
+        check_number("offset", offset)
         check_text("text", text)
         where = passage_filter(tags, tag_match, since, until)
-        return await self._app.search.passages(self.id, text, where=where, limit=limit, explain=explain)
+        return await self._app.search.passages(self.id, text, where=where, limit=limit, offset=offset, explain=explain)
 
     async def passages(
         self,

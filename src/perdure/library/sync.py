@@ -334,11 +334,12 @@ class Agent(Archival):
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
+        offset: int = 0,
         explain: bool = False,
     ) -> Hits[MessageHit]:
         """The messages of the whole history that best match, best first."""
         return self._portal.run(
-            self._inner.search(text, roles=roles, since=since, until=until, limit=limit, explain=explain)
+            self._inner.search(text, roles=roles, since=since, until=until, limit=limit, offset=offset, explain=explain)
         )
 
     def recall(

@@ -83,12 +83,20 @@ class Archive:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
+        offset: int = 0,
         explain: bool = False,
     ) -> Hits[PassageHit]:
         """The passages that best match, best first."""
         return self._portal.run(
             self._inner.search(
-                text, tags=tags, tag_match=tag_match, since=since, until=until, limit=limit, explain=explain
+                text,
+                tags=tags,
+                tag_match=tag_match,
+                since=since,
+                until=until,
+                limit=limit,
+                offset=offset,
+                explain=explain,
             )
         )
 
@@ -170,12 +178,20 @@ class Archival:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 10,
+        offset: int = 0,
         explain: bool = False,
     ) -> Hits[PassageHit]:
         """The passages that best match, best first."""
         return self._portal.run(
             self._inner.search_archive(
-                text, tags=tags, tag_match=tag_match, since=since, until=until, limit=limit, explain=explain
+                text,
+                tags=tags,
+                tag_match=tag_match,
+                since=since,
+                until=until,
+                limit=limit,
+                offset=offset,
+                explain=explain,
             )
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -90,3 +90,12 @@ class Hits(list[T]):
     def __init__(self, hits: Iterable[T] = (), ran: Ran | None = None) -> None:
         super().__init__(hits)
         self.ran = ran or Ran()
+
+    def joined(self, more: Hits[T], *, key: Callable[[T], object]) -> Hits[T]:
+        """These, and behind them those of `more` that are not among them; `key` tells which are the same."""
+        known = {key(hit) for hit in self}
+        return Hits([*self, *(hit for hit in more if key(hit) not in known)], more.ran)
+
+    def page(self, offset: int, limit: int) -> Hits[T]:
+        """`limit` of them behind the first `offset`."""
+        return Hits(self[offset : offset + limit], self.ran)

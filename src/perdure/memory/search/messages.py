@@ -20,7 +20,7 @@ from perdure.memory.ranking.names import without_names
 from perdure.memory.ranking.pool import TOOL, Pool, Scope
 from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import HYBRID, LEXICAL
-from perdure.memory.search.arms import Meaning, by_meaning, by_words
+from perdure.memory.search.arms import HITS_MAX, Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
 from perdure.memory.search.history import History
 from perdure.memory.search.hits import Arm, Hits, MessageHit, Ran, Why
@@ -62,17 +62,22 @@ def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -
     return Hits([MessageHit(message, 0.0) for message in found], Ran(rows=tx.messages.count(agent.id)))
 
 
-def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter) -> RankedMessages:
-    """The messages that best match, best first, and those beside them."""
+def rank_messages(
+    tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, limit: int = CANDIDATES
+) -> RankedMessages:
+    """The messages that best match, best first, and those beside them; enough for `limit` hits, at most 1,000."""
+    candidates_max = max(CANDIDATES, min(limit, HITS_MAX))
     history = asked.histories.of(tx, agent.id)
     # Whom the query names is matched by who spoke: as a word it would only find where they are spoken to.
     query, (matches,) = by_words(
         without_names(asked.text, history.names),
-        lambda query: [tx.messages.match(agent.id, query, where=where, limit=CANDIDATES)],
+        lambda query: [tx.messages.match(agent.id, query, where=where, limit=candidates_max)],
     )
     mask = history.mask(where)
     only = None if mask is None or _only_before(where) else history.seq[mask]
-    meaning = by_meaning(tx, agent.number, asked, texts=history.rows, only=only, limit=DENSE_CANDIDATES)
+    meaning = by_meaning(
+        tx, agent.number, asked, texts=history.rows, only=only, limit=max(DENSE_CANDIDATES, min(limit, HITS_MAX))
+    )
     found = _kept(history, mask, meaning.seqs)
     now = _log_clock(history, asked.now)
     named = spans(asked.text, now=now, timezone=asked.timezone)
@@ -119,7 +124,11 @@ def read_messages(tx: Tx, found: RankedMessages, *, limit: int, explain: bool = 
             continue
         # A newer one that says the same may stand for a better one: the score is that of the best of them.
         score = float(scores[min((index, *same))])
-        why = why_message(tx, found, int(order[index]), [seqs[other] for other in same]) if explain else None
+        why = (
+            why_message(tx, found, int(order[min((index, *same))]), [seqs[other] for other in same])
+            if explain
+            else None
+        )
         hits.append(MessageHit(message, score, why))
     return Hits(hits, found.ran)
 
@@ -181,7 +190,10 @@ def _within(history: History, mask: NDArray[np.bool_] | None, named: Sequence[Sp
 
 def _log_clock(history: History, now: datetime) -> datetime:
     """When the history's newest message was said: "last week" in an imported history is a week of then."""
-    return datetime.fromtimestamp(float(history.occurred_at[-1]), UTC) if history.rows else now
+    if not history.rows:
+        return now
+    # Not that of the last row: an old history may have been imported into a conversation of today.
+    return min(now, datetime.fromtimestamp(float(history.occurred_at.max()), UTC))
 
 
 def _pool(

@@ -18,7 +18,7 @@ from perdure.memory.ranking.matching import clause_counts
 from perdure.memory.ranking.pool import Pool, Scope
 from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import PASSAGES
-from perdure.memory.search.arms import Meaning, by_meaning, by_words
+from perdure.memory.search.arms import HITS_MAX, Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
 from perdure.memory.search.hits import Arm, Hits, PassageHit, Ran, Why
 from perdure.memory.when import Span, spans
@@ -62,13 +62,19 @@ def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter
     return Hits([PassageHit(passage, 0.0) for passage in found[:limit]], Ran(rows=rows))
 
 
-def rank_passages(tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: PassageFilter) -> RankedPassages:
-    """The passages of these archives that best match, best first. Scores compare over all of them."""
+def rank_passages(
+    tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: PassageFilter, limit: int = CANDIDATES
+) -> RankedPassages:
+    """The passages of these archives that best match, best first; enough for `limit` hits, at most 1,000. Scores
+    compare over all of them."""
+    most = min(limit, HITS_MAX)
     query, found = by_words(
         asked.text,
-        lambda query: [tx.passages.match(archive.id, query, where=where, limit=CANDIDATES) for archive in archives],
+        lambda query: [
+            tx.passages.match(archive.id, query, where=where, limit=max(CANDIDATES, most)) for archive in archives
+        ],
     )
-    meanings = [_meaning(tx, archive, asked, where) for archive in archives]
+    meanings = [_meaning(tx, archive, asked, where, max(DENSE_CANDIDATES, most)) for archive in archives]
     named = spans(asked.text, now=asked.now, timezone=asked.timezone)
     owners: list[ArchiveId] = []
     texts: list[PassageText] = []
@@ -112,15 +118,17 @@ def read_passages(tx: Tx, found: RankedPassages, *, limit: int, explain: bool = 
         # A newer one that says the same may stand for a better one: the score is that of the best of them.
         score = float(found.ranked.scores[min((index, *same))])
         others = [passages[order[at]].id for at in same if order[at] in passages]
-        hits.append(PassageHit(passage, score, why_passage(found, order[index], others) if explain else None))
+        hits.append(
+            PassageHit(passage, score, why_passage(found, order[min((index, *same))], others) if explain else None)
+        )
     return Hits(hits, found.ran)
 
 
-def _meaning(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter) -> Meaning:
+def _meaning(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter, limit: int) -> Meaning:
     only = None
     if not where.everything and asked.indexes is not None and asked.vectors:
         only = asked.masks.of(tx, archive, where)
-    return by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only, limit=DENSE_CANDIDATES)
+    return by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only, limit=limit)
 
 
 def _within(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
