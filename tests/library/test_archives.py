@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from perdure import InvalidInput, NewPassage, NotFound
+from perdure.core.tx import PassageFilter
 from perdure.library import archives as library_archives
-from tests.library.opened import open_sync
+from perdure.memory.archives import Selection, delete_selected, selected_seqs
+from tests.library.opened import open_async, open_sync
 
 NIGHT = "a walrus\0 and half a \ud83d pair"
 
@@ -152,3 +154,18 @@ def test_wrong_values_are_refused(tmp_path: Path, wrong: Callable[[Any, Any], An
 
         assert archive.passages() == []
         assert len(perdure.archives.list()) == 1
+
+
+async def test_what_no_longer_fits_is_not_deleted(tmp_path: Path) -> None:
+    """Each batch looks again inside its own write: a passage changed since it was selected stays."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        archive = await perdure.archives.create("notes")
+        kept, gone = await archive.insert_many([NewPassage(text=text, tags=["old"]) for text in ("a", "b")])
+        selection = Selection(where=PassageFilter(tags=("old",)))
+        store = perdure.app.store
+        seqs = await store.read(selected_seqs, archive.id, selection, limit=500)
+        await archive.update_passage(kept.id, tags=["new"])
+
+        assert seqs == [kept.seq, gone.seq]
+        assert await store.write(delete_selected, archive.id, selection, seqs) == 1
+        assert [one.id for one in await archive.passages()] == [kept.id]

@@ -507,3 +507,35 @@ def test_grep_goes_on_page_by_page(tmp_path: Path) -> None:
         assert places == [f"docs/{number}.txt:{line}" for number in range(3) for line in range(1, 31, 2)]
         assert none == "[no match; 3 files searched]"
         assert nowhere == "No match: no file's path matches include='*.c'."
+
+
+def test_callers_change_a_folders_archive_only_by_its_files(tmp_path: Path) -> None:
+    """Nothing of it goes, comes or changes, whatever is asked; the file itself can still be deleted."""
+    perdure, _ = opened(tmp_path)
+    with perdure:
+        folder = perdure.folders.create("docs")
+        file = folder.upload(b"the walrus sleeps", name="plan.md")
+        reading(folder)
+        archive, agent = perdure.archives.get(folder.info.archive_id), perdure.create_agent()
+        archive.attach_to(agent.id)
+        before = archive.passages()
+        refused: list[Callable[[], Any]] = [
+            lambda: archive.insert("more"),
+            lambda: archive.insert_many(["more"]),
+            lambda: archive.update_passage(before[0].id, text="other"),
+            lambda: archive.delete_passage(before[0].id),
+            lambda: archive.delete_where(text="walrus"),
+            lambda: archive.delete_where(text="in none of them"),
+            lambda: agent.update_passage(before[0].id, text="other"),
+            lambda: agent.delete_passage(before[0].id),
+        ]
+        for ask in refused:
+            with pytest.raises(InvalidInput, match="holds what a folder's files say: change the files"):
+                ask()
+        with pytest.raises(InvalidInput, match="delete the folder"):
+            archive.delete()
+        assert (archive.passages(), [one.id for one in agent.archives.list()]) == (before, [archive.id])
+        assert agent.archive("My own.").archive_id != archive.id
+
+        folder.delete_file(file.id)
+        assert until(lambda: not archive.passages())

@@ -147,3 +147,26 @@ async def test_what_is_wrong_with_an_upload() -> None:
         assert (await server.refused("POST", "/v1/folders/", {"name": "docs"}))[0] == 409
         assert (await server.refused("POST", "/v1/folders/", {"name": "a/b"}))[0] == 422
         assert (await server.refused("GET", f"/v1/folders/{none}"))[0] == 404
+
+
+async def test_a_folders_archive_is_changed_by_its_files_only() -> None:
+    """Each request to change it is refused, and nothing of it goes."""
+    async with routed() as server:
+        folder = await server.letta.folders.create(name="docs")
+        await server.letta.folders.files.upload(folder.id, file=("plan.md", io.BytesIO(TEXT), "text/markdown"))
+        await until_read(server, folder.id)
+        archive = (await server.library.folders.get("docs")).info.archive_id
+        path = f"/v1/archives/{archive}"
+        before = await server.get(f"{path}/passages")
+        one = f"{path}/passages/{before[0]['id']}"
+        for method, url, body in [
+            ("DELETE", path, None),
+            ("POST", f"{path}/passages", {"text": "more"}),
+            ("POST", f"{path}/passages/batch", {"passages": [{"text": "more"}]}),
+            ("POST", f"{path}/passages/delete", {"text": "walrus"}),
+            ("PATCH", one, {"text": "other"}),
+            ("DELETE", one, None),
+        ]:
+            answer = await server.http.request(method, url, json=body)
+            assert (answer.status_code, "holds what a folder's files say" in answer.text) == (422, True)
+        assert await server.get(f"{path}/passages") == before

@@ -115,7 +115,7 @@ class AsyncArchival:
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
         check_text("passage_id", passage_id)
-        await self._app.store.write(delete_passage, self.id, passage_id)
+        await self._app.store.write(lambda tx: delete_passage(tx, passage_of_agent(tx, self.id, passage_id)))
 
 
 class AsyncAgentArchives:

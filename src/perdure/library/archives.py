@@ -16,8 +16,10 @@ from perdure.library.checks import check_choice, check_limit, check_number, chec
 from perdure.memory.archives import (
     ArchiveChanges,
     Selection,
+    check_own,
     create_archive,
     delete_archive_rows,
+    delete_selected,
     selected_seqs,
     update_archive,
 )
@@ -25,6 +27,7 @@ from perdure.memory.passages import (
     BATCH,
     NewPassage,
     PassageChanges,
+    delete_passage,
     new_passages,
     passage_in,
     update_passage,
@@ -82,7 +85,7 @@ class AsyncArchives:
 
         The passages go in batches, so that others can write meanwhile. If it is interrupted, what is left is an archive
         of no agent; deleting it again goes on.
-        Raises: NotFound, StoreError.
+        Raises: NotFound, StoreError; InvalidInput: it holds what a folder's files say, and nothing is removed.
         """
         check_text("archive_id", archive_id)
         while await self._app.store.write(delete_archive_rows, archive_id, limit=BATCH) is not None:
@@ -214,7 +217,7 @@ class AsyncArchive:
         check_text("passage_id", passage_id)
 
         def delete(tx: Tx) -> None:
-            tx.passages.delete(self.id, [passage_in(tx, self.id, passage_id).seq])
+            delete_passage(tx, passage_in(tx, self.id, passage_id))
 
         await self._app.store.write(delete)
 
@@ -230,7 +233,8 @@ class AsyncArchive:
     ) -> int:
         """Remove the passages that all conditions hold for; how many there were.
 
-        They go in transactions of up to 500. What is put away meanwhile may be among them.
+        They go in transactions of up to 500, each of which looks again: what was changed meanwhile so that a condition
+        no longer holds stays, and what is put away meanwhile may be among them.
         Args:
             text: those that contain it, in any case of its letters.
             dry_run: only count them.
@@ -247,7 +251,7 @@ class AsyncArchive:
         above, count = -1, 0
         while seqs := await store.read(selected_seqs, self.id, selection, above=above, limit=BATCH):
             above = seqs[-1]
-            count += len(seqs) if dry_run else await store.write(_delete, self.id, seqs)
+            count += len(seqs) if dry_run else await store.write(delete_selected, self.id, selection, seqs)
         return count
 
     async def attach_to(self, agent_id: AgentId) -> None:
@@ -299,11 +303,8 @@ def _in_utc(new: NewPassage) -> NewPassage:
 
 
 def _add(tx: Tx, passages: Sequence[Passage]) -> Sequence[Passage]:
+    check_own(tx, passages[0].archive_id)
     return tx.passages.add(passages)
-
-
-def _delete(tx: Tx, archive_id: ArchiveId, seqs: Sequence[int]) -> int:
-    return tx.passages.delete(archive_id, seqs)
 
 
 def _find(tx: Tx, name_or_id: str) -> Archive:

@@ -18,8 +18,10 @@ __all__ = [
     "ArchiveChanges",
     "Selection",
     "check_archive",
+    "check_own",
     "create_archive",
     "delete_archive_rows",
+    "delete_selected",
     "selected_seqs",
     "update_archive",
 ]
@@ -91,8 +93,10 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
 
     The first step takes it from all agents, so that none of them finds what is left. Steps can be repeated after a
     crash, and go on where they were.
-    Raises: NotFound.
+    Raises: NotFound; InvalidInput: it is a folder's, and nothing went.
     """
+    if tx.folders.of_archive(archive_id) is not None:
+        raise InvalidInput(f"{archive_id} holds what a folder's files say: delete the folder")
     if tx.archives.detach_all(archive_id):
         return 0
     passages = tx.passages.list(archive_id, limit=limit)
@@ -103,10 +107,32 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
 
 
 def selected_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above: int = -1, limit: int) -> Sequence[int]:
-    """The numbers above `above` of passages that are selected, in order, at most `limit`. Raises: NotFound."""
+    """The numbers above `above` of passages that are selected, in order, at most `limit`: those to delete.
+
+    Raises: NotFound; InvalidInput: the archive is a folder's.
+    """
     tx.archives.get(archive_id)
+    check_own(tx, archive_id)
     found = tx.passages.page(archive_id, where=selection.where, text=selection.text or None, above=above, limit=limit)
     return [passage.seq for passage in found]
+
+
+def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: Sequence[int]) -> int:
+    """Remove those of these passages that are still selected; how many there were.
+
+    Raises: NotFound; InvalidInput: the archive is a folder's.
+    """
+    check_own(tx, archive_id)
+    found = tx.passages.page(
+        archive_id, where=selection.where, text=selection.text or None, among=seqs, limit=len(seqs)
+    )
+    return tx.passages.delete(archive_id, [passage.seq for passage in found])
+
+
+def check_own(tx: Tx, archive_id: ArchiveId) -> None:
+    """Nothing, when callers may change what is in the archive. Raises: InvalidInput: it is a folder's."""
+    if tx.folders.of_archive(archive_id) is not None:
+        raise InvalidInput(f"{archive_id} holds what a folder's files say: change the files")
 
 
 def check_archive(archive: Archive) -> Archive:

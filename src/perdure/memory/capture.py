@@ -12,6 +12,7 @@ from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.ports import Ids
 from perdure.core.tx import Tx
+from perdure.memory.archives import check_own
 from perdure.memory.automatic import AutoCapture, auto_capture_of, bypasses
 from perdure.memory.passages import archive_of
 from perdure.memory.search.recalled import CAPTURED
@@ -48,7 +49,7 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
     """One step: the next rows of the conversation up to `upto_seq` are stored; whether some are left.
 
     How far it has come stands in the same transaction, so that nothing is stored twice, whoever else does it too.
-    Raises: NotFound: the archive of the setting is gone.
+    Raises: NotFound: the archive of the setting is gone; InvalidInput: it is a folder's.
     """
     tx.agents.lock(agent_id)
     agent = tx.agents.get(agent_id)
@@ -82,7 +83,9 @@ def _unfinished(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
 
 def _archive(tx: Tx, agent_id: AgentId, setting: AutoCapture, ids: Ids, at: datetime) -> ArchiveId:
     if setting.archive is not None:
-        return tx.archives.get(setting.archive).id
+        archive_id = tx.archives.get(setting.archive).id
+        check_own(tx, archive_id)
+        return archive_id
     return archive_of(tx, agent_id, ArchiveId(ids.new("archive")), at=at).id
 
 

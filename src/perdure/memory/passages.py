@@ -12,6 +12,7 @@ from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage
 from perdure.core.ports import Ids
 from perdure.core.tx import PassageFilter, Tx
+from perdure.memory.archives import check_own
 from perdure.memory.values import as_tags, check_json
 
 __all__ = [
@@ -58,10 +59,10 @@ class PassageChanges(TypedDict, total=False):
 
 
 def archive_of(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> Archive:
-    """The archive that takes what the agent inserts; its first use makes it, under `new_id`. Raises: NotFound."""
-    archives = tx.archives.of_agent(agent_id)
-    if archives:
-        return archives[0]
+    """The archive that takes what the agent inserts, the first that is no folder's; its first use makes it, under
+    `new_id`. Raises: NotFound."""
+    if (first := _first_own(tx, agent_id)) is not None:
+        return first
     agent = tx.agents.get(agent_id)
     archive = tx.archives.add(
         Archive(id=new_id, org_id=tx.org_id, name=f"{agent.name}'s archive", created_at=at, updated_at=at)
@@ -84,8 +85,9 @@ def insert_passage(
 ) -> Passage:
     """The new passage, searchable at once.
 
-    Raises: InvalidInput: an empty text, or one of more than a million characters; NotFound.
+    Raises: InvalidInput: an empty text, or one of more than a million characters, a folder's archive; NotFound.
     """
+    check_own(tx, archive_id)
     new = NewPassage(text=text, tags=tags, metadata=metadata or {}, source=source or {}, occurred_at=occurred_at)
     return tx.passages.add([_passage(new, archive_id, passage_id, at=at)])[0]
 
@@ -131,6 +133,7 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges) -> Passage
     given: dict[str, Any] = {**changes}
     if "tags" in given:
         given["tags"] = as_tags(given["tags"])
+    check_own(tx, passage.archive_id)
     after = check_passage(replace(passage, **given))
     return passage if after == passage else tx.passages.put(after)
 
@@ -148,13 +151,13 @@ def list_passages(
     tx: Tx, agent_id: AgentId, *, where: PassageFilter | None = None, limit: int = 100, after_seq: int = -1
 ) -> Sequence[Passage]:
     """A page of the archive that takes what the agent inserts, oldest first; none when there is no archive yet."""
-    archives = tx.archives.of_agent(agent_id)
-    return tx.passages.list(archives[0].id, where=where, limit=limit, after_seq=after_seq) if archives else ()
+    first = _first_own(tx, agent_id)
+    return () if first is None else tx.passages.list(first.id, where=where, limit=limit, after_seq=after_seq)
 
 
-def delete_passage(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> None:
-    """Remove a passage from the agent's archives. Raises: NotFound, also for one of another agent's archive."""
-    passage = passage_of_agent(tx, agent_id, passage_id)
+def delete_passage(tx: Tx, passage: Passage) -> None:
+    """Remove a passage. Raises: NotFound; InvalidInput: it is of a folder's file."""
+    check_own(tx, passage.archive_id)
     tx.passages.delete(passage.archive_id, [passage.seq])
 
 
@@ -164,6 +167,10 @@ def passage_of_agent(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> Passag
     if passage.archive_id not in {archive.id for archive in tx.archives.of_agent(agent_id)}:
         raise NotFound("passage", passage_id, hint="it is in no archive of this agent")
     return passage
+
+
+def _first_own(tx: Tx, agent_id: AgentId) -> Archive | None:
+    return next((one for one in tx.archives.of_agent(agent_id) if tx.folders.of_archive(one.id) is None), None)
 
 
 def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime) -> Passage:

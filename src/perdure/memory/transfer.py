@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId, derived_id, is_id
 from perdure.core.passages import Archive, Passage
 from perdure.core.tx import Tx
-from perdure.memory.archives import check_archive, create_archive
+from perdure.memory.archives import check_archive, check_own, create_archive
 from perdure.memory.importing import moment
 from perdure.memory.passages import check_passage
 
@@ -122,6 +122,7 @@ def add_carried(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) -> i
     known again; one without an id is known by all that it says. Raises: NotFound.
     """
     tx.archives.get(archive_id)
+    check_own(tx, archive_id)
     given = [passage.id or _own_id(archive_id, passage) for passage in passages]
     owners = tx.passages.known(given)
     ids = [

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.files import Folder
-from perdure.core.ids import AgentId, FolderId, OrgId
+from perdure.core.ids import AgentId, ArchiveId, FolderId, OrgId
 from perdure.core.text import restored, storable
 from perdure.storage.archives import Archives
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
@@ -49,6 +49,10 @@ class Folders:
 
     def find(self, name: str) -> Folder | None:
         rows = self._read("name = :name", {"name": storable(name)})
+        return rows[0] if rows else None
+
+    def of_archive(self, archive_id: ArchiveId) -> Folder | None:
+        rows = self._read("archive_id = :archive_id", {"archive_id": storable(archive_id)})
         return rows[0] if rows else None
 
     def put(self, folder: Folder) -> None:

@@ -174,6 +174,7 @@ class Passages:
         *,
         where: PassageFilter | None = None,
         text: str | None = None,
+        among: Sequence[int] | None = None,
         above: int | None = None,
         below: int | None = None,
         newest_first: bool = False,
@@ -184,6 +185,9 @@ class Passages:
             f"p.archive_id = :archive_id{filtered}",
             params | {"archive_id": archive_id, "limit": limit},
         )
+        if among is not None:
+            listed = ", ".join(str(int(seq)) for seq in among)
+            conditions = f"{conditions} AND {f'p.seq IN ({listed})' if listed else '1 = 0'}"
         if above is not None:
             conditions, params = f"{conditions} AND p.seq > :above", params | {"above": above}
         if below is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from perdure.core.files import Folder
-from perdure.core.ids import AgentId, FolderId
+from perdure.core.ids import AgentId, ArchiveId, FolderId
 
 __all__ = ["Folders"]
 
@@ -21,6 +21,10 @@ class Folders(Protocol):
         ...
 
     def find(self, name: str) -> Folder | None: ...
+
+    def of_archive(self, archive_id: ArchiveId) -> Folder | None:
+        """The folder whose files' passages this archive holds; None for all other archives."""
+        ...
 
     def put(self, folder: Folder) -> None:
         """Keep its name, description, instructions, metadata and `updated_at`; nothing else can be changed so.

@@ -67,13 +67,14 @@ class Passages(Protocol):
         *,
         where: PassageFilter | None = None,
         text: str | None = None,
+        among: Sequence[int] | None = None,
         above: int | None = None,
         below: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Passage]:
         """Passages whose numbers lie between `above` and `below`, both left out; with a `text`, those of them that
-        contain it in any case."""
+        contain it in any case; with `among`, only those of these numbers."""
         ...
 
     def newest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[Passage]: ...

@@ -11,7 +11,7 @@ from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
 from perdure.library.perdure import AsyncPerdure
-from perdure.memory.passages import BATCH, new_passages, passage_in, update_passage
+from perdure.memory.passages import BATCH, delete_passage, new_passages, passage_in, update_passage
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import ArchivePath, PassagePath
@@ -95,7 +95,7 @@ async def delete(archive_id: ArchivePath, passage_id: PassagePath, library: Libr
     """Remove a passage."""
 
     def unit(tx: Tx) -> None:
-        tx.passages.delete(archive_id, [passage_in(tx, archive_id, passage_id).seq])
+        delete_passage(tx, passage_in(tx, archive_id, passage_id))
 
     await library.app.store.write(unit)
     return Response(status_code=204)

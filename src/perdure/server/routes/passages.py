@@ -63,7 +63,7 @@ async def delete(agent_id: AgentPath, memory_id: PassagePath, library: Library) 
 
     def unit(tx: Tx) -> None:
         tx.agents.model(agent_id)
-        delete_passage(tx, agent_id, memory_id)
+        delete_passage(tx, passage_of_agent(tx, agent_id, memory_id))
 
     await library.app.store.write(unit)
     return json_answer({"message": f"Memory id={memory_id} successfully deleted"})

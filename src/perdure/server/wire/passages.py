@@ -13,7 +13,7 @@ from perdure.core.errors import EmbeddingMismatch, InvalidInput
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
-from perdure.memory.archives import Selection
+from perdure.memory.archives import Selection, check_own
 from perdure.memory.passages import NewPassage, PassageChanges
 from perdure.memory.query import parse_time
 from perdure.memory.values import as_tags
@@ -121,6 +121,7 @@ def add_passages(
 
     Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that the archive's can't be compared with.
     """
+    check_own(tx, archive_id)
     added = list(tx.passages.add(passages))
     given = [(passage.seq, vector) for passage, vector in zip(added, embeddings, strict=True) if vector is not None]
     if not given:

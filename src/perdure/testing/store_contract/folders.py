@@ -100,6 +100,8 @@ class FolderContract(Contract):
             folder = await store.write(self.add_folder)
             notes = await store.write(self.add_archive)
             assert await store.read(lambda tx: tx.archives.list()) == [notes]
+            assert await store.read(lambda tx: tx.folders.of_archive(folder.archive_id)) == folder
+            assert await store.read(lambda tx: tx.folders.of_archive(notes.id)) is None
             with raises(InvalidInput):
                 await store.write(lambda tx: tx.archives.delete(folder.archive_id))
             await store.write(lambda tx: tx.folders.delete(folder.id))
