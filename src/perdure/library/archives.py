@@ -27,6 +27,7 @@ from perdure.memory.passages import (
     BATCH,
     NewPassage,
     PassageChanges,
+    batches,
     delete_passage,
     new_passages,
     passage_in,
@@ -272,8 +273,8 @@ class AsyncArchive:
         ports = self._app.ports
         passages = new_passages([_in_utc(one) for one in new], self.id, ids=ports.ids, at=ports.clock.now())
         added: list[Passage] = []
-        for first in range(0, len(passages), BATCH):
-            added += await ports.store.write(_add, passages[first : first + BATCH])
+        for batch in batches(passages):
+            added += await ports.store.write(_add, batch)
         return added
 
 

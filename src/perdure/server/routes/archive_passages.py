@@ -11,7 +11,7 @@ from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
 from perdure.library.perdure import AsyncPerdure
-from perdure.memory.passages import BATCH, delete_passage, new_passages, passage_in, update_passage
+from perdure.memory.passages import batches, delete_passage, new_passages, passage_in, update_passage
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import ArchivePath, PassagePath
@@ -122,7 +122,7 @@ async def _insert(library: AsyncPerdure, archive_id: ArchiveId, given: Sequence[
     passages = new_passages([one.new for one in given], archive_id, ids=ports.ids, at=ports.clock.now())
     embeddings = [one.embedding for one in given]
     added: list[Passage] = []
-    for first in range(0, len(passages), BATCH):
-        last = first + BATCH
-        added += await ports.store.write(add_passages, archive_id, passages[first:last], embeddings[first:last])
+    for batch in batches(passages):
+        own = embeddings[len(added) : len(added) + len(batch)]
+        added += await ports.store.write(add_passages, archive_id, list(batch), own)
     return added
