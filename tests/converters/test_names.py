@@ -88,3 +88,9 @@ def test_what_is_accepted_is_inside_and_stays_the_same(name: str) -> None:
         assert not safe.startswith("/")
         assert not {"", ".", ".."} & set(safe.split("/"))
         assert made_safe(safe) == safe
+
+
+def test_a_path_that_leaves_its_folder_is_told_so() -> None:
+    for path in ("../x.txt", "a/../b"):
+        with pytest.raises(FileNameInvalid, match=r"`\.\.` is not allowed"):
+            safe_path(path)

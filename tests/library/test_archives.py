@@ -169,3 +169,31 @@ async def test_what_no_longer_fits_is_not_deleted(tmp_path: Path) -> None:
         assert seqs == [kept.seq, gone.seq]
         assert await store.write(delete_selected, archive.id, selection, seqs) == 1
         assert [one.id for one in await archive.passages()] == [kept.id]
+
+
+async def test_tags_are_looked_for_as_they_are_kept(tmp_path: Path) -> None:
+    """Space around them is not theirs; an empty one no passage has."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        archive = await perdure.archives.create("notes")
+        kept = await archive.insert("tea", tags=[" drink "])
+        await archive.insert("tea too")
+
+        for tags in (["drink"], [" drink"], ["drink "]):
+            assert await archive.passages(tags=tags, tag_match="all") == [kept]
+            assert [hit.passage for hit in await archive.search("tea", tags=tags)] == [kept]
+        assert await archive.search("tea", tags=[" "]) == []
+        assert await archive.delete_where(text="tea", tags=[" "]) == 0
+
+
+async def test_an_archive_deleted_meanwhile_is_left_out_of_a_search(tmp_path: Path) -> None:
+    """Unless it was asked for by name: then it is missed."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        gone, there = await perdure.archives.create("gone"), await perdure.archives.create("there")
+        kept = await there.insert("tea")
+        await gone.delete()
+        search = perdure.app.search
+        for text in ("tea", ""):
+            hits = await search.passages([gone.id, there.id], text, skip_deleted=True)
+            assert [hit.passage for hit in hits] == [kept]
+            with pytest.raises(NotFound):
+                await search.passages([gone.id, there.id], text)

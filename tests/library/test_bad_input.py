@@ -14,6 +14,13 @@ from tests.library.opened import open_sync
 HUGE = 10**30
 
 
+def deep(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [
@@ -35,6 +42,8 @@ HUGE = 10**30
         (lambda agent: agent.archive("a", tags="abc"), "tags are 'abc'"),
         (lambda agent: agent.search_archive("a", tags="abc"), "tags are 'abc'"),
         (lambda agent: agent.delete_passage(None), "passage_id is None"),
+        (lambda agent: agent.recall("x", archives=False), "archives is False: give a list"),
+        (lambda agent: agent.files.open("a/b.txt", first_line=10, last_line=5), "last_line is 5, before first_line"),
         (lambda agent: agent.attach_tool(None), "name is None"),
     ],
 )
@@ -102,3 +111,25 @@ def test_a_page_begins_after_something_that_is_there(tmp_path: Path) -> None:
             perdure.agents(after="agent-nope")  # type: ignore[arg-type]
         with pytest.raises(NotFound, match="'block-nope' not found"):
             perdure.blocks.list(after="block-nope")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"a": float("nan")}, "metadata is {'a': nan}"),
+        ({"a": float("-inf")}, "metadata is {'a': -inf}"),
+        ({"a": 10**5_000}, "metadata is a dict"),
+        (deep(100_000), "metadata is a dict .it is nested too deep"),
+        ({"a": {1, 2}}, "not JSON serializable"),
+        ("abc", "metadata is 'abc'"),
+    ],
+)
+def test_what_is_no_json_is_refused_in_short(tmp_path: Path, value: Any, told: str) -> None:
+    """Also what the store could not read again, and what has no repr."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        archive = perdure.archives.create("notes")
+        with pytest.raises(InvalidInput, match=told) as refused:
+            archive.insert("a", metadata=value)
+
+        assert len(str(refused.value)) < 400
+        assert list(archive.passages()) == []

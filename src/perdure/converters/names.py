@@ -59,6 +59,8 @@ def _checked(name: str) -> str:
 
 def _part(whole: str, part: str) -> str:
     part = part.strip()
+    if part == "..":
+        raise FileNameInvalid(whole, "`..` is not allowed in it: give a path below the folder")
     if not part.strip("."):
         raise FileNameInvalid(whole, "no file is called so: give it a name")
     if len(part.encode()) > NAME_BYTES:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perdure.core.agents import Agent
-from perdure.core.errors import ModelError
+from perdure.core.errors import ModelError, NotFound
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.ports import Clock, Embedder, Store, WordEmbedder
@@ -129,6 +129,7 @@ class Search:
         offset: int = 0,
         explain: bool = False,
         timezone: str = "UTC",
+        skip_deleted: bool = False,
     ) -> Hits[PassageHit]:
         """The passages that best match, best first; without a text the newest ones.
 
@@ -136,6 +137,7 @@ class Search:
             archives: these, or all that an agent has.
             limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
             timezone: where days begin that the query names; an agent's own one comes first.
+            skip_deleted: leave out archives that are gone, for those that nobody named but a list before.
 
         Raises: NotFound, StoreError.
         """
@@ -151,17 +153,17 @@ class Search:
 
         if asked is None:
             newest = await self._store.read(
-                lambda tx: search.newest_passages(tx, _archives(tx, archives), where=where, limit=most)
+                lambda tx: search.newest_passages(tx, _archives(tx, archives, skip_deleted), where=where, limit=most)
             )
             return newest.page(offset, limit)
 
         first = min(most, FIRST_HITS)
 
         def rank(tx: Tx) -> RankedPassages:
-            return search.rank_passages(tx, _archives(tx, archives), asked, where=where)
+            return search.rank_passages(tx, _archives(tx, archives, skip_deleted), asked, where=where)
 
         def find_more(tx: Tx) -> Hits[PassageHit]:
-            found = search.rank_passages(tx, _archives(tx, archives), asked, where=where, limit=HITS_MAX)
+            found = search.rank_passages(tx, _archives(tx, archives, skip_deleted), asked, where=where, limit=HITS_MAX)
             return search.read_passages(tx, found, limit=HITS_MAX, explain=explain)
 
         if self._late is None:
@@ -289,8 +291,15 @@ class _Memory:
     indexes: VectorIndexes | None
 
 
-def _archives(tx: Tx, archives: AgentId | Sequence[ArchiveId]) -> Sequence[Archive]:
+def _archives(tx: Tx, archives: AgentId | Sequence[ArchiveId], skip_deleted: bool) -> Sequence[Archive]:
     if isinstance(archives, str):
         tx.agents.model(archives)
         return tx.archives.of_agent(archives)
-    return [tx.archives.get(archive_id) for archive_id in archives]
+    found = []
+    for archive_id in archives:
+        try:
+            found.append(tx.archives.get(archive_id))
+        except NotFound:
+            if not skip_deleted:
+                raise
+    return found

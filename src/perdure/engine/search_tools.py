@@ -20,6 +20,7 @@ from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.search import Search
 from perdure.memory.file_tools import found_text, grep_files
 from perdure.memory.query import parse_time
+from perdure.memory.values import filter_tags
 
 __all__ = ["SEARCH_TOOLS", "SearchCall", "Searched", "run_search_tool"]
 
@@ -106,7 +107,7 @@ async def _archival_memory_search(
     end_datetime: str | None = None,
 ) -> Searched:
     where = PassageFilter(
-        tags=tuple(tags or ()),
+        tags=filter_tags(tags or ()),
         tag_match="all" if tag_match_mode == "all" else "any",
         since=parse_time(start_datetime, timezone=call.timezone),
         until=parse_time(end_datetime, timezone=call.timezone, end=True),
@@ -135,7 +136,7 @@ async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -
         raise ToolError("the query is empty: say what to look for")
     folders = await call.store.read(lambda tx: tx.folders.of_agent(call.run.key.agent_id))
     archives = [folder.archive_id for folder in folders]
-    hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone)
+    hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone, skip_deleted=True)
     passages = [hit.passage for hit in hits]
     return Searched(found_text(passages, folders, call.budget), passages)
 

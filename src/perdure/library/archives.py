@@ -34,7 +34,7 @@ from perdure.memory.passages import (
     update_passage,
 )
 from perdure.memory.search.hits import Hits, PassageHit
-from perdure.memory.values import as_tags
+from perdure.memory.values import filter_tags
 
 __all__ = ["AsyncArchive", "AsyncArchives", "changes_in_utc", "passage_filter"]
 
@@ -283,7 +283,9 @@ def passage_filter(
 ) -> PassageFilter:
     """The filter of these conditions. Raises: InvalidInput: a time without a zone, an unknown `tag_match`."""
     check_choice("tag_match", tag_match, get_args(TagMatch))
-    return PassageFilter(tags=as_tags(tags), tag_match=tag_match, since=utc("since", since), until=utc("until", until))
+    return PassageFilter(
+        tags=filter_tags(tags), tag_match=tag_match, since=utc("since", since), until=utc("until", until)
+    )
 
 
 def changes_in_utc(changes: PassageChanges) -> PassageChanges:

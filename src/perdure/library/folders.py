@@ -251,6 +251,8 @@ class AsyncAgentFiles:
         check_text("a file's path or id", file)
         check_number("first_line", first_line)
         check_number("last_line", last_line)
+        if last_line is not None and last_line < first_line:
+            raise InvalidInput(f"last_line is {last_line}, before first_line, {first_line}: give the lines in order")
         return await self._app.store.write(self._open, file, first_line, last_line)
 
     def _open(self, tx: Tx, name: str, first: int, last: int | None) -> Sequence[AgentFile]:

@@ -216,7 +216,7 @@ class AsyncPerdure:
             agent nor archives; NotFound.
         """
         check_recall(query, budget_tokens, floor)
-        if isinstance(archives, str):
+        if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
             raise InvalidInput(f"archives is {archives!r:.80}: give a list of names or ids")
         found = None if archives is None else [(await self.archives.get(one)).id for one in archives]
         return await recall(

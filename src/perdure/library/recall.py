@@ -45,7 +45,7 @@ async def recall(
 ) -> Recalled:
     """What `AsyncAgent.recall` and `AsyncPerdure.recall` give. Raises: InvalidInput, NotFound, StoreError."""
     check_recall(query, budget_tokens, floor)
-    if isinstance(archives, str):
+    if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
         raise InvalidInput(f"archives is {archives!r:.80}: give a list of ids")
     for archive_id in archives or ():
         check_text("an archive's id", archive_id)

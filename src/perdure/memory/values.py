@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["as_tags", "check_json"]
+__all__ = ["as_tags", "check_json", "filter_tags"]
 
 
 def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
@@ -18,11 +18,30 @@ def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
     return tuple(tags)
 
 
+def filter_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """The tags to look for, as passages have them: without space around them. An empty one stays, and no passage
+    has it: left out, it would let more through.
+
+    Raises: InvalidInput: one text in place of several, something else than texts.
+    """
+    return tuple(tag.strip() for tag in as_tags(tags))
+
+
 def check_json(name: str, value: Any) -> None:
-    """Nothing, when the store can keep it. Raises: InvalidInput."""
+    """Nothing, when the store can keep it. Raises: InvalidInput: no mapping, values that JSON does not have (NaN and
+    Infinity among them), a number of more than 4,300 digits, too deep nesting."""
     try:
-        kept = isinstance(value, Mapping) and json.dumps(dict(value)) is not None
-    except (TypeError, ValueError, RecursionError):
-        kept = False
-    if not kept:
-        raise InvalidInput(f"{name} is {value!r:.80}: give names with JSON values, such as {{'team': 'red'}}")
+        if isinstance(value, Mapping):
+            json.dumps(dict(value), allow_nan=False)
+            return
+        why = ""
+    except (TypeError, ValueError, RecursionError) as error:
+        why = " (it is nested too deep)" if isinstance(error, RecursionError) else f" ({error!s:.120})"
+    raise InvalidInput(f"{name} is {_shown(value)}{why}: give names with JSON values, such as {{'team': 'red'}}")
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.80}"
+    except (ValueError, RecursionError):  # what can't be written as JSON may have no repr either
+        return f"a {type(value).__name__}"

@@ -12,6 +12,7 @@ from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
 from perdure.library.perdure import AsyncPerdure
 from perdure.memory.passages import batches, delete_passage, new_passages, passage_in, update_passage
+from perdure.memory.values import filter_tags
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import ArchivePath, PassagePath
@@ -54,7 +55,7 @@ async def list_passages(
     tag_match_mode: TagMatch = "any",
 ) -> Response:
     """The archive's passages, oldest first by default. `before` and `after` are relative to the order."""
-    where = PassageFilter(tags=tuple(tags or ()), tag_match=tag_match_mode)
+    where = PassageFilter(tags=filter_tags(tags or ()), tag_match=tag_match_mode)
 
     def unit(tx: Tx) -> Sequence[Passage]:
         tx.archives.get(archive_id)

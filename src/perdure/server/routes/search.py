@@ -23,6 +23,7 @@ from perdure.core.tx.agents import AgentFilter
 from perdure.engine.search import Search
 from perdure.memory.query import parse_time
 from perdure.memory.search.hits import Hits, MessageHit, Ran
+from perdure.memory.values import filter_tags
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath
@@ -65,7 +66,7 @@ async def search_agent(
     _check_query("query", query)
     zone = (await library.app.store.read(lambda tx: tx.agents.get(agent_id))).timezone
     where = PassageFilter(
-        tags=tuple(tags or ()),
+        tags=filter_tags(tags or ()),
         tag_match=tag_match_mode,
         since=parse_time(start_datetime, timezone=zone),
         until=parse_time(end_datetime, timezone=zone, end=True),
@@ -85,14 +86,20 @@ async def search_passages(body: PassageSearch, library: Library) -> Response:
     if body.agent_id is not None:
         zone = (await app.store.read(lambda tx: tx.agents.get(AgentId(body.agent_id or "")))).timezone
     where = PassageFilter(
-        tags=tuple(body.tags or ()),
+        tags=filter_tags(body.tags or ()),
         tag_match=body.tag_match_mode,
         since=parse_time(body.start_date, timezone=zone),
         until=parse_time(body.end_date, timezone=zone, end=True),
     )
     archives = await app.store.read(_archives, body)
     hits = await app.search.passages(
-        archives, body.query or "", where=where, limit=body.limit, explain=body.explain, timezone=zone
+        archives,
+        body.query or "",
+        where=where,
+        limit=body.limit,
+        explain=body.explain,
+        timezone=zone,
+        skip_deleted=body.archive_id is None,
     )
     return _answer(passages_shape(hits, explain=body.explain), hits.ran)
 

@@ -16,7 +16,7 @@ from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.archives import Selection, check_own
 from perdure.memory.passages import NewPassage, PassageChanges
 from perdure.memory.query import parse_time
-from perdure.memory.values import as_tags
+from perdure.memory.values import as_tags, filter_tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import JsonObject
 
@@ -106,7 +106,7 @@ class DeleteSelected(WireRequest):
     def selection(self) -> Selection:
         """Raises: InvalidInput: a date that is none."""
         where = PassageFilter(
-            tags=tuple(self.tags or ()),
+            tags=filter_tags(self.tags or ()),
             tag_match=self.tag_match_mode,
             since=parse_time(self.start_date),
             until=parse_time(self.end_date, end=True),
