@@ -23,11 +23,10 @@ from perdure.memory.archives import (
     selected_seqs,
     update_archive,
 )
+from perdure.memory.batching import BATCH, batches
 from perdure.memory.passages import (
-    BATCH,
     NewPassage,
     PassageChanges,
-    batches,
     delete_passage,
     new_passages,
     passage_in,

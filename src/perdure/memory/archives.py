@@ -11,6 +11,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import PassageFilter, Tx
+from perdure.memory.batching import batches
 from perdure.memory.values import check_json
 
 __all__ = [
@@ -101,7 +102,7 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
         return 0
     passages = tx.passages.list(archive_id, limit=limit)
     if passages:
-        return tx.passages.delete(archive_id, [passage.seq for passage in passages])
+        return tx.passages.delete(archive_id, [passage.seq for passage in next(batches(passages))])
     tx.archives.delete(archive_id)
     return None
 

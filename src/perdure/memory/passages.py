@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -16,12 +16,10 @@ from perdure.memory.archives import check_own
 from perdure.memory.values import as_tags, check_json
 
 __all__ = [
-    "BATCH",
     "MAX_PASSAGE_CHARS",
     "NewPassage",
     "PassageChanges",
     "archive_of",
-    "batches",
     "check_passage",
     "delete_passage",
     "insert_passage",
@@ -33,12 +31,6 @@ __all__ = [
 ]
 
 MAX_PASSAGE_CHARS = 1_000_000
-
-BATCH = 500
-"""So many passages are written or removed in one transaction: everybody else waits for it."""
-
-BATCH_CHARS = 250_000
-"""The same in characters: words are counted and indexed in the transaction, 0.5 s for a million."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +52,6 @@ class PassageChanges(TypedDict, total=False):
     metadata: Mapping[str, Any]
     source: Mapping[str, Any]
     occurred_at: datetime
-
-
-def batches(passages: Sequence[Passage]) -> Iterator[Sequence[Passage]]:
-    """The passages in order, as many at a time as one transaction may write or remove; at least one."""
-    first = chars = 0
-    for index, passage in enumerate(passages):
-        if index > first and (index - first == BATCH or chars + len(passage.text) > BATCH_CHARS):
-            yield passages[first:index]
-            first, chars = index, 0
-        chars += len(passage.text)
-    if passages:
-        yield passages[first:]
 
 
 def archive_of(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> Archive:

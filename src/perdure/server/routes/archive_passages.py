@@ -11,7 +11,8 @@ from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
 from perdure.library.perdure import AsyncPerdure
-from perdure.memory.passages import batches, delete_passage, new_passages, passage_in, update_passage
+from perdure.memory.batching import batches
+from perdure.memory.passages import delete_passage, new_passages, passage_in, update_passage
 from perdure.memory.values import filter_tags
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
