@@ -17,7 +17,7 @@ from perdure.core.passages import Archive
 from perdure.core.ports import Clock, Embedder, Store, WordEmbedder
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.late_interaction import LateInteraction
-from perdure.memory.search.hits import Hits, MessageHit, PassageHit, with_arm
+from perdure.memory.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, with_arm
 from perdure.memory.search.recalled import Recalled, RecallScope
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ QUERY_TIMEOUT_S = 3.0
 FIRST_HITS = 50
 """So many hits come from a small pool of the best candidates. Whoever asks for more gets those of a larger one behind
 them, so that the hits of a page do not depend on the size of the page."""
-
-HITS_MAX = 1_000
 
 _ALL_MESSAGES = MessageFilter()
 _ALL_PASSAGES = PassageFilter()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from perdure.core.documents import Chunk, Document
 from perdure.core.errors import InvalidInput
 from perdure.memory.code_outline import code_outline
-from perdure.memory.outline import ITEM, NEVER, PAGE, Outline, json_outline, markdown_outline, text_outline
+from perdure.memory.document_outline import ITEM, NEVER, PAGE, Outline, json_outline, markdown_outline, text_outline
 
 __all__ = ["ChunkSizes", "chunks"]
 

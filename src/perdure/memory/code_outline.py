@@ -6,7 +6,7 @@ import threading
 import warnings
 
 from perdure.core.documents import Document
-from perdure.memory.outline import ITEM, LINE, NEVER, PARAGRAPH, PATH_DEPTH, SECTION, Outline, outline_of_lines
+from perdure.memory.document_outline import ITEM, LINE, NEVER, PARAGRAPH, PATH_DEPTH, SECTION, Outline, outline_of_lines
 
 __all__ = ["code_outline"]
 

@@ -13,10 +13,7 @@ from perdure.core.text import Query, query_of
 from perdure.core.tx import Matches, Tx
 from perdure.memory.search.asked import Asked
 
-__all__ = ["HITS_MAX", "Meaning", "by_meaning", "by_words"]
-
-HITS_MAX = 1_000
-"""The most hits that one search gives."""
+__all__ = ["Meaning", "by_meaning", "by_words"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

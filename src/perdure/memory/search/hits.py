@@ -9,9 +9,12 @@ from typing import Literal, TypeVar
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 
-__all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "Ran", "Why", "with_arm"]
+__all__ = ["HITS_MAX", "Arm", "Hits", "MessageHit", "PassageHit", "Ran", "Why", "with_arm"]
 
 T = TypeVar("T")
+
+HITS_MAX = 1_000
+"""The most hits that one search gives."""
 
 Arm = Literal["words", "vectors", "late"]
 """`words`: full text; `vectors`: one vector for each text; `late`: a vector for each word, for the best hits only."""

@@ -20,10 +20,10 @@ from perdure.memory.ranking.names import without_names
 from perdure.memory.ranking.pool import TOOL, Pool, Scope
 from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import HYBRID, LEXICAL
-from perdure.memory.search.arms import HITS_MAX, Meaning, by_meaning, by_words
+from perdure.memory.search.arms import Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
 from perdure.memory.search.history import History
-from perdure.memory.search.hits import Arm, Hits, MessageHit, Ran, Why
+from perdure.memory.search.hits import HITS_MAX, Arm, Hits, MessageHit, Ran, Why
 from perdure.memory.when import Span, spans
 
 __all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages", "why_message"]

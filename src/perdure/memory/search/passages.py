@@ -18,9 +18,9 @@ from perdure.memory.ranking.matching import clause_counts
 from perdure.memory.ranking.pool import Pool, Scope
 from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import PASSAGES
-from perdure.memory.search.arms import HITS_MAX, Meaning, by_meaning, by_words
+from perdure.memory.search.arms import Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
-from perdure.memory.search.hits import Arm, Hits, PassageHit, Ran, Why
+from perdure.memory.search.hits import HITS_MAX, Arm, Hits, PassageHit, Ran, Why
 from perdure.memory.when import Span, spans
 
 __all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]

@@ -30,7 +30,7 @@ from perdure.memory.search.recalled import CAPTURED, Recalled, RecallScope, Sour
 __all__ = ["recall"]
 
 TOKENS_A_HIT = 25  # so many hits of each kind are looked at as would fill the budget if they were that short
-HITS_MIN, HITS_MAX = 12, 150
+LOOKED_AT_MIN, LOOKED_AT_MAX = 12, 150
 READ_AHEAD = 2  # passages read for each that is wanted: some are captured turns, which are searched as such
 NEIGHBOURED = 24
 """The best turns, whose neighbours may come along."""
@@ -73,7 +73,7 @@ def recall(
         floor: passages and turns below this score are left out.
         timezone: of dates in the text; an agent's own one comes first.
     """
-    limit = max(HITS_MIN, min(HITS_MAX, budget_tokens // TOKENS_A_HIT))
+    limit = max(LOOKED_AT_MIN, min(LOOKED_AT_MAX, budget_tokens // TOKENS_A_HIT))
     found = _Found()
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
     if agent is not None and scope.blocks:
