@@ -37,6 +37,7 @@ from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.storage.open import open_store
 from perdure.toolbox.functions import Functions, tool
+from perdure.toolbox.router import Toolboxes
 
 __all__ = [
     "ALIASES",
@@ -173,7 +174,7 @@ async def start(
         ports = Ports(
             store=store,
             models=registry,
-            toolbox=functions,
+            toolbox=Toolboxes({"function": functions}),
             search=Search(
                 store,
                 clock,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol
 
 from perdure.core.documents import Document
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.core.tools import ToolOutcome, ToolSpec
+from perdure.core.tools import Tool, ToolOutcome
 from perdure.core.tx import Tx
 
 if TYPE_CHECKING:
@@ -148,13 +148,13 @@ class CallContext:
 
 
 class Toolbox(Protocol):
-    """The foreign tools this process can run."""
+    """What runs foreign tools in this process."""
 
-    def specs(self) -> Sequence[ToolSpec]: ...
+    def missing(self, tool: Tool) -> str | None:
+        """Why this tool can't be run here, in words for the model; None: it can."""
+        ...
 
-    def has(self, name: str) -> bool: ...
-
-    async def call(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
         """What came of it; a tool that raises is an outcome with status `error`. Raises: ToolError: arguments
         unusable."""
         ...

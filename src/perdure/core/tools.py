@@ -9,11 +9,19 @@ from typing import Any, Literal
 from perdure.core.ids import ToolId
 from perdure.core.messages import ToolStatus
 
-__all__ = ["REPEATING_TOOLS", "Tool", "ToolKind", "ToolOutcome", "ToolSpec"]
+__all__ = ["REPEATING_TOOLS", "BlockChange", "Tool", "ToolCode", "ToolKind", "ToolOutcome", "ToolSpec"]
 
-ToolKind = Literal["memory", "function"]
-"""`memory` tools edit or search the agent's own store, inside the transaction that stores their result. A `function` is
-foreign code: it is started, may fail or be interrupted, and its effects are its own."""
+ToolKind = Literal["memory", "function", "custom", "builtin", "mcp", "client"]
+"""What runs a tool, and where.
+
+- `memory` tools edit or search the agent's own store, inside the transaction that stores their result. All others are
+  foreign: such a call is started, may fail or be interrupted, and its effects are its own.
+- A `function` belongs to this program and runs in its process.
+- A `custom` tool is somebody's source (`ToolCode`), run in the sandbox.
+- A `builtin` is ours: it runs code in the sandbox, or reaches the web.
+- An `mcp` tool is asked of an MCP server.
+- A `client` tool is run by the caller: the run stops at the call and goes on with what the caller brings back.
+"""
 
 
 REPEATING_TOOLS = frozenset(
@@ -51,6 +59,8 @@ class ToolSpec:
         parallel: calls of one answer may run at the same time.
         return_limit_chars: a longer result is cut, and says so.
         tool_type: the wire's name of its kind.
+        timeout_s: after so many seconds the call is given up; None: the limit of what runs it.
+        requires_approval: a person has to approve each call, unless an agent's own rules say otherwise.
     """
 
     name: str
@@ -62,6 +72,7 @@ class ToolSpec:
     parallel: bool = False
     return_limit_chars: int = 50_000
     timeout_s: float | None = None
+    requires_approval: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +86,48 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCode:
+    """What a custom tool runs. It is kept apart from `Tool`, which is read at every model call.
+
+    Args:
+        source: the Python source; `function` is the one of its top-level functions that is called.
+        requirements: pip requirements, such as "httpx==0.28.1".
+        environment: variable -> value; `secret:NAME` stands for the secret of that name.
+        network: it declares that it needs the network; an admin has to allow it too.
+        memory_mb: None: the setting of the sandbox.
+        takes_agent: a parameter `agent_state` of its function gets the agent's blocks, and may change them.
+    """
+
+    source: str
+    function: str
+    source_type: str = "python"
+    requirements: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    network: bool = False
+    memory_mb: int | None = None
+    takes_agent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChange:
+    """What a tool made of a block that it was given at `version`: stored with the tool's result, as an edit."""
+
+    label: str
+    value: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """What came of a call: the text the model sees, and what it printed. `refused`: as in `messages.ToolResult`."""
+    """What came of a call: the text the model sees, and what it printed. `refused`: as in `messages.ToolResult`.
+
+    Args:
+        blocks: what it changed of the agent's blocks.
+    """
 
     text: str
     status: ToolStatus = "success"
     stdout: tuple[str, ...] = ()
     stderr: tuple[str, ...] = ()
     refused: bool = False
+    blocks: tuple[BlockChange, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,13 +17,13 @@ from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
-from perdure.core.ids import MessageId
+from perdure.core.ids import MessageId, ToolId
 from perdure.core.messages import Draft, ToolCall, ToolResult
 from perdure.core.models import Models
 from perdure.core.ports import CallContext, Ids, TokenCounter
 from perdure.core.runs import Run, RunKey
 from perdure.core.tool_schema import parse_arguments
-from perdure.core.tools import ToolOutcome, ToolSpec
+from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.interrupts import Interrupted, is_cancelled
 from perdure.engine.leases import holding
@@ -48,29 +49,29 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
 
     After a cancel request nothing more is started.
     """
-    specs = await ports.store.read(_specs, log.run.key)
+    tools = await ports.store.read(_tools, log.run.key)
     waiting = list(calls)
     while waiting:
-        batch = _batch(waiting, specs)
+        batch = _batch(waiting, tools)
         del waiting[: len(batch)]
-        first, spec = batch[0], specs.get(batch[0].call.name)
-        if spec is not None and spec.kind == "memory":
-            progress = await _call_memory(log, first, spec, ports)
+        first, tool = batch[0], tools.get(batch[0].call.name)
+        if tool is not None and tool.spec.kind == "memory":
+            progress = await _call_memory(log, first, tool.spec, ports)
             yield progress
         else:
             progress = Progress(log)
-            async for progress in _call_foreign(log, batch, specs, ports):
+            async for progress in _call_foreign(log, batch, tools, ports):
                 yield progress
         if progress.log.run.cancel_requested:
             return
 
 
-def _batch(waiting: Sequence[OpenCall], specs: Mapping[str, ToolSpec]) -> list[OpenCall]:
+def _batch(waiting: Sequence[OpenCall], tools: Mapping[str, Tool]) -> list[OpenCall]:
     """The first call, and those right after it that may run at the same time."""
 
     def parallel(open_call: OpenCall) -> bool:
-        spec = specs.get(open_call.call.name)
-        return spec is not None and spec.kind == "function" and spec.parallel
+        tool = tools.get(open_call.call.name)
+        return tool is not None and tool.spec.kind != "memory" and tool.spec.parallel
 
     batch = [waiting[0]]
     if parallel(waiting[0]):
@@ -81,10 +82,13 @@ def _batch(waiting: Sequence[OpenCall], specs: Mapping[str, ToolSpec]) -> list[O
     return batch
 
 
-def _specs(tx: Tx, key: RunKey) -> dict[str, ToolSpec]:
+def _tools(tx: Tx, key: RunKey) -> dict[str, Tool]:
     """The agent's own tools and, if it has any, those that the engine offers."""
-    own = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(key.agent_id)}
-    return {**CONTEXT_TOOL_SPECS, **own} if own else own
+    own = {tool.spec.name: tool for tool in tx.tools.of_agent(key.agent_id)}
+    return {**_CONTEXT_TOOLS, **own} if own else own
+
+
+_CONTEXT_TOOLS = {name: Tool(id=ToolId(""), spec=spec) for name, spec in CONTEXT_TOOL_SPECS.items()}
 
 
 async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: Ports) -> Progress:
@@ -175,12 +179,12 @@ def _show(tx: Tx, log: RunLog, result: MemoryResult) -> None:
 
 
 async def _call_foreign(
-    log: RunLog, batch: Sequence[OpenCall], specs: Mapping[str, ToolSpec], ports: Ports
+    log: RunLog, batch: Sequence[OpenCall], tools: Mapping[str, Tool], ports: Ports
 ) -> AsyncIterator[Progress]:
-    runnable: list[tuple[OpenCall, ToolSpec, dict[str, Any]]] = []
+    runnable: list[tuple[OpenCall, Tool, dict[str, Any]]] = []
     for open_call in batch:
         call = open_call.call
-        ready = _ready(log, call, specs, ports)
+        ready = _ready(log, call, tools, ports)
         if isinstance(ready, ToolOutcome):
             yield await _store(log, open_call, ready, ports)
         else:
@@ -194,8 +198,8 @@ async def _call_foreign(
     if progress.log.run.cancel_requested:
         return
     running = {
-        asyncio.ensure_future(_run(log, open_call.call, spec, arguments, ports)): open_call
-        for open_call, spec, arguments in runnable
+        asyncio.ensure_future(_run(log, open_call.call, tool, arguments, ports)): open_call
+        for open_call, tool, arguments in runnable
     }
     try:
         while running and not progress.log.run.cancel_requested:
@@ -212,28 +216,29 @@ async def _call_foreign(
 
 
 def _ready(
-    log: RunLog, call: ToolCall, specs: Mapping[str, ToolSpec], ports: Ports
-) -> tuple[ToolSpec, dict[str, Any]] | ToolOutcome:
-    """Spec and arguments of a call that can be run, or why it can't be."""
-    spec = specs.get(call.name)
-    if spec is None:
-        known = ", ".join(sorted(specs)) or "none"
+    log: RunLog, call: ToolCall, tools: Mapping[str, Tool], ports: Ports
+) -> tuple[Tool, dict[str, Any]] | ToolOutcome:
+    """Tool and arguments of a call that can be run, or why it can't be."""
+    tool = tools.get(call.name)
+    if tool is None:
+        known = ", ".join(sorted(tools)) or "none"
         text = f"there is no tool {call.name!r}; your tools are: {known}"
         return ToolOutcome(text=text, status="error", refused=True)
-    if not ports.toolbox.has(call.name):
-        return ToolOutcome(text=f"tool {call.name!r} is not loaded in this process, so it was not run", status="error")
-    if call.call_id in log.started and not spec.idempotent:
+    if (missing := ports.toolbox.missing(tool)) is not None:
+        return ToolOutcome(text=missing, status="error")
+    if call.call_id in log.started and not tool.spec.idempotent:
         return ToolOutcome(
             text="interrupted: outcome unknown. The process stopped while the tool was running; it was not run again.",
             status="error",
         )
     try:
-        return spec, parse_arguments(call.name, spec.parameters, call.arguments)
+        return tool, parse_arguments(call.name, tool.spec.parameters, call.arguments)
     except ToolError as error:
         return ToolOutcome(text=str(error), status="error", refused=isinstance(error, InvalidArguments))
 
 
-async def _run(log: RunLog, call: ToolCall, spec: ToolSpec, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:
+async def _run(log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:
+    spec = tool.spec
     context = CallContext(
         agent_id=log.run.key.agent_id,
         conversation_id=log.run.conversation_id,
@@ -242,7 +247,7 @@ async def _run(log: RunLog, call: ToolCall, spec: ToolSpec, arguments: Mapping[s
     )
     try:
         async with asyncio.timeout(spec.timeout_s):
-            outcome = await ports.toolbox.call(call.name, arguments, context)
+            outcome = await ports.toolbox.call(tool, arguments, context)
     except TimeoutError as error:
         late = f"tool {call.name!r} took more than {spec.timeout_s} s and was stopped"
         return ToolOutcome(text=late if spec.timeout_s else f"TimeoutError: {error}", status="error")
@@ -258,9 +263,7 @@ async def _run(log: RunLog, call: ToolCall, spec: ToolSpec, arguments: Mapping[s
         return outcome
     size, limit = len(outcome.text), spec.return_limit_chars
     note = f"… [NOTE: the result was cut: it has {size:,} characters, the limit is {limit:,}]"
-    return ToolOutcome(
-        text=outcome.text[:limit] + note, status=outcome.status, stdout=outcome.stdout, stderr=outcome.stderr
-    )
+    return replace(outcome, text=outcome.text[:limit] + note)
 
 
 async def _store(

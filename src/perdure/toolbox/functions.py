@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 from perdure.core.errors import InvalidArguments, InvalidInput, NotFound
 from perdure.core.ports import CallContext
 from perdure.core.tool_schema import schema_of
-from perdure.core.tools import ToolOutcome, ToolSpec
+from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 
 __all__ = ["FunctionTool", "Functions", "tool"]
 
@@ -105,13 +105,14 @@ class Functions:
     def specs(self) -> Sequence[ToolSpec]:
         return [made.spec for made in self._tools.values()]
 
-    def has(self, name: str) -> bool:
-        return name in self._tools
+    def missing(self, tool: Tool) -> str | None:
+        name = tool.spec.name
+        return None if name in self._tools else f"tool {name!r} is not loaded in this process, so it was not run"
 
-    async def call(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
-        made = self._tools.get(name)
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        made = self._tools.get(tool.spec.name)
         if made is None:
-            raise NotFound("tool", name)
+            raise NotFound("tool", tool.spec.name)
         values = _coerced(made, arguments)
         if inspect.iscoroutinefunction(made.function):
             return await _awaited(made.function, values)

@@ -16,7 +16,7 @@ from perdure.core.messages import Message, Part, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.ports import CallContext
 from perdure.core.runs import Usage
-from perdure.core.tools import ToolOutcome, ToolSpec
+from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 
 __all__ = ["MODEL", "PLAN_LETTERS", "PlannedModel", "World", "WorldTools"]
 
@@ -145,10 +145,11 @@ class WorldTools:
             ToolSpec(name="fetch", description="Fetch.", parameters=_PARAMETERS, idempotent=True, parallel=True),
         )
 
-    def has(self, name: str) -> bool:
-        return name in ("charge", "fetch")
+    def missing(self, tool: Tool) -> str | None:
+        return None if tool.spec.name in ("charge", "fetch") else f"there is no {tool.spec.name!r} here"
 
-    async def call(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        name = tool.spec.name
         await self._fault("tool")
         if name == "charge":
             self._world.effects[context.run_id, context.call_id] += 1
