@@ -25,6 +25,7 @@
     ├── ConversionFailed        a file could not be turned into text; the others go on
     ├── ExtraMissing            packages that only some need are not installed
     ├── RunFailed               a run ended without an answer; the message is kept
+    ├── SandboxUnavailable      this machine can't hold code back; no custom tool is run
     ├── ModelError              the provider failed; the run ends with its reason
     │   ├── ModelNotFound
     │   ├── ModelRateLimited, ModelQuotaExceeded, ModelAuthenticationFailed
@@ -112,6 +113,7 @@ __all__ = [
     "PerdureError",
     "ReplayMismatch",
     "RunFailed",
+    "SandboxUnavailable",
     "StoreBusy",
     "StoreClosed",
     "StoreError",
@@ -355,6 +357,21 @@ class RunFailed(PerdureError):
     def __init__(self, message: str, *, run_id: str, stop_reason: StopReason, reply: object) -> None:
         super().__init__(f"the run ended with {stop_reason}: {message}")
         self.run_id, self.stop_reason, self.reply = run_id, stop_reason, reply
+
+
+class SandboxUnavailable(PerdureError):
+    """Custom tools are not run: this machine can't hold code back well enough, or the sandbox does not start.
+
+    Args:
+        missing: the names of the measures that don't hold here; `perdure doctor` says what each means.
+    """
+
+    code = "sandbox_unavailable"
+
+    def __init__(self, why: str, *, missing: Sequence[str] = ()) -> None:
+        lacking = f" (missing: {', '.join(missing)})" if missing else ""
+        super().__init__(f"custom tools can't be run here: {why}{lacking}; `perdure doctor` tells more")
+        self.why, self.missing = why, tuple(missing)
 
 
 class StoreError(PerdureError):
