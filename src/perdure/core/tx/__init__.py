@@ -23,7 +23,7 @@ from perdure.core.tx.nodes import Nodes
 from perdure.core.tx.passages import PassageFilter, Passages
 from perdure.core.tx.runs import Runs
 from perdure.core.tx.steps import Prefixes, Steps
-from perdure.core.tx.tools import Tools
+from perdure.core.tx.tools import ToolFilter, Tools
 from perdure.core.tx.upkeep import Checked, Fault, FaultKind, Owner, Upkeep
 from perdure.core.tx.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorRow, Vectors
 
@@ -54,6 +54,7 @@ __all__ = [
     "Scope",
     "ScopeCounts",
     "Steps",
+    "ToolFilter",
     "Tools",
     "Turn",
     "Tx",

@@ -17,6 +17,7 @@ from perdure.storage.migrations import (
     m0005_folders,
     m0006_captures,
     m0007_tag_labels,
+    m0008_tools,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -29,6 +30,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (5, "folders", m0005_folders.apply),
     (6, "captures", m0006_captures.apply),
     (7, "tag_labels", m0007_tag_labels.apply),
+    (8, "tools", m0008_tools.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

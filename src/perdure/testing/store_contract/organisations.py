@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation
-from perdure.core.errors import LeaseLost, NotFound
+from perdure.core.errors import AlreadyExists, LeaseLost, NotFound
 from perdure.core.events import RunQueued
 from perdure.core.ids import OrgId, StepId, ToolId
 from perdure.core.messages import Message
@@ -18,8 +18,8 @@ from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
 from perdure.core.runs import Lease, Prefix, Recipe, Run, Step, Usage
 from perdure.core.text import query_of
-from perdure.core.tools import Tool, ToolSpec
-from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.core.tools import Tool, ToolCode, ToolSpec
+from perdure.core.tx import MessageFilter, PassageFilter, ToolFilter, Tx
 from perdure.testing.store_contract.base import ADA, AT, LATER, UNTIL, Contract, claimed, raises
 from perdure.testing.store_contract.nodes import node_of
 
@@ -68,7 +68,8 @@ class OrganisationContract(Contract):
             at=AT,
         )
         spec = ToolSpec(name="look", description="Look.", parameters={})
-        tool = tx.tools.put(Tool(id=ToolId(self.ids.new("tool")), spec=spec), at=AT)
+        code = ToolCode(source="def look(): ...", function="look")
+        tool = tx.tools.add(Tool(id=ToolId(self.ids.new("tool")), spec=spec), code=code, at=AT)
         tx.tools.attach(agent.id, "look")
         tx.nodes.add(node_of(agent.id))
         return Property(
@@ -143,6 +144,13 @@ class OrganisationContract(Contract):
             "nodes.list": lambda tx: tx.nodes.list(agent_id, 0),
             "prefixes.at": lambda tx: tx.prefixes.at(agent_id, 0),
             "events.list": lambda tx: tx.events.list(key),
+            "tools.get": lambda tx: tx.tools.get(p.tool.id),
+            "tools.page": lambda tx: tx.tools.page(where=ToolFilter()),
+            "tools.page of agent": lambda tx: tx.tools.page(where=ToolFilter(agent_id=agent_id)),
+            "tools.count": lambda tx: tx.tools.count(ToolFilter()),
+            "tools.code": lambda tx: tx.tools.code(p.tool.id),
+            "tools.codes": lambda tx: tx.tools.codes([p.tool.id]),
+            "tools.agents_of": lambda tx: tx.tools.agents_of(p.tool.id),
             "tools.find_by_name": lambda tx: tx.tools.find_by_name("look"),
             "tools.list": lambda tx: tx.tools.list(),
             "tools.of_agent": lambda tx: tx.tools.of_agent(agent_id),
@@ -228,13 +236,16 @@ class OrganisationContract(Contract):
                 "events.add": lambda tx: tx.events.add(key, [RunQueued(p.run.id)], at=AT),
                 "events.trim_deltas": lambda tx: tx.events.trim_deltas(key, keep=0, since=LATER),
                 "tools.put": lambda tx: tx.tools.put(replace(their_tool, tags=("new",)), at=AT),
+                "tools.add": lambda tx: tx.tools.add(replace(p.tool, spec=replace(p.tool.spec, name="peek")), at=AT),
+                "tools.update": lambda tx: tx.tools.update(replace(p.tool, tags=("stolen",)), at=AT),
+                "tools.delete": lambda tx: tx.tools.delete(p.tool.id),
                 "tools.attach": lambda tx: tx.tools.attach(p.agent.id, "look"),
                 "tools.detach": lambda tx: tx.tools.detach(p.agent.id, "look"),
             }
             before = await everything()
             changed = []
             for name, writer in writers.items():
-                with contextlib.suppress(NotFound, LeaseLost):
+                with contextlib.suppress(NotFound, LeaseLost, AlreadyExists):
                     await theirs.write(writer)
                 if await everything() != before:
                     changed.append(name)

@@ -6,13 +6,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools import Tool, ToolSpec
-from perdure.core.tx import Tx
+from perdure.core.tools import Tool, ToolCode, ToolSpec
+from perdure.core.tx import ToolFilter, Tx
 from perdure.testing.store_contract.base import AT, LATER, Contract, raises
 
 __all__ = ["ToolContract"]
+
+CODE = ToolCode(
+    source="def look(at: str):\n    'Look. \x00 \ud800 🧭'\n",
+    function="look",
+    requirements=("httpx==0.28.1",),
+    environment={"KEY": "secret:KEY"},
+    network=True,
+    memory_mb=128,
+    takes_agent=True,
+)
 
 
 class ToolContract(Contract):
@@ -115,3 +125,144 @@ class ToolContract(Contract):
                     await store.write(unit)
 
             assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == 0
+
+    async def test_a_tool_keeps_the_source_that_it_runs(self) -> None:
+        """Every field of it; what is put without source has none."""
+        async with self.opened() as store:
+            look, ask = self.tool(kind="custom"), self.tool("ask")
+            assert await store.write(lambda tx: tx.tools.add(look, code=CODE, at=AT)) == look
+            await store.write(lambda tx: tx.tools.put(ask, at=AT))
+
+            assert await store.read(lambda tx: tx.tools.code(look.id)) == CODE
+            assert await store.read(lambda tx: tx.tools.code(ask.id)) is None
+            assert await store.read(lambda tx: tx.tools.codes([ask.id, look.id, ToolId("tool-1")])) == {look.id: CODE}
+            assert await store.read(lambda tx: tx.tools.codes([])) == {}
+            with raises(NotFound):
+                await store.read(lambda tx: tx.tools.code(ToolId("tool-1")))
+
+    async def test_a_name_and_an_id_are_taken_once(self) -> None:
+        """Adding what is there is refused, and leaves it as it was."""
+        async with self.opened() as store:
+            look = await store.write(lambda tx: tx.tools.add(self.tool(), code=CODE, at=AT))
+            for twin in (self.tool(description="Mine."), replace(self.tool("ask"), id=look.id)):
+                with raises(AlreadyExists):
+                    await store.write(lambda tx, twin=twin: tx.tools.add(twin, at=LATER))
+
+            assert await store.read(lambda tx: tx.tools.list()) == [look]
+            assert await store.read(lambda tx: tx.tools.code(look.id)) == CODE
+
+    async def test_a_tool_is_changed_by_its_id(self) -> None:
+        """Its name too, unless another has it; a change of its source alone makes no new revision of its agents."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            look = await store.write(lambda tx: tx.tools.add(self.tool(kind="custom"), code=CODE, at=AT))
+            ask = await store.write(lambda tx: tx.tools.add(self.tool("ask"), at=AT))
+            await store.write(lambda tx: tx.tools.attach(agent.id, "look"))
+            newer = replace(CODE, source="def look(at: str): ...")
+            await store.write(lambda tx: tx.tools.update(look, code=newer, at=LATER))
+            assert await store.read(lambda tx: tx.tools.code(look.id)) == newer
+            assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == 1
+            peek = replace(look, spec=replace(look.spec, name="peek", tool_type="external_mcp"), tags=("c",))
+            assert await store.write(lambda tx: tx.tools.update(peek, at=LATER)) == peek
+            with raises(AlreadyExists):
+                await store.write(
+                    lambda tx: tx.tools.update(replace(peek, spec=replace(peek.spec, name="ask")), at=LATER)
+                )
+            with raises(NotFound):
+                await store.write(lambda tx: tx.tools.update(replace(peek, id=ToolId("tool-1")), at=LATER))
+
+            assert await store.read(lambda tx: tx.tools.list()) == [ask, peek]
+            assert await store.read(lambda tx: tx.tools.code(look.id)) is None
+            assert await store.read(lambda tx: tx.tools.find_by_name("look")) is None
+            assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == 2
+            found = await store.read(lambda tx: tx.tools.page(where=ToolFilter(types=("external_mcp",))))
+            assert found == [peek]
+
+    async def test_a_deleted_tool_is_gone_from_its_agents(self) -> None:
+        """Their settings revision grows; those of others don't."""
+        async with self.opened() as store:
+            agent, other = await store.write(self.add_agent), await store.write(self.add_agent)
+            look = await store.write(lambda tx: tx.tools.add(self.tool(), code=CODE, at=AT))
+            await store.write(lambda tx: tx.tools.attach(agent.id, "look"))
+            assert await store.read(lambda tx: tx.tools.agents_of(look.id)) == [agent.id]
+            await store.write(lambda tx: tx.tools.delete(look.id))
+
+            assert await store.read(lambda tx: tx.tools.of_agent(agent.id)) == []
+            assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == 2
+            assert (await store.read(lambda tx: tx.agents.get(other.id))).settings_revision == 0
+            for unit in (
+                lambda tx: tx.tools.get(look.id),
+                lambda tx: tx.tools.delete(look.id),
+                lambda tx: tx.tools.agents_of(look.id),
+            ):
+                with raises(NotFound):
+                    await store.write(unit)
+            again = await store.write(lambda tx: tx.tools.add(self.tool(), at=LATER))
+            assert await store.read(lambda tx: tx.tools.list()) == [again]
+
+    async def test_tools_are_listed_in_order_of_creation(self) -> None:
+        """By pages both ways, each tool once; a page begins at no tool that is not there."""
+        async with self.opened() as store:
+            made = [
+                await store.write(lambda tx, name=name: tx.tools.add(self.tool(name), at=AT))
+                for name in ("c", "a", "e", "b", "d")
+            ]
+
+            async def pages(ascending: bool, *, backwards: bool) -> list[Tool]:
+                found: list[Tool] = []
+                while True:
+                    cursor = None if not found else (found[0] if backwards else found[-1]).id
+                    page = await store.read(
+                        lambda tx: tx.tools.page(
+                            where=ToolFilter(),
+                            ascending=ascending,
+                            limit=2,
+                            after=None if backwards else cursor,
+                            before=cursor if backwards else None,
+                        )
+                    )
+                    if not page:
+                        return found
+                    found = [*page, *found] if backwards else [*found, *page]
+
+            assert await pages(True, backwards=False) == made
+            assert await pages(False, backwards=False) == made[::-1]
+            newest = await store.read(
+                lambda tx: tx.tools.page(where=ToolFilter(), ascending=True, limit=2, before=made[3].id)
+            )
+            assert newest == made[1:3]
+            with raises(NotFound):
+                await store.read(lambda tx: tx.tools.page(where=ToolFilter(), after=ToolId("tool-1")))
+
+    async def test_tools_are_found_by_what_they_are(self) -> None:
+        """Each condition alone and two together; none of a list lets nothing through."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            look = await store.write(lambda tx: tx.tools.add(self.tool("look_up"), at=AT))
+            ask = await store.write(
+                lambda tx: tx.tools.add(replace(self.tool("ask", tool_type="letta_builtin"), tags=("it's", "%")), at=AT)
+            )
+            odd = await store.write(lambda tx: tx.tools.add(self.tool("lettaX", tool_type="lettaXcore"), at=AT))
+            await store.write(lambda tx: tx.tools.attach(agent.id, "ask"))
+            found: list[tuple[ToolFilter, list[Tool]]] = [
+                (ToolFilter(), [look, ask, odd]),
+                (ToolFilter(names=("ask", "look_up", "none")), [look, ask]),
+                (ToolFilter(names=()), []),
+                (ToolFilter(ids=(odd.id,)), [odd]),
+                (ToolFilter(ids=()), []),
+                (ToolFilter(types=("custom", "letta_builtin")), [look, ask]),
+                (ToolFilter(not_types=("custom",)), [ask, odd]),
+                (ToolFilter(letta=True), [ask]),
+                (ToolFilter(letta=False), [look, odd]),
+                (ToolFilter(text="K_"), [look]),
+                (ToolFilter(text="LETTA"), [odd]),
+                (ToolFilter(tags=("it's", "none")), [ask]),
+                (ToolFilter(tags=("it",)), []),
+                (ToolFilter(tags=()), []),
+                (ToolFilter(agent_id=agent.id), [ask]),
+                (ToolFilter(types=("custom",), text="ask"), []),
+            ]
+            for where, wanted in found:
+                page = await store.read(lambda tx, where=where: tx.tools.page(where=where, ascending=True))
+                assert page == wanted, where
+                assert await store.read(lambda tx, where=where: tx.tools.count(where)) == len(wanted), where
