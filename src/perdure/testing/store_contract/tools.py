@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
@@ -23,6 +24,14 @@ CODE = ToolCode(
     memory_mb=128,
     takes_agent=True,
 )
+
+
+def add(tool: Tool, tx: Tx) -> Tool:
+    return tx.tools.add(tool, at=AT)
+
+
+def find(where: ToolFilter, tx: Tx) -> tuple[list[Tool], int]:
+    return list(tx.tools.page(where=where, ascending=True)), tx.tools.count(where)
 
 
 class ToolContract(Contract):
@@ -146,7 +155,7 @@ class ToolContract(Contract):
             look = await store.write(lambda tx: tx.tools.add(self.tool(), code=CODE, at=AT))
             for twin in (self.tool(description="Mine."), replace(self.tool("ask"), id=look.id)):
                 with raises(AlreadyExists):
-                    await store.write(lambda tx, twin=twin: tx.tools.add(twin, at=LATER))
+                    await store.write(partial(add, twin))
 
             assert await store.read(lambda tx: tx.tools.list()) == [look]
             assert await store.read(lambda tx: tx.tools.code(look.id)) == CODE
@@ -190,11 +199,12 @@ class ToolContract(Contract):
             assert await store.read(lambda tx: tx.tools.of_agent(agent.id)) == []
             assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == 2
             assert (await store.read(lambda tx: tx.agents.get(other.id))).settings_revision == 0
-            for unit in (
+            units: tuple[Callable[[Tx], Any], ...] = (
                 lambda tx: tx.tools.get(look.id),
                 lambda tx: tx.tools.delete(look.id),
                 lambda tx: tx.tools.agents_of(look.id),
-            ):
+            )
+            for unit in units:
                 with raises(NotFound):
                     await store.write(unit)
             again = await store.write(lambda tx: tx.tools.add(self.tool(), at=LATER))
@@ -203,27 +213,19 @@ class ToolContract(Contract):
     async def test_tools_are_listed_in_order_of_creation(self) -> None:
         """By pages both ways, each tool once; a page begins at no tool that is not there."""
         async with self.opened() as store:
-            made = [
-                await store.write(lambda tx, name=name: tx.tools.add(self.tool(name), at=AT))
-                for name in ("c", "a", "e", "b", "d")
-            ]
+            made = [await store.write(partial(add, self.tool(name))) for name in ("c", "a", "e", "b", "d")]
+
+            def page(tx: Tx, ascending: bool, cursor: ToolId | None, backwards: bool) -> Sequence[Tool]:
+                after, before = (None, cursor) if backwards else (cursor, None)
+                return tx.tools.page(where=ToolFilter(), ascending=ascending, limit=2, after=after, before=before)
 
             async def pages(ascending: bool, *, backwards: bool) -> list[Tool]:
                 found: list[Tool] = []
-                while True:
-                    cursor = None if not found else (found[0] if backwards else found[-1]).id
-                    page = await store.read(
-                        lambda tx: tx.tools.page(
-                            where=ToolFilter(),
-                            ascending=ascending,
-                            limit=2,
-                            after=None if backwards else cursor,
-                            before=cursor if backwards else None,
-                        )
-                    )
-                    if not page:
-                        return found
-                    found = [*page, *found] if backwards else [*found, *page]
+                while part := await store.read(
+                    page, ascending, found[0 if backwards else -1].id if found else None, backwards
+                ):
+                    found = [*part, *found] if backwards else [*found, *part]
+                return found
 
             assert await pages(True, backwards=False) == made
             assert await pages(False, backwards=False) == made[::-1]
@@ -263,6 +265,4 @@ class ToolContract(Contract):
                 (ToolFilter(types=("custom",), text="ask"), []),
             ]
             for where, wanted in found:
-                page = await store.read(lambda tx, where=where: tx.tools.page(where=where, ascending=True))
-                assert page == wanted, where
-                assert await store.read(lambda tx, where=where: tx.tools.count(where)) == len(wanted), where
+                assert await store.read(partial(find, where)) == (wanted, len(wanted)), where
