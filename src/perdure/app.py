@@ -19,6 +19,7 @@ from perdure.core.documents import Document
 from perdure.core.ids import PREFIXES
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, Ids, Store, TokenCounter
+from perdure.core.secrets import Cipher
 from perdure.core.tools import ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.embedding import EmbeddingWorker, WatchedStore
@@ -35,6 +36,7 @@ from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, find
 from perdure.providers.embeddings.choose import EmbedderChoice, choose_embedder
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
+from perdure.storage.cipher import KEY_FILE, AesCipher
 from perdure.storage.open import open_store
 from perdure.toolbox.functions import Functions, tool
 from perdure.toolbox.router import Toolboxes
@@ -108,6 +110,11 @@ class App:
         """The way to what agents remember."""
         return self.ports.search
 
+    @property
+    def cipher(self) -> Cipher:
+        """What encrypts secrets."""
+        return self.ports.cipher
+
     async def choose(self, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
         """Choose again after asking the providers of the environment and this machine, and keep it in `choice`.
 
@@ -163,8 +170,10 @@ async def start(
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
     clock, ids = clock or SystemClock(), ids or Uuids()
     functions, registry, counter = Functions(tools), model_registry(models), await _token_counter(settings)
+    address = settings.store_path if address is None else address
+    cipher = _cipher(settings, None if store is not None else address)
     if store is None:
-        store = await open_store(settings.store_path if address is None else address, at=clock.now())
+        store = await open_store(address, at=clock.now())
     worker: EmbeddingWorker | None = None
     if embedding.embedder is not None:
         worker = EmbeddingWorker(store, embedding.embedder, clock=clock, randomness=random.SystemRandom())
@@ -193,6 +202,7 @@ async def start(
                 message_limit_chars=settings.message_limit_chars,
                 context_window_tokens=settings.context_window_tokens,
             ),
+            cipher=cipher,
         )
         runner = Runner(ports)
         files = FileWorker(ports, _converter(settings))
@@ -234,6 +244,13 @@ def check_file(name: str, head: bytes) -> str:
     with contextlib.suppress(Refused):  # a damaged file: that is told when it is read
         kind_of(safe, head)
     return safe
+
+
+def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
+    """What encrypts the secrets of the store at `address`. Beside a file there is room for a key; a database that
+    others reach too, or a stand-in, has none."""
+    no_file = address is None or str(address).startswith(("postgresql://", "postgres://"))
+    return AesCipher(settings.secret_key, file=None if no_file else Path(str(address)).parent / KEY_FILE)
 
 
 def _converter(settings: Settings) -> Converter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
@@ -34,6 +34,8 @@ class Settings:
         file_limit_bytes: the largest file that is taken into a folder, in bytes.
         late_interaction_ms: how long a search may take, in milliseconds, to compare its first hits with the query word
             by word; only the local model can. By default it does not.
+        secret_key: what secrets are encrypted with, at least 16 characters; empty: a file `secret.key` beside the
+            store, which is made with the first secret. PostgreSQL needs the setting.
 
     Raises: InvalidInput: a token counter that there is not.
     """
@@ -48,6 +50,7 @@ class Settings:
     embedding: str = ""
     file_limit_bytes: int = 50_000_000
     late_interaction_ms: int = 0
+    secret_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if self.token_counter not in TOKEN_COUNTERS:
@@ -59,18 +62,18 @@ class Settings:
         """The settings of this environment. Raises: InvalidInput: a value that can't be."""
         environment = os.environ if environment is None else environment
         changed: dict[str, object] = {}
-        for field in fields(cls):
-            name = f"PERDURE_{field.name.upper()}"
+        for setting in fields(cls):
+            name = f"PERDURE_{setting.name.upper()}"
             if not (text := environment.get(name, "").strip()):
                 continue
-            kind = type(getattr(_DEFAULTS, field.name))
+            kind = type(getattr(_DEFAULTS, setting.name))
             try:
                 value = kind(text)
             except ValueError as error:
                 raise InvalidInput(f"{name} is {text!r}: a positive number is needed") from error
             if kind is not str and not 0 < value < math.inf:
                 raise InvalidInput(f"{name} is {text!r}: a positive number is needed")
-            changed[field.name] = value
+            changed[setting.name] = value
         return cls(**changed)  # type: ignore[arg-type]  # each was made by its field's own type
 
     @property

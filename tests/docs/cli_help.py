@@ -41,11 +41,14 @@ def written(page: str) -> str:
 
 
 def _paths() -> Iterator[tuple[str, ...]]:
-    """The command itself, then each of its commands."""
-    yield ()
-    command = typer.main.get_command(app)
-    for name in getattr(command, "commands", {}):
-        yield (name,)
+    """The command itself, then each of its commands, and theirs."""
+
+    def below(path: tuple[str, ...], command: object) -> Iterator[tuple[str, ...]]:
+        yield path
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from below((*path, name), inner)
+
+    yield from below((), typer.main.get_command(app))
 
 
 def _help(path: tuple[str, ...]) -> str:

@@ -130,7 +130,7 @@ async def test_an_agent_can_be_made_of_a_model_alone() -> None:
         ({"model": MODEL, "metadata": []}, 422, "body.metadata"),
         ({"model": MODEL, "initial_message_sequence": [{"role": "user", "content": " "}]}, 422, "empty"),
         ({"model": MODEL, "initial_message_sequence": [{"role": "tool", "content": "x"}]}, 422, "role"),
-        ({"model": MODEL, "secrets": {"K": "V"}}, 501, "secrets"),
+        ({"model": MODEL, "secrets": {"K K": "V"}}, 422, "secret name"),
         ({"model": MODEL, "tool_rules": [{"type": "run_first"}]}, 501, "tool_rules"),
         ({"model": MODEL, "enable_sleeptime": True}, 501, "enable_sleeptime"),
         ({"model": MODEL, "identity_ids": ["identity-1"]}, 501, "identity_ids"),
@@ -311,7 +311,7 @@ async def test_changing_an_agent() -> None:
             ({"name": "a/b"}, 422, "body.name"),
             ({"model": "no/model"}, 404, "no/model"),
             ({"timezone": "Nowhere"}, 422, "Nowhere"),
-            ({"secrets": {"K": "V"}}, 501, "secrets"),
+            ({"secrets": {"K K": "V"}}, 422, "secret name"),
             ({"message_ids": ["message-1"]}, 501, "message_ids"),
         ):
             answered, detail = await server.refused("PATCH", path, body)

@@ -70,7 +70,9 @@ async def test_a_new_file_records_its_migrations(tmp_path: Path) -> None:
 
         recorded = rows(path, "SELECT number, name FROM schema_migrations ORDER BY number")
         assert recorded == [(number, name) for number, name, _ in migrations.MIGRATIONS]
-    assert [number for number, _ in recorded] == list(range(1, migrations.SCHEMA_VERSION + 1))
+    numbers = [number for number, _, _ in migrations.MIGRATIONS]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == migrations.SCHEMA_VERSION
 
 
 async def test_an_older_file_is_brought_up_with_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-__all__ = ["app"]
+from perdure.cli.leave import leave as _leave
+from perdure.cli.secret_commands import secret_app
 
-INTERRUPTED = 130  # what shells report for a program that SIGINT ended
+__all__ = ["app"]
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the model of new agents; without it, doctor tells which.",
 )
+app.add_typer(secret_app, name="secret")
 
 
 Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this one message and leave.")]
@@ -316,15 +317,3 @@ def verify(
     from perdure.cli.verify import verify
 
     _leave(verify(repair=repair))
-
-
-def _leave(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:
-    """Do the work, in a loop of this kind, and exit with its code."""
-    import asyncio
-
-    try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            code = runner.run(work)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    raise typer.Exit(code)

@@ -24,6 +24,8 @@
     │   └── PatchInvalid
     ├── ConversionFailed        a file could not be turned into text; the others go on
     ├── ExtraMissing            packages that only some need are not installed
+    ├── SecretKeyMissing        secrets need a key, and none is set
+    ├── SecretUnreadable        a secret can't be decrypted
     ├── RunFailed               a run ended without an answer; the message is kept
     ├── SandboxUnavailable      this machine can't hold code back; no custom tool is run
     ├── ModelError              the provider failed; the run ends with its reason
@@ -114,6 +116,8 @@ __all__ = [
     "ReplayMismatch",
     "RunFailed",
     "SandboxUnavailable",
+    "SecretKeyMissing",
+    "SecretUnreadable",
     "StoreBusy",
     "StoreClosed",
     "StoreError",
@@ -347,6 +351,28 @@ class ExtraMissing(PerdureError):
     def __init__(self, what: str, *, extra: str) -> None:
         super().__init__(f"{what} needs packages that are not installed: pip install 'perdure[{extra}]'")
         self.what, self.extra = what, extra
+
+
+class SecretKeyMissing(PerdureError):
+    """Secrets are kept encrypted, and there is no key to do it with. Nothing was written."""
+
+    code = "secret_key_missing"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "secrets need a key here: set PERDURE_SECRET_KEY to a long random text (`openssl rand -base64 32` prints"
+            " one), the same for every process of this store"
+        )
+
+
+class SecretUnreadable(PerdureError):
+    """A secret can't be decrypted: another key, or a damaged row. Its value is lost unless the key comes back."""
+
+    code = "secret_unreadable"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"a secret can't be decrypted: {why}. Set the key back, or set the secret anew")
+        self.why = why
 
 
 class RunFailed(PerdureError):

@@ -8,6 +8,7 @@ from perdure.core.agents import Agent
 from perdure.core.models import Models
 from perdure.core.ports import Clock, Ids, Randomness, Store, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
+from perdure.core.secrets import Cipher, NoCipher
 from perdure.engine.interrupts import Interrupts
 from perdure.engine.search import Search
 
@@ -67,4 +68,5 @@ class Ports:
     counter: TokenCounter
     owner: str
     settings: EngineSettings = EngineSettings()
+    cipher: Cipher = field(default_factory=NoCipher)
     interrupts: Interrupts[RunKey] = field(default_factory=Interrupts)

@@ -36,6 +36,7 @@ from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import ImportResult, check_messages, import_history
 from perdure.library.recall import BUDGET_TOKENS, recall
 from perdure.library.reply import Reply
+from perdure.library.secrets import AsyncSecrets
 from perdure.library.steps import (
     StepInfo,
     asking_now,
@@ -64,6 +65,7 @@ class AsyncAgent(AsyncArchival):
         self.blocks = AsyncAgentBlocks(app, agent.id)
         self.archives = AsyncAgentArchives(app, agent.id)
         self.files = AsyncAgentFiles(app, agent.id)
+        self.secrets = AsyncSecrets(app, agent.id)
 
     async def send(
         self,

@@ -20,6 +20,7 @@ from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
 from perdure.library.folders import AsyncFolders
 from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
+from perdure.library.secrets import AsyncSecrets
 from perdure.memory.agents import NewAgent, NewBlock, create_agent
 from perdure.memory.search.recalled import Recalled
 from perdure.memory.tool_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
@@ -39,6 +40,7 @@ class AsyncPerdure:
         self.blocks = AsyncBlocks(app)
         self.archives = AsyncArchives(app)
         self.folders = AsyncFolders(app)
+        self.secrets = AsyncSecrets(app)
         self.path = path
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
 

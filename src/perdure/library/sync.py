@@ -30,6 +30,7 @@ from perdure.library.steps import StepInfo
 from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.library.sync_blocks import AgentBlocks, Blocks
 from perdure.library.sync_folders import AgentFiles, Folders
+from perdure.library.sync_secrets import Secrets
 from perdure.memory.agents import AgentChanges, NewBlock
 from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
@@ -83,6 +84,7 @@ class Perdure:
         self.blocks = Blocks(self._portal, self._inner.blocks)
         self.archives = Archives(self._portal, self._inner.archives)
         self.folders = Folders(self._portal, self._inner.folders)
+        self.secrets = Secrets(self._portal, self._inner.secrets)
 
     def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again. Closing twice is no error."""
@@ -207,6 +209,7 @@ class Agent(Archival):
         self.blocks = AgentBlocks(portal, inner.blocks)
         self.archives = AgentArchives(portal, inner.archives)
         self.files = AgentFiles(portal, inner.files)
+        self.secrets = Secrets(portal, inner.secrets)
 
     def send(
         self,

@@ -26,6 +26,7 @@ from perdure.server.routes import (
     recall,
     runs,
     search,
+    secrets,
     steps,
 )
 from perdure.server.sse import Streams
@@ -58,6 +59,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
         runs,
         steps,
         models,
+        secrets,
     ):
         app.include_router(module.router)
     app.router.default = _EitherSlash(app)

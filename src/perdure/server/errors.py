@@ -15,6 +15,7 @@ from starlette.responses import Response
 from perdure.core.errors import (
     Conflict,
     ConversationBusy,
+    ExtraMissing,
     FileTooLarge,
     InvalidInput,
     ModelError,
@@ -22,6 +23,8 @@ from perdure.core.errors import (
     NotFound,
     PerdureError,
     RunFailed,
+    SecretKeyMissing,
+    SecretUnreadable,
     StoreBusy,
     StoreClosed,
     StoreError,
@@ -41,6 +44,9 @@ NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 """For clients that repeat 409 and 5xx on their own: this one will not get better."""
 
 UNKNOWN = {"detail": "An unknown error occurred"}
+
+SECRET_FIELDS = frozenset({"secrets", "tool_exec_environment_variables", "config", "env"})
+"""What stands in these is never told, not even where it is refused."""
 
 STATUS_OF_FAILURE: Mapping[str, int] = {
     "llm_rate_limit": 429,
@@ -81,8 +87,11 @@ def answer_of(error: PerdureError) -> Response:
             return _answer(409, {"detail": str(error), "run_id": error.run_id})  # free again when that run has ended
         case Conflict():
             return _answer(409, {"detail": str(error)}, NO_RETRY)
-        case NotSupported():
+        case NotSupported() | SecretKeyMissing() | ExtraMissing():
             return _answer(501, {"detail": str(error)}, NO_RETRY)
+        case SecretUnreadable():
+            log.error("%s", error)
+            return _answer(500, {"detail": str(error)}, NO_RETRY)
         case RunFailed(reply=Reply(failure=Failure() as failure)):
             return failure_answer(failure, run_id=error.run_id)
         case ModelError():
@@ -141,7 +150,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 def _line(error: Mapping[str, Any]) -> str:
     """Which field, what is wrong with it, and the value it had."""
     where = ".".join(str(part) for part in error["loc"] if not isinstance(part, str) or part.isprintable())
-    if error["type"] in ("json_invalid", "missing"):
+    if error["type"] in ("json_invalid", "missing") or not SECRET_FIELDS.isdisjoint(map(str, error["loc"])):
         return f"{where}: {error['msg']}"
     return f"{where}: {error['msg']}, not {error.get('input')!r:.80}"
 

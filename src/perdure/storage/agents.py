@@ -225,6 +225,7 @@ class Agents:
             self._db.run(f"DELETE FROM ids WHERE id IN (SELECT id FROM {table} WHERE agent_id = :agent_id)", params)
         for table in _CHILDREN:
             self._db.run(f"DELETE FROM {table} WHERE agent_id = :agent_id", params)
+        self._db.run("DELETE FROM secrets WHERE owner_id = :agent_id", params)
         Vectors(self._db, self._org_id).close(agent.number)
         self._db.run("DELETE FROM agents WHERE id = :agent_id", params)
 

@@ -17,6 +17,7 @@ from perdure.storage.messages import Messages
 from perdure.storage.nodes import Nodes
 from perdure.storage.passages import Passages
 from perdure.storage.runs import Runs
+from perdure.storage.secrets import Secrets
 from perdure.storage.steps import Prefixes, Steps
 from perdure.storage.tools import Tools
 from perdure.storage.upkeep import Upkeep
@@ -47,5 +48,6 @@ class SqlTx:
         self.nodes = Nodes(db, org_id)
         self.events = Events(db, org_id)
         self.tools = Tools(db, org_id)
+        self.secrets = Secrets(db, org_id)
         self.vectors = Vectors(db, org_id)
         self.upkeep = Upkeep(db, org_id)

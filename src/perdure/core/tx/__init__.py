@@ -22,6 +22,7 @@ from perdure.core.tx.messages import MessageFilter, Messages, Turn
 from perdure.core.tx.nodes import Nodes
 from perdure.core.tx.passages import PassageFilter, Passages
 from perdure.core.tx.runs import Runs
+from perdure.core.tx.secrets import Secrets
 from perdure.core.tx.steps import Prefixes, Steps
 from perdure.core.tx.tools import ToolFilter, Tools
 from perdure.core.tx.upkeep import Checked, Fault, FaultKind, Owner, Upkeep
@@ -53,6 +54,7 @@ __all__ = [
     "Runs",
     "Scope",
     "ScopeCounts",
+    "Secrets",
     "Steps",
     "ToolFilter",
     "Tools",
@@ -102,6 +104,8 @@ class Tx(Protocol):
     def events(self) -> Events: ...
     @property
     def tools(self) -> Tools: ...
+    @property
+    def secrets(self) -> Secrets: ...
     @property
     def vectors(self) -> Vectors: ...
     @property

@@ -39,6 +39,7 @@ from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.blocks import add_block, block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
 from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.secrets import set_secrets
 from perdure.server.wire.tools import tool_shape
 
 __all__ = ["agent_replies", "agent_reply", "parts_of", "router"]
@@ -146,6 +147,7 @@ async def create(body: AgentIn, library: Library) -> Response:
             tx.tools.attach(agent.id, name)
         for folder_id in dict.fromkeys((*(body.folder_ids or ()), *(body.source_ids or ()))):
             attach_opening(tx, app.ports, agent.id, folder_id)
+        set_secrets(tx, agent.id, body.asked_secrets, cipher=app.cipher, at=now)
         if said:
             drafts, tokens = zip(*said, strict=True)
             tx.messages.append(agent.id, drafts, conversation_seq=0, at=now, tokens=tokens)
@@ -236,6 +238,7 @@ async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) ->
             _set_blocks(tx, agent_id, body.block_ids)
         if (folder_ids := body.folder_ids if body.folder_ids is not None else body.source_ids) is not None:
             _set_folders(tx, app, agent_id, folder_ids)
+        set_secrets(tx, agent_id, body.asked_secrets, cipher=app.cipher, at=now)
         return parts_of(tx, tx.agents.get(agent_id))
 
     return json_answer(agent_reply(library, await app.store.write(unit)))
@@ -312,6 +315,7 @@ def parts_of(tx: Tx, agent: Agent) -> AgentParts:
         folders=tx.folders.of_agent(agent.id),
         message_ids=tx.agents.shown(agent.id),
         run=next((run for run in runs if run.ended), None),
+        secrets=tx.secrets.list(agent.id),
     )
 
 

@@ -16,6 +16,7 @@ from perdure.core.files import Folder
 from perdure.core.ids import BlockId, FolderId, MessageId, ToolId
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
+from perdure.core.secrets import Secret
 from perdure.core.tools import Tool
 from perdure.memory.automatic import AUTOMATIC_SETTINGS
 from perdure.memory.tool_specs import DEFAULT_TOOLS
@@ -34,6 +35,7 @@ from perdure.server.wire.models import (
     model_settings_shape,
     resolved,
 )
+from perdure.server.wire.secrets import SecretsIn, secret_shape, secrets_of
 from perdure.server.wire.tools import tool_shape
 from perdure.server.wire.values import JsonObject
 
@@ -100,8 +102,6 @@ _KEPT = (
 )
 
 _REFUSED: Mapping[str, str] = {
-    "secrets": "secrets",
-    "tool_exec_environment_variables": "secrets",
     "tool_rules": "tool rules",
     "enable_sleeptime": "sleeptime agents",
     "identity_ids": "identities",
@@ -167,9 +167,9 @@ class AgentChangesIn(WireRequest):
     auto_recall: bool | JsonObject | None = None
     auto_capture: bool | JsonObject | None = None
     bypass_session_patterns: list[str] | None = None
+    secrets: SecretsIn | None = None
+    tool_exec_environment_variables: SecretsIn | None = None
     # Of these only the empty forms can be served.
-    secrets: dict[str, Any] | list[Any] | None = None
-    tool_exec_environment_variables: dict[str, Any] | list[Any] | None = None
     tool_rules: list[dict[str, Any]] | None = None
     enable_sleeptime: bool | None = None
     identity_ids: list[str] | None = None
@@ -183,6 +183,12 @@ class AgentChangesIn(WireRequest):
         if asked:
             needed = ", ".join(dict.fromkeys(_REFUSED[name] for name in asked))
             raise NotSupported(f"{', '.join(asked)}: this server has no {needed} yet; leave it out or empty")
+
+    @property
+    def asked_secrets(self) -> dict[str, str] | None:
+        """The agent's secrets from now on; None: they stay. The newer field wins."""
+        given = self.tool_exec_environment_variables if self.secrets is None else self.secrets
+        return None if given is None else secrets_of(given)
 
     @property
     def asked_model(self) -> str | None:
@@ -222,6 +228,7 @@ class AgentParts:
     folders: Sequence[Folder]
     message_ids: Sequence[MessageId]
     run: Run | None
+    secrets: Sequence[Secret] = ()
 
 
 def agent_type_of(agent: Agent) -> str:
@@ -283,6 +290,7 @@ def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> d
     kept = agent.settings.get("wire", {})
     agent_type = agent_type_of(agent)
     blocks = [block_shape(block) for block in parts.blocks]
+    secrets = [secret_shape(secret) for secret in parts.secrets]
     ended = run if run is not None and run.ended else None
     return {
         "created_by_id": agent.created_by,
@@ -309,8 +317,8 @@ def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> d
         "tools": [tool_shape(tool) for tool in parts.tools],
         "sources": [folder_shape(folder, embedder) for folder in parts.folders],
         "tags": list(agent.tags),
-        "tool_exec_environment_variables": [],
-        "secrets": [],
+        "tool_exec_environment_variables": secrets,
+        "secrets": secrets,
         "project_id": kept.get("project_id"),
         "template_id": kept.get("template_id"),
         "base_template_id": kept.get("base_template_id"),

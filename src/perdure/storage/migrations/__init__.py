@@ -18,6 +18,7 @@ from perdure.storage.migrations import (
     m0006_captures,
     m0007_tag_labels,
     m0008_tools,
+    m0010_secrets,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -31,6 +32,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (6, "captures", m0006_captures.apply),
     (7, "tag_labels", m0007_tag_labels.apply),
     (8, "tools", m0008_tools.apply),
+    (10, "secrets", m0010_secrets.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

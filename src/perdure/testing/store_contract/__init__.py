@@ -21,6 +21,7 @@ from perdure.testing.store_contract.organisations import OrganisationContract
 from perdure.testing.store_contract.passages import PassageContract
 from perdure.testing.store_contract.revisions import RevisionContract
 from perdure.testing.store_contract.runs import RunContract
+from perdure.testing.store_contract.secrets import SecretContract
 from perdure.testing.store_contract.steps import StepContract
 from perdure.testing.store_contract.tools import ToolContract
 from perdure.testing.store_contract.units import UnitContract
@@ -42,6 +43,7 @@ class StoreContract(
     PassageContract,
     RevisionContract,
     RunContract,
+    SecretContract,
     StepContract,
     ToolContract,
     UnitContract,

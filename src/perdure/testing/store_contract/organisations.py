@@ -17,6 +17,7 @@ from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
 from perdure.core.runs import Lease, Prefix, Recipe, Run, Step, Usage
+from perdure.core.secrets import ORGANISATION
 from perdure.core.text import query_of
 from perdure.core.tools import Tool, ToolCode, ToolSpec
 from perdure.core.tx import MessageFilter, PassageFilter, ToolFilter, Tx
@@ -72,6 +73,8 @@ class OrganisationContract(Contract):
         tool = tx.tools.add(Tool(id=ToolId(self.ids.new("tool")), spec=spec), code=code, at=AT)
         tx.tools.attach(agent.id, "look")
         tx.nodes.add(node_of(agent.id))
+        for owner in (ORGANISATION, agent.id):
+            tx.secrets.put(owner, "TOKEN", b"sealed", at=AT)
         return Property(
             agent=tx.agents.get(agent.id),
             conversation=tx.conversations.at(agent.id, 0),
@@ -154,6 +157,9 @@ class OrganisationContract(Contract):
             "tools.find_by_name": lambda tx: tx.tools.find_by_name("look"),
             "tools.list": lambda tx: tx.tools.list(),
             "tools.of_agent": lambda tx: tx.tools.of_agent(agent_id),
+            "secrets.find": lambda tx: tx.secrets.find(agent_id, "TOKEN"),
+            "secrets.list": lambda tx: tx.secrets.list(agent_id),
+            "secrets.list of all": lambda tx: tx.secrets.list(ORGANISATION),
         }
 
     async def test_another_organisation_sees_nothing(self) -> None:
@@ -241,6 +247,10 @@ class OrganisationContract(Contract):
                 "tools.delete": lambda tx: tx.tools.delete(p.tool.id),
                 "tools.attach": lambda tx: tx.tools.attach(p.agent.id, "look"),
                 "tools.detach": lambda tx: tx.tools.detach(p.agent.id, "look"),
+                "secrets.put": lambda tx: tx.secrets.put(p.agent.id, "TOKEN", b"stolen", at=AT),
+                "secrets.put for all": lambda tx: tx.secrets.put(ORGANISATION, "TOKEN", b"stolen", at=AT),
+                "secrets.delete": lambda tx: tx.secrets.delete(p.agent.id, "TOKEN"),
+                "secrets.delete for all": lambda tx: tx.secrets.delete(ORGANISATION, "TOKEN"),
             }
             before = await everything()
             changed = []

@@ -1,0 +1,39 @@
+"""`perdure secret`: values come by stdin or a prompt, never by an argument, and are never shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.running import called, perdure
+
+CANARY = "canary-5f1d7c0a"
+
+
+def test_a_secret_is_set_from_stdin_listed_and_removed(tmp_path: Path) -> None:
+    """Its last line end is not part of it; the list has the name only."""
+    done = perdure(tmp_path, "secret", "set", "TOKEN", stdin=f"{CANARY}\n")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert CANARY not in done.stderr
+    listed = called(tmp_path, "secret", "list")
+    assert listed.stdout.startswith("TOKEN ")
+    (shown,) = json.loads(called(tmp_path, "secret", "list", "--json").stdout)
+    assert shown["name"] == "TOKEN"
+    assert called(tmp_path, "secret", "remove", "TOKEN").returncode == 0
+
+    assert json.loads(called(tmp_path, "secret", "list", "--json").stdout) == []
+    again = called(tmp_path, "secret", "remove", "TOKEN")
+    assert (again.returncode, again.stderr) == (1, "error: secret 'TOKEN' not found\n")
+
+
+def test_bad_input_is_told_and_makes_nothing(tmp_path: Path) -> None:
+    """A name that can't be, no value, an agent that is not there."""
+    for arguments, told in (
+        (("set", "A B"), "can't be used"),
+        (("set", "TOKEN"), "no value came"),
+        (("remove", "TOKEN"), "there is none yet"),
+    ):
+        done = called(tmp_path, "secret", *arguments)
+        assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,111 @@
+"""Encryption at rest: what is sealed can be opened by its key, for its purpose, and by nothing else."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
+from perdure.storage.cipher import AesCipher
+
+KEY = "a key of sixteen"
+cipher = AesCipher(KEY, file=None)
+
+
+@given(plain=st.binary(max_size=200), purpose=st.text(st.characters(codec="utf-8"), max_size=20))
+def test_what_is_sealed_comes_back(plain: bytes, purpose: str) -> None:
+    """Any bytes for any purpose; the same value looks different each time, and never like itself."""
+    sealed = cipher.encrypt(plain, bound_to=purpose)
+
+    assert cipher.decrypt(sealed, bound_to=purpose) == plain
+    assert cipher.encrypt(plain, bound_to=purpose) != sealed
+    assert len(plain) < 8 or plain not in sealed
+
+
+@pytest.mark.parametrize("at", [0, 1, 4, 5, 16, 17, -1])
+def test_a_changed_byte_is_noticed(at: int) -> None:
+    """Wherever it stands."""
+    sealed = bytearray(cipher.encrypt(b"value", bound_to="here"))
+    sealed[at] ^= 1
+
+    with pytest.raises(SecretUnreadable):
+        cipher.decrypt(bytes(sealed), bound_to="here")
+
+
+def test_a_value_in_anothers_place_is_refused() -> None:
+    """A row copied over another's can't be read as that."""
+    with pytest.raises(SecretUnreadable, match="another's place"):
+        cipher.decrypt(cipher.encrypt(b"value", bound_to="mine"), bound_to="yours")
+
+
+def test_another_key_is_named_as_the_reason() -> None:
+    """The message says which key was used, and never shows one."""
+    other = AesCipher("another key of this kind", file=None)
+
+    with pytest.raises(SecretUnreadable, match="another key than that of PERDURE_SECRET_KEY") as caught:
+        other.decrypt(cipher.encrypt(b"value", bound_to="here"), bound_to="here")
+    assert "another key of this kind" not in str(caught.value)
+
+
+def test_a_short_setting_is_refused() -> None:
+    """With what helps, and without the key."""
+    with pytest.raises(InvalidInput, match="openssl rand") as caught:
+        AesCipher("hunter2", file=None)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_without_setting_or_file_there_is_no_key() -> None:
+    """As on PostgreSQL."""
+    with pytest.raises(SecretKeyMissing, match="PERDURE_SECRET_KEY"):
+        AesCipher("", file=None).encrypt(b"value", bound_to="here")
+
+
+def test_the_key_file_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
+    """At the first secret, mode 0600; the next process finds it."""
+    file = tmp_path / "secret.key"
+    first = AesCipher("", file=file)
+    assert not file.exists()
+    sealed = first.encrypt(b"value", bound_to="here")
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert AesCipher("", file=file).decrypt(sealed, bound_to="here") == b"value"
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
+
+
+def test_processes_that_make_the_key_at_once_get_the_same(tmp_path: Path) -> None:
+    """The first one's stays."""
+    file, start = tmp_path / "secret.key", threading.Barrier(8)
+    sealed: list[bytes] = []
+
+    def seal() -> None:
+        one = AesCipher("", file=file)
+        start.wait()
+        sealed.append(one.encrypt(b"value", bound_to="here"))
+
+    threads = [threading.Thread(target=seal) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert {AesCipher("", file=file).decrypt(one, bound_to="here") for one in sealed} == {b"value"}
+    assert len(sealed) == 8
+
+
+def test_a_lost_key_file_is_not_made_anew_by_reading(tmp_path: Path) -> None:
+    """A new key would hide that the old one can be put back."""
+    file = tmp_path / "secret.key"
+    sealed = AesCipher("", file=file).encrypt(b"value", bound_to="here")
+    file.unlink()
+    with pytest.raises(SecretUnreadable, match="is gone: put it back"):
+        AesCipher("", file=file).decrypt(sealed, bound_to="here")
+    assert not file.exists()
+    file.write_bytes(b"")
+
+    with pytest.raises(SecretUnreadable, match="holds no key"):
+        AesCipher("", file=file).decrypt(sealed, bound_to="here")
