@@ -38,6 +38,8 @@ from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE, AesCipher
 from perdure.storage.open import open_store
+from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
+from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
 from perdure.toolbox.functions import Functions, tool
 from perdure.toolbox.router import Toolboxes
 
@@ -179,11 +181,13 @@ async def start(
         worker = EmbeddingWorker(store, embedding.embedder, clock=clock, randomness=random.SystemRandom())
         store = WatchedStore(store, embedding.embedder.handle, worker.nudge)
     try:
-        await _keep_tools_current(store, [*MEMORY_TOOL_SPECS.values(), *functions.specs()], ids=ids, at=clock.now())
+        specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *functions.specs()]
+        await _keep_tools_current(store, specs, ids=ids, at=clock.now())
+        builtins = Builtins(converter=_converter(settings), web=_web(settings))
         ports = Ports(
             store=store,
             models=registry,
-            toolbox=Toolboxes({"function": functions}),
+            toolbox=Toolboxes({"function": functions, "builtin": builtins}),
             search=Search(
                 store,
                 clock,
@@ -261,6 +265,15 @@ def _converter(settings: Settings) -> Converter:
         return await convert_file(name, file, limits=Limits(file_bytes=settings.file_limit_bytes), progress=progress)
 
     return convert
+
+
+def _web(settings: Settings) -> WebSettings:
+    return WebSettings(
+        search=settings.web_search,
+        searxng_url=settings.searxng_url,
+        allowed_hosts=tuple(settings.web_allowed_hosts.split(",")),
+        environment=os.environ,
+    )
 
 
 async def _token_counter(settings: Settings) -> TokenCounter:

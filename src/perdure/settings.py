@@ -10,10 +10,11 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["STORE_FILE", "TOKEN_COUNTERS", "Settings", "default_home"]
+__all__ = ["STORE_FILE", "TOKEN_COUNTERS", "WEB_SEARCH", "Settings", "default_home"]
 
 STORE_FILE = "perdure.db"
 TOKEN_COUNTERS = ("script", "tiktoken")
+WEB_SEARCH = ("exa", "tavily", "brave", "searxng", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,13 @@ class Settings:
             by word; only the local model can. By default it does not.
         secret_key: what secrets are encrypted with, at least 16 characters; empty: a file `secret.key` beside the
             store, which is made with the first secret. PostgreSQL needs the setting.
+        web_search: the engine of `web_search`: exa, tavily, brave or searxng; `none`: the web is not searched; empty:
+            the first of them whose key or address the environment has.
+        searxng_url: where an instance of SearXNG answers.
+        web_allowed_hosts: hosts that agents may fetch pages of although they are not public, as `name` or `name:port`,
+            with commas between.
 
-    Raises: InvalidInput: a token counter that there is not.
+    Raises: InvalidInput: a token counter or search engine that there is not, an address that is none.
     """
 
     home: str = ""
@@ -51,11 +57,19 @@ class Settings:
     file_limit_bytes: int = 50_000_000
     late_interaction_ms: int = 0
     secret_key: str = field(default="", repr=False)
+    web_search: str = ""
+    searxng_url: str = ""
+    web_allowed_hosts: str = ""
 
     def __post_init__(self) -> None:
         if self.token_counter not in TOKEN_COUNTERS:
             choices = " or ".join(TOKEN_COUNTERS)
             raise InvalidInput(f"PERDURE_TOKEN_COUNTER is {self.token_counter!r}: {choices} is needed")
+        if self.web_search and self.web_search not in WEB_SEARCH:
+            choices = ", ".join(WEB_SEARCH)
+            raise InvalidInput(f"PERDURE_WEB_SEARCH is {self.web_search!r}: one of {choices} is needed")
+        if self.searxng_url and not self.searxng_url.startswith(("http://", "https://")):
+            raise InvalidInput(f"PERDURE_SEARXNG_URL is {self.searxng_url!r}: it has to begin with http:// or https://")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:

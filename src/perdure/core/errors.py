@@ -21,7 +21,8 @@
     │   ├── BlockReadOnly
     │   ├── TextNotFound
     │   ├── TextAmbiguous
-    │   └── PatchInvalid
+    │   ├── PatchInvalid
+    │   └── AddressRefused
     ├── ConversionFailed        a file could not be turned into text; the others go on
     ├── ExtraMissing            packages that only some need are not installed
     ├── SecretKeyMissing        secrets need a key, and none is set
@@ -74,6 +75,7 @@ from perdure.core.model_errors import (
 from perdure.core.runs import StopReason
 
 __all__ = [
+    "AddressRefused",
     "AlreadyExists",
     "BlockLimitExceeded",
     "BlockNotFound",
@@ -330,6 +332,16 @@ class PatchInvalid(ToolError):
     """A patch could not be read or does not fit the text; nothing of it was applied."""
 
     code = "patch_invalid"
+
+
+class AddressRefused(ToolError):
+    """An address of the web that nothing from outside may choose: of this machine, a private network, an odd port."""
+
+    code = "address_refused"
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address!r} was not asked for: {reason}.")
+        self.address, self.reason = address, reason
 
 
 class ConversionFailed(PerdureError):

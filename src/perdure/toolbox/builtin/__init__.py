@@ -1,0 +1,1 @@
+"""The built-in tools that are not of memory: they run code, reach the web, ask the user."""

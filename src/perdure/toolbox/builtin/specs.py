@@ -1,0 +1,76 @@
+"""What models are told of the built-in tools: names and arguments as Letta agents know them, words of our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.core.tools import ToolSpec
+
+__all__ = ["BUILTIN_TOOL_SPECS"]
+
+
+def _spec(
+    name: str, description: str, properties: dict[str, Any], required: tuple[str, ...], *, timeout_s: float
+) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        description=description,
+        parameters={
+            "type": "object",
+            "properties": properties,
+            "required": list(required),
+            "additionalProperties": False,
+        },
+        kind="builtin",
+        tool_type="letta_builtin",
+        # None of them changes anything that is left when it is done, so a call that a crash interrupted is run again.
+        idempotent=True,
+        parallel=True,
+        timeout_s=timeout_s,
+    )
+
+
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def _texts(description: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "string"}, "description": description}
+
+
+_SPECS = (
+    _spec(
+        "web_search",
+        "Search the web. A result has a title, an address, often a date, and an excerpt; fetch_webpage reads a page.",
+        {
+            "query": _text("What to look for, in plain words."),
+            "num_results": {"type": "integer", "description": "How many results (default 10, up to 20)."},
+            "category": {
+                "type": "string",
+                "enum": [
+                    *("company", "research paper", "news", "pdf", "github", "tweet", "personal site"),
+                    *("linkedin profile", "financial report"),
+                ],
+                "description": "Only results of this kind, where the engine knows it.",
+            },
+            "include_text": {"type": "boolean", "description": "Longer texts instead of excerpts (default false)."},
+            "include_domains": _texts("Only from these domains, such as arxiv.org."),
+            "exclude_domains": _texts("Nothing from these domains."),
+            "start_published_date": _text("Only what was published from this day on, such as 2026-11-20."),
+            "end_published_date": _text("Only what was published up to this day."),
+            "user_location": _text("Country of the searcher, two letters, such as US."),
+        },
+        ("query",),
+        timeout_s=30.0,
+    ),
+    _spec(
+        "fetch_webpage",
+        "Read a page of the web: its main text as Markdown. Also plain text, JSON and PDF.",
+        {"url": _text("The whole address, with https://.")},
+        ("url",),
+        timeout_s=60.0,
+    ),
+)
+
+BUILTIN_TOOL_SPECS: dict[str, ToolSpec] = {spec.name: spec for spec in _SPECS}
+"""Name -> spec, of every built-in tool."""

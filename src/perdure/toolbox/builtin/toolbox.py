@@ -1,0 +1,78 @@
+"""The toolbox of the built-in tools. What they need is imported when the first one is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.errors import NotFound
+from perdure.core.ports import CallContext, Converter
+from perdure.core.tools import Tool, ToolOutcome
+
+if TYPE_CHECKING:
+    from perdure.toolbox.builtin.fetch_webpage import WebPages
+    from perdure.toolbox.builtin.web_search import WebSearch
+
+__all__ = ["Builtins", "WebSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """How the web is reached.
+
+    Args:
+        search: the engine of `web_search`; empty: the first that `environment` has a key for; `none`: no engine.
+        searxng_url: where an instance of SearXNG answers.
+        allowed_hosts: hosts that may be fetched wherever they are, as `name` or `name:port`.
+        environment: where the keys are.
+    """
+
+    search: str = ""
+    searxng_url: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Builtins:
+    """`Toolbox` of the built-in tools.
+
+    Args:
+        converter: makes text of pages.
+    """
+
+    def __init__(self, *, converter: Converter, web: WebSettings) -> None:
+        self._converter, self._web = converter, web
+
+    def missing(self, tool: Tool) -> str | None:
+        match tool.spec.name:
+            case "fetch_webpage":
+                return None
+            case "web_search":
+                return self._search.missing()
+            case name:
+                return f"this Perdure has no built-in tool {name!r}, so it was not run"
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        match tool.spec.name:
+            case "fetch_webpage":
+                return await self._pages.fetch(arguments)
+            case "web_search":
+                return await self._search.search(arguments)
+            case name:
+                raise NotFound("built-in tool", name)
+
+    @cached_property
+    def _pages(self) -> WebPages:
+        from perdure.toolbox.builtin.fetch_webpage import WebPages
+        from perdure.toolbox.web_guard import WebGuard
+
+        return WebPages(WebGuard(self._web.allowed_hosts), self._converter)
+
+    @cached_property
+    def _search(self) -> WebSearch:
+        from perdure.toolbox.builtin.web_search import WebSearch, choose_engine
+
+        web = self._web
+        return WebSearch(choose_engine(web.environment, wanted=web.search, searxng_url=web.searxng_url))

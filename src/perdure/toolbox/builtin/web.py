@@ -1,0 +1,158 @@
+"""A body of the web, fetched within limits: bytes as they come, unpacked bytes, hops, seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from dataclasses import dataclass
+from functools import cache
+
+import httpx
+
+from perdure.core.errors import ToolError
+from perdure.toolbox.web_guard import GuardedTransport, WebGuard
+
+__all__ = ["FetchLimits", "Fetched", "fetch"]
+
+REDIRECTS = 5
+AGENT = "Perdure (+fetch_webpage)"
+ACCEPT = (
+    "text/html, application/xhtml+xml, text/markdown, text/plain, application/pdf, application/json;q=0.9, */*;q=0.1"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """What one page may cost: `body_bytes` unpacked, `total_s` seconds with all redirects, `connect_s` to connect."""
+
+    body_bytes: int = 5_000_000
+    total_s: float = 25.0
+    connect_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What came: `url` after redirects, `kind` as the server calls it, `charset` if it says one.
+
+    Args:
+        cut: there was more than the limit; `body` is its beginning.
+    """
+
+    url: str
+    status: int
+    kind: str
+    charset: str
+    body: bytes
+    cut: bool = False
+
+
+async def fetch(url: str, guard: WebGuard, *, limits: FetchLimits) -> Fetched:
+    """What a GET brings, at most so much and so long.
+
+    Raises: AddressRefused; ToolError: it can't be reached, takes too long, or answers what can't be read.
+    """
+    try:
+        async with asyncio.timeout(limits.total_s):
+            return await _fetch(httpx.URL(url), guard, limits)
+    except TimeoutError as error:
+        raise ToolError(f"{_host(url)} did not send the page within {limits.total_s:g} s") from error
+    except httpx.TooManyRedirects as error:
+        raise ToolError(f"{_host(url)} redirected more than {REDIRECTS} times") from error
+    except httpx.InvalidURL as error:
+        raise ToolError(f"that is no address of the web: {error}") from error
+    except httpx.TimeoutException as error:
+        raise ToolError(f"{_host(url)} could not be reached within {limits.connect_s:g} s") from error
+    except httpx.HTTPError as error:
+        raise ToolError(f"{_host(url)} could not be fetched: {str(error) or type(error).__name__}") from error
+
+
+async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> Fetched:
+    async with (
+        httpx.AsyncClient(
+            transport=GuardedTransport(guard, verify=_certificates()),
+            timeout=httpx.Timeout(limits.total_s, connect=limits.connect_s),
+            follow_redirects=True,
+            max_redirects=REDIRECTS,
+            trust_env=False,
+            headers={"User-Agent": AGENT, "Accept": ACCEPT, "Accept-Encoding": "gzip, deflate"},
+        ) as client,
+        client.stream("GET", url) as response,
+    ):
+        body, cut = await _body(response, limits.body_bytes)
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        shown = response.url.copy_with(fragment=None)
+        return Fetched(
+            url=str(shown),
+            status=response.status_code,
+            kind=kind,
+            charset=response.charset_encoding or "",
+            body=body,
+            cut=cut,
+        )
+
+
+async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
+    """The unpacked body up to `limit` bytes, and whether there was more. Never more than that is unpacked."""
+    unpack = _unpacker(response.headers.get("content-encoding", ""))
+    held = bytearray()
+    try:
+        async for piece in response.aiter_raw():
+            held += piece if unpack is None else unpack.decompress(piece, limit + 1 - len(held))
+            if len(held) > limit:
+                return bytes(held[:limit]), True
+            while unpack is not None and unpack.unconsumed_tail:
+                held += unpack.decompress(unpack.unconsumed_tail, limit + 1 - len(held))
+                if len(held) > limit:
+                    return bytes(held[:limit]), True
+    except zlib.error as error:
+        raise ToolError(f"what {response.url.host} sent can't be unpacked: {error}") from error
+    return bytes(held), False
+
+
+class _Unpacker:
+    """gzip or zlib, or the bare deflate that some servers send for the latter."""
+
+    def __init__(self, *, zlib_or_bare: bool) -> None:
+        self._object = zlib.decompressobj(zlib.MAX_WBITS | (0 if zlib_or_bare else 16))
+        self._try_bare = zlib_or_bare
+
+    @property
+    def unconsumed_tail(self) -> bytes:
+        return self._object.unconsumed_tail
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        try:
+            unpacked = self._object.decompress(data, most)
+        except zlib.error:
+            if not self._try_bare:
+                raise
+            self._object = zlib.decompressobj(-zlib.MAX_WBITS)
+            unpacked = self._object.decompress(data, most)
+        self._try_bare = False
+        return unpacked
+
+
+def _unpacker(encoding: str) -> _Unpacker | None:
+    """Raises: ToolError: packed in a way that was not asked for."""
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return _Unpacker(zlib_or_bare=False)
+        case "deflate":
+            return _Unpacker(zlib_or_bare=True)
+        case other:
+            raise ToolError(f"the page came packed as {other[:40]!r}, which was not asked for and is not unpacked")
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    return httpx.create_ssl_context(trust_env=False)  # reading the roots takes 20 ms
+
+
+def _host(url: str) -> str:
+    try:
+        return httpx.URL(url).host or "the page"
+    except httpx.InvalidURL:
+        return "the page"

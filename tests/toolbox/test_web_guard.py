@@ -1,0 +1,191 @@
+"""Addresses that a stranger chose lead to public places only, and to the very address that was judged."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.errors import AddressRefused
+from perdure.toolbox.web_guard import GuardedTransport, WebGuard, refusal_of
+from tests.toolbox.web_site import page, serving
+
+PUBLIC, PUBLIC_TOO = "93.184.216.34", "2606:4700:4700::1111"
+
+
+class Names:
+    """A name server that gives one answer after another; the last one for ever."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self.answers, self.asked = list(answers), 0
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked += 1
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "127.255.255.254", "0.0.0.0", "10.1.2.3", "172.31.0.1", "192.168.0.1", "169.254.169.254"),
+        *("100.100.100.200", "168.63.129.16", "192.0.0.192", "198.18.0.1", "203.0.113.9", "224.0.0.1"),
+        *("255.255.255.255", "::", "::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1"),
+        *("::ffff:127.0.0.1", "::ffff:a9fe:a9fe", "::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::1", "2002:7f00:1::"),
+        *("2002:a9fe:a9fe::1", "2001:0:7f00:1::", "2001:db8::1", "100::1", "5f00::1", "3fff::1"),
+    ],
+)
+def test_what_is_not_public_is_refused(address: str) -> None:
+    """Every form in which a private, reserved, local or metadata address can be written."""
+    assert refusal_of(address)
+
+
+@pytest.mark.parametrize("address", [PUBLIC, PUBLIC_TOO, "8.8.8.8", "172.32.0.1", "::ffff:8.8.8.8", "2002:808:808::1"])
+def test_what_is_public_is_not_refused(address: str) -> None:
+    assert refusal_of(address) is None
+
+
+@given(st.ip_addresses(v=4))
+def test_a_translated_address_is_judged_as_the_one_it_carries(address: ipaddress.IPv4Address) -> None:
+    """Mapped, NAT64 and 6to4 forms of an address are as public as it is, and no public address is one Python calls
+    private."""
+    refused = refusal_of(str(address))
+    carried = [
+        f"::ffff:{address}",
+        f"64:ff9b::{address}",
+        str(ipaddress.IPv6Address((0x2002 << 112) | int(address) << 80)),
+    ]
+
+    assert [refusal_of(form) for form in carried] == [refused] * 3
+    assert refused or (address.is_global and not address.is_multicast)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://2130706433/", "unusual way"),
+        ("http://0x7f000001/", "unusual way"),
+        ("http://0x7f.1/", "unusual way"),
+        ("http://017700000001/", "unusual way"),
+        ("http://127.1/", "unusual way"),
+        ("http://127.0.0.1./", "this machine"),
+        ("http://[::ffff:7f00:1]/", "this machine"),
+        ("http://someone:word@example.com/", "user name or password"),
+        ("http://example.com:22/", "port 22"),
+        ("ftp://example.com/", "only http and https"),
+        ("file:///etc/passwd", "only http and https"),
+        ("http:///path", "no host"),
+        ("http://localhost/", "this machine"),
+    ],
+)
+async def test_odd_addresses_are_refused(url: str, why: str) -> None:
+    """Before anything is connected, and without repeating what is secret in them."""
+    with pytest.raises(AddressRefused, match=why) as refused:
+        await WebGuard().place_of(httpx.URL(url))
+
+    assert "word" not in refused.value.address
+
+
+async def test_one_private_address_among_public_ones_is_enough() -> None:
+    """A name that leads to both was made to."""
+    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1"):
+        await WebGuard(resolver=Names([PUBLIC, "10.0.0.1"])).place_of(httpx.URL("https://example.com/"))
+
+
+async def test_a_name_that_rebinds_leads_to_the_address_that_was_judged() -> None:
+    """The name is resolved once for a request, and the connection goes to what was judged, under the name's own Host
+    and server name."""
+    names, seen = Names([PUBLIC], ["127.0.0.1"]), []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200)
+
+    transport = GuardedTransport(WebGuard(resolver=names), inner=httpx.MockTransport(answer))
+    async with httpx.AsyncClient(transport=transport) as client:
+        await client.get("https://rebinds.example/a?b=c")
+        with pytest.raises(AddressRefused, match="this machine"):
+            await client.get("https://rebinds.example/a?b=c")
+
+    assert names.asked == 2
+    assert [str(request.url) for request in seen] == [f"https://{PUBLIC}/a?b=c"]
+    assert seen[0].headers["host"] == "rebinds.example"
+    assert seen[0].extensions["sni_hostname"] == "rebinds.example"
+
+
+async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
+    """Names have addresses of both kinds, and a machine often reaches one kind only."""
+    tried = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        tried.append(request.url.host)
+        if request.url.host == PUBLIC_TOO:
+            raise httpx.ConnectError("no route")
+        return httpx.Response(200)
+
+    guard = WebGuard(resolver=Names([PUBLIC_TOO, PUBLIC]))
+    transport = GuardedTransport(guard, inner=httpx.MockTransport(answer))
+    async with httpx.AsyncClient(transport=transport) as client:
+        await client.get("http://example.com/")
+
+    assert tried == [PUBLIC_TOO, PUBLIC]
+
+
+async def test_allowed_hosts_may_be_anywhere() -> None:
+    """By name, or by name and port; another port of the same name is not meant."""
+    guard = WebGuard(["wiki.internal", "127.0.0.1:8000"], resolver=Names(["10.0.0.7"]))
+
+    assert (await guard.place_of(httpx.URL("http://WIKI.internal:9000/"))).addresses == ("10.0.0.7",)
+    assert (await guard.place_of(httpx.URL("http://127.0.0.1:8000/"))).addresses == ("127.0.0.1",)
+    for url in ("http://127.0.0.1:8080/", "http://other.internal/", "http://a:b@wiki.internal/"):
+        with pytest.raises(AddressRefused):
+            await guard.place_of(httpx.URL(url))
+
+
+async def test_the_certificate_is_that_of_the_name(tmp_path: Path) -> None:
+    """Though the connection goes to an address, TLS asks for the name, and another name's certificate is not taken."""
+    served, trusted = certificate("site.test", tmp_path)
+    async with serving({"/": page(b"hello")}, ssl=served) as site:
+        guard = WebGuard(["site.test", "other.test"], resolver=Names(["127.0.0.1"]))
+        async with httpx.AsyncClient(transport=GuardedTransport(guard, verify=trusted)) as client:
+            answer = await client.get(site.url(host="site.test", scheme="https"))
+            with pytest.raises(httpx.ConnectError, match=r"other\.test"):
+                await client.get(site.url(host="other.test", scheme="https"))
+
+    assert answer.text == "hello"
+
+
+def certificate(name: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's context with a certificate of its own for `name`, and a client's that trusts it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    both = folder / "site.pem"
+    both.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        + made.public_bytes(serialization.Encoding.PEM)
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(both)
+    return server, ssl.create_default_context(cadata=made.public_bytes(serialization.Encoding.PEM).decode())
