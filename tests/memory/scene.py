@@ -14,7 +14,7 @@ from perdure.core.blocks import Author, Block
 from perdure.core.ids import MessageId, RunId
 from perdure.core.messages import Draft, Part, Role, Text
 from perdure.core.runs import Run
-from perdure.core.tool_schema import parse_arguments
+from perdure.core.tool_arguments import parse_arguments
 from perdure.core.tx import Tx
 from perdure.engine.search import Search
 from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, run_search_tool

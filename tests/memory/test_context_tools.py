@@ -20,7 +20,7 @@ from perdure.core.ids import ConversationId, MessageId
 from perdure.core.messages import Draft, Message, MessageKind, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.ports import TokenCounter
-from perdure.core.tool_schema import parse_arguments
+from perdure.core.tool_arguments import parse_arguments
 from perdure.core.tx import Tx
 from perdure.memory import matches, patterns
 from perdure.memory.agent_tools import run_memory_tool
@@ -710,7 +710,7 @@ async def test_arguments_that_can_not_be_used_are_told() -> None:
         with pytest.raises(ToolError, match=told):
             await expand(s, handle, **arguments)
     with pytest.raises(InvalidArguments, match="'lines' must be of type string"):
-        await expand(s, "msg-0", lines=1)
+        await expand(s, "msg-0", lines=1.5)
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from perdure.core.messages import Draft, ToolCall, ToolResult
 from perdure.core.models import Models
 from perdure.core.ports import CallContext, Ids, TokenCounter
 from perdure.core.runs import Run, RunKey
-from perdure.core.tool_schema import parse_arguments
+from perdure.core.tool_arguments import parse_arguments
 from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.interrupts import Interrupted, is_cancelled
