@@ -1,0 +1,115 @@
+"""From what came through a call's pipes to its result. All of it is the code's own claim, so all of it is checked."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping
+from typing import Any, NoReturn, cast, get_args
+
+from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult, SandboxStatus, ToolFrame
+from perdure.toolbox.sandbox.fork_server import Ended
+from perdure.toolbox.sandbox.inside.results import Unfit, clean, to_json
+
+__all__ = ["answer_bytes_max", "ended_result", "output_bytes_max", "printed", "result_of"]
+
+ERROR_CHARS = 5_000
+FRAMES_MAX = 20
+LINE_CHARS = 200
+BESIDES_BYTES = 1 << 20
+BYTES_OF_A_CHARACTER = 4
+NOTICE_BYTES = 4_096
+CPU_SLACK = 0.5
+
+_STATUSES = frozenset(get_args(SandboxStatus))
+
+
+def answer_bytes_max(job: SandboxJob) -> int:
+    """How long an honest answer can be: the result, changed blocks, an error."""
+    blocks = (job.agent or {}).get("blocks") or {}
+    return 2 * job.limits.result_bytes + BESIDES_BYTES * (1 + len(blocks))
+
+
+def output_bytes_max(limits: SandboxLimits) -> int:
+    """How many bytes prints can write before what prints in Python leaves out the rest."""
+    return limits.output_chars * BYTES_OF_A_CHARACTER + NOTICE_BYTES
+
+
+def printed(data: bytes, limits: SandboxLimits) -> str:
+    """What was printed, as valid text within the limit; a cut is told at its end."""
+    text = clean(data.decode(errors="replace"))
+    if len(text) <= limits.output_chars:
+        return text
+    return f"{text[: limits.output_chars]}\n[cut here: only the first {limits.output_chars:,} characters are kept]"
+
+
+def result_of(body: bytes, job: SandboxJob) -> SandboxResult:
+    """The result that an answer claims; an `error` if it is no answer."""
+    try:
+        claimed = json.loads(body, parse_constant=_no_number)
+        status, error, frames = claimed["status"], claimed.get("error", ""), claimed.get("frames", [])
+        if status not in _STATUSES or not isinstance(error, str):
+            raise ValueError(status)
+        value = to_json(claimed.get("value"), bytes_max=job.limits.result_bytes) if status == "success" else None
+        return SandboxResult(
+            status=cast("SandboxStatus", status),
+            value=value,
+            error=clean(error)[:ERROR_CHARS] if status != "success" else "",
+            traceback=tuple(_frame(*frame) for frame in frames[:FRAMES_MAX]),
+            agent=_changed_blocks(claimed.get("agent"), job) if status == "success" else None,
+        )
+    except Unfit as unfit:
+        return SandboxResult(status="error", error=str(unfit))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return SandboxResult(status="error", error="the code sent an answer that can't be read, past its return value")
+
+
+def ended_result(ended: Ended, limits: SandboxLimits, *, answered: bool) -> SandboxResult:
+    """What it means that a call's process ended without an answer.
+
+    Args:
+        answered: something did come, but longer than an answer can be.
+    """
+    code = ended.exit
+    if answered:
+        return SandboxResult(status="crash", error="the code sent more than an answer can hold, and was stopped")
+    if ended.failed or code is None:
+        why = ended.failed or "the sandbox was restarted"
+        return SandboxResult(status="crash", error=f"the code was interrupted: {why}; try once more")
+    if code == -signal.SIGKILL and ended.cpu_s >= CPU_SLACK * limits.cpu_s:
+        return SandboxResult(
+            status="timeout", error=f"it used all the processor time it may have, {limits.cpu_s:g} s, and was stopped"
+        )
+    if code == -signal.SIGKILL:
+        return SandboxResult(
+            status="memory", error="its process was killed, most likely because the machine's memory ran out"
+        )
+    if code < 0:
+        name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+        return SandboxResult(status="crash", error=f"its process crashed with {name}")
+    return SandboxResult(status="crash", error=f"its process ended before it returned a result (exit code {code})")
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _frame(line: object, function: object, text: object) -> ToolFrame:
+    if not (isinstance(line, int) and isinstance(function, str) and isinstance(text, str)):
+        raise TypeError
+    return ToolFrame(line, clean(function)[:LINE_CHARS], clean(text)[:LINE_CHARS])
+
+
+def _changed_blocks(claimed: object, job: SandboxJob) -> Mapping[str, str] | None:
+    """The blocks that were sent, with text that is another one. What was not sent can't be changed."""
+    before: Mapping[str, Any] = (job.agent or {}).get("blocks") or {}
+    if claimed is None or not before:
+        return None
+    if not isinstance(claimed, dict):
+        raise TypeError
+    changed = {
+        label: clean(value)
+        for label, value in claimed.items()
+        if label in before and isinstance(value, str) and value != before[label]
+    }
+    return changed or None

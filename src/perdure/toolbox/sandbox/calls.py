@@ -1,0 +1,173 @@
+"""One call from outside: its pipes, what came through them, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.toolbox.sandbox.fork_server import Ended, ForkServer
+from perdure.toolbox.sandbox.inside.frames import HEADER
+
+__all__ = ["Call", "Stream", "TooMuchOutput"]
+
+READ_BYTES = 64 << 10
+READS_AT_ONCE = 4
+"""After so many reads the event loop gets its turn, however much is there."""
+
+
+class TooMuchOutput(Exception):
+    """More was printed than anybody will read, past what prints in Python are held to."""
+
+
+class Stream:
+    """One pipe that is read as it fills. The first `keep` bytes are kept, the rest is thrown away.
+
+    Args:
+        heard: called whenever something was read, or the end.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, keep: int, heard: Callable[[], None]) -> None:
+        self._loop, self._fd, self._heard = loop, fd, heard
+        self.keep = keep
+        self.data = bytearray()
+        self.total = 0
+        self.ended = False
+        self._open = True
+        os.set_blocking(fd, False)
+        loop.add_reader(fd, self._read)
+
+    def drain(self) -> None:
+        """Read what is there already."""
+        while self._open and not self.ended and self.total <= 2 * self.keep and self._step():
+            continue
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+
+    def _read(self) -> None:
+        for _ in range(READS_AT_ONCE):
+            if self.ended or not self._step():
+                break
+        self._heard()
+
+    def _step(self) -> bool:
+        try:
+            part = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            part = b""
+        if not part:
+            self.ended = True
+            self._loop.remove_reader(self._fd)
+            return False
+        self.total += len(part)
+        self.data += part[: max(0, self.keep - len(self.data))]
+        return True
+
+
+class Call:
+    """A process that was forked for one call, with its pipes."""
+
+    def __init__(self, server: ForkServer, slot: int, answer_keep: int, output_keep: int) -> None:
+        self.server, self.slot = server, slot
+        self._changed = asyncio.Event()
+        self._job, job = _pipe(keep_read=False)
+        answer_fd, answer = _pipe(keep_read=True)
+        out_fd, out = _pipe(keep_read=True)
+        err_fd, err = _pipe(keep_read=True)
+        self._theirs = (job, answer, out, err)
+        self.answer = Stream(server.loop, answer_fd, answer_keep, self._changed.set)
+        self.stdout = Stream(server.loop, out_fd, output_keep, self._changed.set)
+        self.stderr = Stream(server.loop, err_fd, output_keep, self._changed.set)
+        self.number = -1
+        self.ended: asyncio.Future[Ended] = server.loop.create_future()
+
+    async def fork(self, how: Mapping[str, Any]) -> None:
+        try:
+            self.number, self.ended = await self.server.fork({**how, "slot": self.slot}, self._theirs)
+        finally:
+            for fd in self._theirs:
+                os.close(fd)
+
+    async def send(self, data: bytes) -> None:
+        """Write the job to its pipe. A reader that has gone away is noticed elsewhere."""
+        view = memoryview(data)
+        try:
+            os.set_blocking(self._job, False)
+            while view:
+                try:
+                    view = view[os.write(self._job, view) :]
+                except BlockingIOError:
+                    await self._writable()
+        except BrokenPipeError:
+            pass
+        finally:
+            self.close_job()
+
+    def close_job(self) -> None:
+        if self._job >= 0:
+            os.close(self._job)
+            self._job = -1
+
+    async def frame(self, *, output_max: int) -> bytes | None:
+        """The next message of the answer pipe; None: the pipe ended before, or the message is too long.
+
+        Raises: TooMuchOutput: more than `output_max` bytes came through stdout or stderr.
+        """
+        while True:
+            self._changed.clear()
+            found = self._whole_frame()
+            if found is not None:
+                return found
+            if self.answer.ended or self.answer.total > self.answer.keep:
+                return None
+            if max(self.stdout.total, self.stderr.total) > output_max:
+                raise TooMuchOutput
+            await self._changed.wait()
+
+    def kill(self) -> None:
+        self.server.kill(self.number)
+
+    def close(self) -> None:
+        """Let go of the pipes."""
+        self.close_job()
+        for stream in (self.answer, self.stdout, self.stderr):
+            stream.close()
+
+    def _whole_frame(self) -> bytes | None:
+        data = self.answer.data
+        if len(data) < HEADER.size:
+            return None
+        (length,) = HEADER.unpack_from(data)
+        end = HEADER.size + length
+        if len(data) < end:
+            return None
+        found = bytes(data[HEADER.size : end])
+        del data[:end]
+        return found
+
+    async def _writable(self) -> None:
+        loop = self.server.loop
+        free = loop.create_future()
+
+        def tell() -> None:
+            if not free.done():
+                free.set_result(None)
+
+        loop.add_writer(self._job, tell)
+        try:
+            await free
+        finally:
+            loop.remove_writer(self._job)
+
+
+def _pipe(*, keep_read: bool) -> tuple[int, int]:
+    """(ours, theirs)."""
+    read, write = os.pipe()
+    return (read, write) if keep_read else (write, read)

@@ -1,0 +1,204 @@
+"""The fork server as a process of this one: starting it, asking it for calls, noticing its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Ended", "ForkServer", "ServerSettings", "StartFailed"]
+
+START_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 2.0
+MESSAGE_BYTES = 64 << 10
+FULL_RETRY_S = 0.001
+
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.zygote import main; main(int(sys.argv[2]))"
+
+
+class StartFailed(Exception):
+    """The fork server did not come up; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How a fork server is started.
+
+    Args:
+        python: the interpreter.
+        user: whom to start it as, for a server that is root; None: as this process's user.
+        namespaces, landlock: whether to use them.
+        tolerant: measures that the kernel refuses are left out.
+        site: folders of packages that code may import from.
+        store: the folder of installed requirement sets.
+        slots: how many calls it can have at a time.
+    """
+
+    python: str
+    user: int | None = None
+    namespaces: bool = True
+    landlock: bool = True
+    tolerant: bool = False
+    site: tuple[Path, ...] = ()
+    store: Path | None = None
+    slots: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call's process ended.
+
+    Args:
+        exit: its exit code; negative: the signal that ended it; None: not known, the fork server is gone.
+        failed: why there never was such a process; empty if there was.
+    """
+
+    exit: int | None
+    cpu_s: float = 0.0
+    failed: str = ""
+
+
+class ForkServer:
+    """A running fork server. It belongs to the event loop that started it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, facts: Mapping[str, Any]) -> None:
+        self._process = process
+        self._control = control
+        self._calls: dict[int, asyncio.Future[Ended]] = {}
+        self._number = 0
+        self.facts = facts
+        self.loop = asyncio.get_running_loop()
+        self.loop.add_reader(control, self._hear)
+        self.alive = True
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @classmethod
+    async def start(cls, settings: ServerSettings) -> ForkServer:
+        """Raises: StartFailed."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        try:
+            process = await asyncio.to_thread(_spawn, settings, theirs.fileno())
+        except (OSError, subprocess.SubprocessError) as error:
+            ours.close()
+            raise StartFailed(f"{settings.python} could not be started: {error}") from None
+        finally:
+            theirs.close()
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await loop.sock_sendall(ours, json.dumps(_told(settings)).encode())
+                message = await loop.sock_recv(ours, MESSAGE_BYTES)
+            facts = json.loads(message) if message else {"failed": "the fork server ended"}
+        except (OSError, TimeoutError, ValueError) as error:
+            facts = {"failed": f"the fork server did not answer: {error or type(error).__name__}"}
+        except BaseException:
+            ours.close()
+            await asyncio.to_thread(_end, process)
+            raise
+        if "failed" in facts:
+            ours.close()
+            await asyncio.to_thread(_end, process)
+            raise StartFailed(str(facts["failed"]))
+        return cls(process, ours, facts)
+
+    async def fork(self, call: Mapping[str, Any], pipes: Sequence[int]) -> tuple[int, asyncio.Future[Ended]]:
+        """Start a call's process. Returns its number and what will tell its end."""
+        self._number += 1
+        number = self._number
+        ended: asyncio.Future[Ended] = self.loop.create_future()
+        self._calls[number] = ended
+        message = json.dumps({**call, "call": number}).encode()
+        while self.alive:
+            try:
+                socket.send_fds(self._control, [message], list(pipes))
+                break
+            except BlockingIOError:
+                await asyncio.sleep(FULL_RETRY_S)
+            except OSError:
+                self._lost()
+        return number, ended
+
+    def kill(self, number: int) -> None:
+        """End a call and all that it has started. It may have ended already."""
+        if self.alive and number in self._calls:
+            try:
+                self._control.send(json.dumps({"kill": number}).encode())
+            except BlockingIOError:
+                self.loop.call_later(FULL_RETRY_S, self.kill, number)
+            except OSError:
+                self._lost()
+
+    async def close(self) -> None:
+        self._lost()
+        await asyncio.to_thread(_end, self._process)
+
+    def abandon(self) -> None:
+        """Let go of it without its event loop, which is closed."""
+        self._control.close()
+        _end(self._process)
+
+    def _hear(self) -> None:
+        try:
+            message = self._control.recv(MESSAGE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:
+            self._lost()
+            return
+        heard = json.loads(message)
+        ended = self._calls.pop(heard["ended"], None)
+        if ended is not None and not ended.done():
+            ended.set_result(Ended(heard.get("exit"), heard.get("cpu_s", 0.0), heard.get("failed", "")))
+
+    def _lost(self) -> None:
+        if not self.alive:
+            return
+        self.alive = False
+        self.loop.remove_reader(self._control)
+        self._control.close()  # the fork server ends with this, and all calls with it
+        calls, self._calls = self._calls, {}
+        for ended in calls.values():
+            if not ended.done():
+                ended.set_result(Ended(None))
+
+
+def _spawn(settings: ServerSettings, control: int) -> subprocess.Popen[bytes]:
+    command = [settings.python, "-I", "-S", "-B", "-c", _START, str(Path(__file__).parent), str(control)]
+    who: dict[str, Any] = {}
+    if settings.user is not None:
+        who = {"user": settings.user, "group": settings.user, "extra_groups": []}
+    return subprocess.Popen(
+        command, pass_fds=[control], env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **who
+    )
+
+
+def _told(settings: ServerSettings) -> dict[str, Any]:
+    return {
+        "namespaces": settings.namespaces,
+        "landlock": settings.landlock,
+        "tolerant": settings.tolerant,
+        "site": [str(path) for path in settings.site],
+        "store": str(settings.store) if settings.store else None,
+        "slots": settings.slots,
+    }
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_TIMEOUT_S)

@@ -1,0 +1,129 @@
+"""What happens in a call's own process, in order, before any foreign code runs in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import landlock, seccomp
+from .identity import map_self
+from .kernel import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWUSER,
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+    drop_capabilities,
+    no_new_privileges,
+    prctl,
+    unshare,
+)
+from .limits import set_limits
+from .root_folder import DEVICES, WORK, mount_packages, mount_work
+
+__all__ = ["USER", "Plan", "enter"]
+
+USER = 1_000
+"""The id that the code sees itself as, where it has a user namespace of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the fork server found out when it started; each call does all of it or is not run.
+
+    Args:
+        tolerant: a measure that is refused is left out, because somebody has asked for that.
+        namespaces: whether calls have namespaces of their own. If not, Landlock and the filter of system calls do.
+        first_uid: the first id that calls may have, one for each place; None: calls have the server's own user.
+        landlock: the version of Landlock; 0: there is none.
+        shown: what a call may read where there are no namespaces.
+        store: where the sets of requirements are, if they are not mounted.
+        proc: an open /proc; -1: not needed.
+        site: folders of packages that calls may import from.
+        filters: the programs for system calls, without and with a network.
+    """
+
+    tolerant: bool
+    namespaces: bool
+    first_uid: int | None
+    landlock: int
+    shown: tuple[str, ...]
+    store: str
+    site: tuple[str, ...]
+    proc: int
+    filters: Mapping[bool, bytes]
+
+
+def enter(plan: Plan, call: Mapping[str, Any]) -> None:
+    """Put this process into its cage. Nothing undoes it.
+
+    Args:
+        call: `slot`, `limits`, `network`, `packages` of the call.
+
+    Raises: OSError: a measure that the plan holds was refused; the call must not run.
+    """
+    uid = None if plan.first_uid is None else plan.first_uid + int(call["slot"])
+    network, limits = bool(call["network"]), call["limits"]
+    os.setsid()
+    if plan.namespaces:
+        unshare(CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET))
+        mount_work(disk_mb=limits["disk_mb"], files=limits["files"], uid=uid or 0)
+        mount_packages(call["packages"])
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    if plan.namespaces:
+        prctl(PR_SET_DUMPABLE, 1)  # else /proc/self would be root's
+        unshare(CLONE_NEWUSER)  # last, so that it has no power over the namespaces above
+        map_self(inside=USER, outside=uid or 0, proc=plan.proc)
+        os.close(plan.proc)
+        os.chdir(WORK)
+        if network and (settings := call.get("resolver")):
+            Path(WORK, ".resolv.conf").write_text(settings, encoding="utf-8")
+    _last_steps(plan, call, own_user=plan.namespaces or uid is not None)
+
+
+def _last_steps(plan: Plan, call: Mapping[str, Any], *, own_user: bool) -> None:
+    network, packages = bool(call["network"]), call["packages"]
+    steps: list[Callable[[], None]] = [
+        lambda: set_limits(call["limits"], count_processes=own_user),
+        drop_capabilities,
+        _signals_of_parent,
+        no_new_privileges,
+        lambda: _landlock(plan, network=network, packages=packages),
+        lambda: _seccomp(plan, network=network),
+    ]
+    for step in steps:
+        try:
+            step()
+        except OSError:
+            if not plan.tolerant:
+                raise
+
+
+def _signals_of_parent() -> None:
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _seccomp(plan: Plan, *, network: bool) -> None:
+    if plan.namespaces:
+        seccomp.install(plan.filters[network])
+    else:
+        seccomp.install(seccomp.program(network=network, namespaces=False, pid=os.getpid()))
+
+
+def _landlock(plan: Plan, *, network: bool, packages: str | None) -> None:
+    if not plan.landlock:
+        return
+    if plan.namespaces:
+        landlock.restrict(plan.landlock, read=["/"], write=[WORK], devices=DEVICES, network=network)
+    else:
+        read = [*plan.shown, *plan.site, *([f"{plan.store}/{packages}"] if packages else [])]
+        landlock.restrict(plan.landlock, read=read, write=[], devices=DEVICES, network=network)

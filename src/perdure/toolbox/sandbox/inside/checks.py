@@ -1,0 +1,64 @@
+"""What is tried before the first call: that the cage holds, and that code runs in it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["check"]
+
+
+def check(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Which of the measures hold, by name; `error` is what kept one from being tried.
+
+    Args:
+        job: `marker`, a file outside that the server can read and code must not; `processes`, whether it may start any.
+    """
+    tried: dict[str, Callable[[], bool]] = {
+        "files": lambda: _refused(lambda: Path(job["marker"]).read_bytes()),
+        "writing": lambda: _refused(lambda: Path(json.__file__).open("r+b").close()),
+        "network": lambda: _refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()),
+        "identity": lambda: os.geteuid() != 0 and _refused(lambda: os.setuid(0)),
+        "system calls": _no_new_namespace,
+        "processes": lambda: _process_started() == job["processes"],
+    }
+    held: dict[str, bool] = {}
+    for name, attempt in tried.items():
+        try:
+            held[name] = attempt()
+        except Exception as error:
+            return {"status": "success", "held": held, "error": f"{name}: {type(error).__name__}: {error}"}
+    return {"status": "success", "held": held, "error": ""}
+
+
+def _refused(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except OSError:
+        return True
+    return False
+
+
+def _process_started() -> bool:
+    try:
+        pid = os.fork()
+    except PermissionError:
+        return False
+    if pid == 0:
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _no_new_namespace() -> bool:
+    from .kernel import unshare
+
+    try:
+        unshare(0x10000000)
+    except OSError as error:
+        return error.errno == errno.EPERM
+    return False

@@ -1,0 +1,50 @@
+"""Messages on a pipe: eight bytes of length, then JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from typing import Any
+
+__all__ = ["HEADER", "pack", "read_frame", "unpack", "write_all"]
+
+HEADER = struct.Struct("<Q")
+
+
+def pack(value: Any) -> bytes:
+    """Raises: ValueError: a number that is none. TypeError: a value that JSON has no form for."""
+    try:
+        body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate, which can be written as an escape only
+        body = json.dumps(value, allow_nan=False).encode()
+    return HEADER.pack(len(body)) + body
+
+
+def unpack(body: bytes) -> dict[str, Any]:
+    """What one of our own messages says."""
+    value: dict[str, Any] = json.loads(body)
+    return value
+
+
+def read_frame(fd: int) -> Any:
+    """The next message of a blocking pipe. Raises: EOFError: it ended before."""
+    (length,) = HEADER.unpack(_read_exactly(fd, HEADER.size))
+    return json.loads(_read_exactly(fd, length))
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _read_exactly(fd: int, length: int) -> bytes:
+    parts = []
+    while length:
+        part = os.read(fd, min(length, 1 << 20))
+        if not part:
+            raise EOFError("the pipe ended in a message")
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

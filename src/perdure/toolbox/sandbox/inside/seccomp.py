@@ -1,0 +1,239 @@
+"""Which system calls the code may make: an allow-list as a BPF program for the kernel, put together by hand.
+
+What is not on the list gets ENOSYS, as from a kernel that does not have it, so that libraries take their other way;
+what is known to be dangerous gets EPERM. Some calls are allowed with certain arguments only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterable, Mapping
+
+from .kernel import system_call
+from .syscall_numbers import AARCH64, X86_64
+
+__all__ = ["ALLOWED", "REFUSED", "install", "program", "supported"]
+
+_FILES = """
+read write open openat openat2 close close_range lseek pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2
+sendfile copy_file_range fsync fdatasync sync_file_range fallocate ftruncate fadvise64 readahead flock fcntl dup
+dup2 dup3 pipe pipe2 ioctl stat lstat fstat newfstatat statx access faccessat faccessat2 readlink readlinkat
+getdents getdents64 getcwd chdir fchdir statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
+mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat umask
+"""
+_FILE_FACTS = "truncate chmod fchmod fchmodat chown fchown lchown fchownat utime utimes futimesat utimensat"
+_MEMORY = """
+mmap mprotect munmap mremap madvise brk msync mincore membarrier pkey_alloc pkey_free pkey_mprotect rseq
+"""
+_THREADS = """
+clone exit exit_group set_tid_address set_robust_list futex futex_waitv futex_wake futex_wait futex_requeue
+arch_prctl prctl sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler
+sched_get_priority_max sched_get_priority_min getpriority get_mempolicy getcpu
+"""
+_PROCESSES = "fork vfork execve execveat wait4 waitid"
+_SELF = """
+getpid getppid gettid getuid geteuid getgid getegid getresuid getresgid getgroups getpgid getpgrp getsid setpgid
+setsid capget uname sysinfo getrusage times getrlimit setrlimit prlimit64
+"""
+_SIGNALS = """
+rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait sigaltstack restart_syscall
+kill tkill tgkill pause signalfd signalfd4
+"""
+_TIME = """
+time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep alarm setitimer getitimer timer_create
+timer_settime timer_gettime timer_getoverrun timer_delete timerfd_create timerfd_settime timerfd_gettime
+"""
+_WAITING = """
+poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2
+"""
+_PAIRS = """
+socketpair sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown getsockopt setsockopt getsockname getpeername
+getrandom
+"""
+_NETWORK = "socket connect bind listen accept accept4"
+
+ALLOWED = frozenset(
+    " ".join((_FILES, _FILE_FACTS, _MEMORY, _THREADS, _PROCESSES, _SELF, _SIGNALS, _TIME, _WAITING, _PAIRS)).split()
+)
+"""All that code without a network may call."""
+
+_DANGEROUS = """
+ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp bpf perf_event_open userfaultfd
+io_uring_setup io_uring_enter io_uring_register add_key request_key keyctl mount umount2 pivot_root chroot open_tree
+move_mount fsopen fsconfig fsmount fspick mount_setattr unshare setns mknod mknodat setuid setgid setreuid setregid
+setresuid setresgid setfsuid setfsgid setgroups capset seccomp personality swapon swapoff reboot kexec_load
+kexec_file_load init_module finit_module delete_module iopl ioperm quotactl quotactl_fd acct settimeofday
+clock_settime adjtimex clock_adjtime sethostname setdomainname syslog name_to_handle_at open_by_handle_at
+fanotify_init fanotify_mark setpriority ioprio_set sched_setscheduler sched_setattr sched_setparam mlock mlock2
+mlockall shmget shmat shmctl semget semop semctl msgget msgsnd mq_open memfd_create memfd_secret setxattr lsetxattr
+fsetxattr rt_sigqueueinfo rt_tgsigqueueinfo vhangup socket connect bind listen accept accept4 splice tee vmsplice
+landlock_create_ruleset landlock_add_rule landlock_restrict_self
+"""
+
+REFUSED = frozenset(_DANGEROUS.split())
+"""What gets EPERM instead of ENOSYS: a clear answer, and no other way is tried."""
+
+_MACHINES: Mapping[str, tuple[int, Mapping[str, int]]] = {
+    "x86_64": (0xC000003E, X86_64),
+    "aarch64": (0xC00000B7, AARCH64),
+}
+
+_LOAD, _JUMP, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in what the kernel shows the program
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_JUMP_MAX = 255
+_SET_MODE_FILTER = 1
+
+_NAMESPACE_FLAGS = 0x7E020000  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, mount
+_CLONE_THREAD = 0x00010000
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_SOCK_STREAM, _SOCK_DGRAM, _SOCK_TYPE_MASK = 1, 2, 0xF
+_SOL_SOCKET = 1
+_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
+_PRCTLS = (3, 15, 16, 23, 0x53564D41)  # PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ, PR_SET_VMA
+_FCNTLS_OF_SIGNALS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: the kernel would send signals for the code
+_PROGRAMS_FOR_SOCKETS = (26, 50, 51, 52)  # SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, _EBPF
+
+_Code = list[tuple[int, int, int, int]]
+
+
+def supported() -> bool:
+    """Whether the numbers of this processor's system calls are known here."""
+    return os.uname().machine in _MACHINES
+
+
+def program(*, network: bool, namespaces: bool, pid: int = 0, machine: str | None = None) -> bytes:
+    """The BPF program, as the kernel takes it.
+
+    Args:
+        namespaces: whether the code has processes, files and identities of its own. If not, it may start no process,
+            signal nobody but itself, which is `pid`, and not change what Landlock does not look at.
+    """
+    audit, numbers = _MACHINES[machine or os.uname().machine]
+    actions: dict[int, _Code] = {}
+    for name in REFUSED & numbers.keys():
+        actions[numbers[name]] = _fail(errno.EPERM)
+    allowed = ALLOWED | (set(_NETWORK.split()) if network else set())
+    if not namespaces:
+        for name in (allowed & set(f"{_PROCESSES} {_FILE_FACTS} tkill".split())) & numbers.keys():
+            actions[numbers[name]] = _fail(errno.EPERM)
+        allowed -= set(f"{_PROCESSES} {_FILE_FACTS} tkill".split())
+    for name in allowed & numbers.keys():
+        actions[numbers[name]] = _allow()
+    for name, code in _with_arguments(network=network, namespaces=namespaces, pid=pid).items():
+        if name in numbers:
+            actions[numbers[name]] = code
+    code = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_JUMP_EQUAL, 1, 0, audit),
+        (_RETURN, 0, 0, _KILL),  # 32-bit calls have other numbers
+        (_LOAD, 0, 0, _NUMBER),
+        *_search(actions),  # numbers of x32 are past the last one, so they are unknown
+    ]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def install(bpf: bytes) -> None:
+    """Put this thread and all that it starts under the program, for good."""
+    address = ctypes.cast(ctypes.c_char_p(bpf), ctypes.c_void_p).value or 0
+    _, numbers = _MACHINES[os.uname().machine]
+    system_call("seccomp", numbers["seccomp"], _SET_MODE_FILTER, 0, struct.pack("@HP", len(bpf) // 8, address))
+
+
+def _allow() -> _Code:
+    return [(_RETURN, 0, 0, _ALLOW)]
+
+
+def _fail(number: int) -> _Code:
+    return [(_RETURN, 0, 0, _ERRNO | number)]
+
+
+def _argument(index: int) -> tuple[int, int, int, int]:
+    return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)  # the low half; both processors are little-endian
+
+
+def _one_of(index: int, values: Iterable[int], *, then: _Code, other: _Code) -> _Code:
+    """`then` if the argument is one of the values, else `other`."""
+    code = [_argument(index)]
+    for value in values:
+        code += [(_JUMP_EQUAL, 0, len(then), value), *then]
+    return code + other
+
+
+def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str, _Code]:
+    allow, refuse = _allow(), _fail(errno.EPERM)
+    stream_pair = [
+        _argument(0),
+        (_JUMP_EQUAL, 1, 0, _AF_UNIX),
+        *refuse,
+        _argument(1),
+        (_AND, 0, 0, _SOCK_TYPE_MASK),
+        (_JUMP_EQUAL, 0, 1, _SOCK_STREAM),  # a datagram socket could still be given an address
+        *allow,
+        *refuse,
+    ]
+    internet = [
+        _argument(0),
+        (_JUMP_EQUAL, 2, 0, _AF_INET),
+        (_JUMP_EQUAL, 1, 0, _AF_INET6),
+        *_fail(errno.EAFNOSUPPORT),
+        _argument(1),
+        (_AND, 0, 0, _SOCK_TYPE_MASK),
+        (_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
+        (_JUMP_EQUAL, 0, 1, _SOCK_DGRAM),
+        *allow,
+        *refuse,
+    ]
+    if namespaces:
+        clone = [_argument(0), (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), *refuse, *allow]
+    else:
+        clone = [
+            _argument(0),
+            (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS),
+            *refuse,
+            (_JUMP_ANY_BIT, 0, 1, _CLONE_THREAD),
+            *allow,
+            *refuse,
+        ]
+    found = {
+        "clone": clone,
+        "ioctl": _one_of(1, _IOCTLS, then=allow, other=_fail(errno.ENOTTY)),
+        "prctl": _one_of(0, _PRCTLS, then=allow, other=refuse),
+        "fcntl": _one_of(1, _FCNTLS_OF_SIGNALS, then=refuse, other=allow),
+        "prlimit64": _one_of(0, (0,), then=allow, other=refuse),
+        "sched_setaffinity": _one_of(0, (0,), then=allow, other=refuse),
+        "socketpair": stream_pair,
+        "setsockopt": _one_of(
+            2, _PROGRAMS_FOR_SOCKETS, then=_one_of(1, (_SOL_SOCKET,), then=refuse, other=allow), other=allow
+        ),
+    }
+    if network:
+        found["socket"] = internet
+    if not namespaces:
+        found["kill"] = found["tgkill"] = _one_of(0, (pid,), then=allow, other=refuse)
+    return found
+
+
+def _search(actions: Mapping[int, _Code]) -> _Code:
+    """Find the number's action by halving. Whatever stands between the known numbers is unknown."""
+    unknown = _fail(errno.ENOSYS)
+    starts: list[tuple[int, _Code]] = [(0, actions.get(0, unknown))]
+    for number in sorted({*actions, *(number + 1 for number in actions)} - {0}):
+        code = actions.get(number, unknown)
+        if code != starts[-1][1]:
+            starts.append((number, code))
+    return _halves(starts)
+
+
+def _halves(starts: list[tuple[int, _Code]]) -> _Code:
+    if len(starts) == 1:
+        return starts[0][1]
+    middle = len(starts) // 2
+    low, high = _halves(starts[:middle]), _halves(starts[middle:])
+    first = starts[middle][0]
+    if len(low) <= _JUMP_MAX:
+        return [(_JUMP_AT_LEAST, len(low), 0, first), *low, *high]
+    return [(_JUMP_AT_LEAST, 0, 1, first), (_JUMP, 0, 0, len(low)), *low, *high]

@@ -1,0 +1,376 @@
+"""The `linux` sandbox: a fork server that is started when it is first needed, and a process of its own for each job."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import platform
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import SandboxUnavailable
+from perdure.core.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
+from perdure.toolbox.sandbox.answers import answer_bytes_max, ended_result, output_bytes_max, printed, result_of
+from perdure.toolbox.sandbox.calls import Call, TooMuchOutput
+from perdure.toolbox.sandbox.fork_server import ForkServer, ServerSettings, StartFailed
+from perdure.toolbox.sandbox.inside import frames, seccomp
+from perdure.toolbox.sandbox.measures import isolation_of, no_isolation
+from perdure.toolbox.sandbox.places import Places
+from perdure.toolbox.sandbox.requirements import Requirements, RequirementsFailed
+
+__all__ = ["LinuxSandbox"]
+
+CONCURRENCY = 8
+SPARES = 2
+CHECK_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 2.0
+FLOOD_BYTES = 16 << 20
+
+log = logging.getLogger("perdure.sandbox")
+
+
+class LinuxSandbox:
+    """Runs code behind namespaces, Landlock and a filter of system calls, in whichever of them this machine has.
+
+    It is used from one event loop at a time. Nothing is started before the first job, or `isolation`.
+
+    Args:
+        cache: the folder where requirements are installed; None: jobs with requirements are refused.
+        concurrency: jobs that run at a time; others wait for a place.
+        spares: processes that wait in their cage for a job, so that it need not wait for them. They fit jobs with the
+            same limits as the last one, without network and requirements.
+        network: whether jobs that declare it get a network.
+        unsafe: run code although this machine can't hold it back; each start logs a warning.
+        python: the interpreter; by default this one.
+        user: whom to run the fork server as, for a server that is root.
+        namespaces, landlock: False leaves them out, as if this machine had none.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: Path | None = None,
+        concurrency: int = CONCURRENCY,
+        spares: int = SPARES,
+        network: bool = False,
+        unsafe: bool = False,
+        python: str | None = None,
+        user: int | None = None,
+        namespaces: bool = True,
+        landlock: bool = True,
+    ) -> None:
+        self._requirements = Requirements(cache) if cache is not None else None
+        self._concurrency, self._spare_count = concurrency, spares
+        self._network, self._unsafe = network, unsafe
+        self._settings = ServerSettings(
+            python=python or sys.executable or "",
+            user=user,
+            namespaces=namespaces,
+            landlock=landlock,
+            site=_site(),
+            store=cache,
+            slots=2 * concurrency + spares,
+        )
+        self._server: ForkServer | None = None
+        self._isolation: Isolation | None = None
+        self._starting = asyncio.Lock()
+        self._places = Places(concurrency, self._settings.slots)
+        self._spares: list[Call] = []
+        self._spare_kind: Mapping[str, Any] | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+        if job.network and not self._network:
+            why = "this tool wants a network, and the administrator does not allow tools to have one"
+            return SandboxResult(status="refused", error=why)
+        server = await self._ready()
+        packages = None
+        if job.requirements:
+            if self._requirements is None:
+                return SandboxResult(
+                    status="refused", error="tools with requirements can't be run here: no cache folder"
+                )
+            try:
+                packages = await self._requirements.installed(job.requirements, progress=progress)
+            except RequirementsFailed as error:
+                return SandboxResult(status="refused", error=str(error))
+        async with self._places.taken():
+            return await self._run(server if server.alive else await self._ready(), job, packages)
+
+    async def isolation(self) -> Isolation:
+        async with self._starting:
+            if self._isolation is None or not self._alive():
+                await self._start()
+        assert self._isolation is not None
+        return self._isolation
+
+    async def close(self) -> None:
+        for task in tuple(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for spare in self._spares:
+            spare.close()
+        self._spares.clear()
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.close()
+
+    def _alive(self) -> bool:
+        server = self._server
+        return server is not None and server.alive and server.loop is asyncio.get_running_loop()
+
+    async def _ready(self) -> ForkServer:
+        """The running fork server, started if need be. Raises: SandboxUnavailable."""
+        async with self._starting:
+            if not self._alive():
+                await self._start()
+            server, isolation = self._server, self._isolation
+        assert isolation is not None
+        if server is None or not (isolation.enough or isolation.unsafe):
+            missing = [measure.name for measure in isolation.measures if not measure.held]
+            raise SandboxUnavailable(isolation.summary, missing=missing)
+        return server
+
+    async def _start(self) -> None:
+        await self._forget()
+        if sys.platform != "linux" or not seccomp.supported():
+            self._isolation = no_isolation(f"it works on Linux on x86-64 and ARM64, this is {platform.platform()}")
+            return
+        if not self._settings.python:
+            self._isolation = no_isolation("the path of the Python interpreter is not known (sys.executable is empty)")
+            return
+        ways = [self._settings] if self._settings.namespaces else []
+        ways.append(dataclasses.replace(self._settings, namespaces=False))
+        problems = []
+        found: tuple[ForkServer, Isolation] | None = None
+        for settings in ways:
+            try:
+                server, isolation = await self._tried(settings)
+            except StartFailed as error:
+                problems.append(str(error))
+                continue
+            if isolation.enough:
+                self._server, self._isolation = server, isolation
+                return
+            problems.append(isolation.summary)
+            await server.close()
+            found = (server, isolation)
+        self._isolation = found[1] if found else no_isolation("; ".join(problems))
+        if self._unsafe:
+            await self._start_unsafe()
+
+    async def _start_unsafe(self) -> None:
+        settings = dataclasses.replace(self._settings, namespaces=False, tolerant=True)
+        try:
+            self._server, isolation = await self._tried(settings)
+        except StartFailed as error:
+            self._isolation = no_isolation(str(error))
+            return
+        self._isolation = dataclasses.replace(isolation, unsafe=True)
+        log.warning("tools are run without enough isolation, because that was asked for: %s", isolation.summary)
+
+    async def _tried(self, settings: ServerSettings) -> tuple[ForkServer, Isolation]:
+        """A fork server, and what a check inside one of its calls found. Raises: StartFailed."""
+        if settings.store is not None:
+            await asyncio.to_thread(settings.store.mkdir, mode=0o755, parents=True, exist_ok=True)
+        server = await ForkServer.start(settings)
+        held: Mapping[str, bool] = {}
+        try:
+            with tempfile.NamedTemporaryFile(prefix="perdure-sandbox-") as marker:
+                os.fchmod(marker.fileno(), 0o644)  # what keeps it from being read must be the cage
+                job = {"marker": marker.name, "processes": settings.namespaces}
+                held, problem = await self._checked(server, {**_data(SandboxJob(source="")), **job})
+        except BaseException:
+            await server.close()
+            raise
+        isolation = isolation_of(
+            held,
+            namespaces=settings.namespaces,
+            landlock=server.facts["landlock"],
+            root=server.facts["root"],
+            problem=problem,
+            unsafe=self._unsafe,
+        )
+        return server, isolation
+
+    async def _checked(self, server: ForkServer, job: Mapping[str, Any]) -> tuple[Mapping[str, bool], str]:
+        how = {**_how(SandboxLimits(), network=False, packages=None), "check": True}
+        call = await self._forked(server, how, SandboxJob(source=""))
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                why = await _caged(call)
+                if why:
+                    return {}, why
+                await call.send(frames.pack(job))
+                body = await call.frame(output_max=FLOOD_BYTES)
+            if body is None:
+                call.stderr.drain()
+                return {}, printed(bytes(call.stderr.data), SandboxLimits()) or "the check did not end"
+            answer = frames.unpack(body)
+            return answer["held"], answer["error"]
+        except TimeoutError:
+            return {}, "the check took too long"
+        finally:
+            self._finish(call)
+
+    async def _run(self, server: ForkServer, job: SandboxJob, packages: str | None) -> SandboxResult:
+        how = _how(job.limits, network=job.network, packages=packages)
+        if job.network:
+            how["resolver"] = await asyncio.to_thread(_resolver)
+        call = self._taken_spare(how, job) or await self._forked(server, how, job)
+        try:
+            if why := await _caged(call):
+                if not server.alive:
+                    return ended_result(await call.ended, job.limits, answered=False)
+                raise SandboxUnavailable(f"a process could not be isolated: {why}")
+            started = time.monotonic()
+            result = await self._answered(call, job)
+            for stream in (call.stdout, call.stderr):
+                stream.drain()
+            return dataclasses.replace(
+                result,
+                stdout=printed(bytes(call.stdout.data), job.limits),
+                stderr=printed(bytes(call.stderr.data), job.limits),
+                seconds=time.monotonic() - started,
+            )
+        finally:
+            self._finish(call)
+            self._make_spares(server, how, job)
+
+    async def _answered(self, call: Call, job: SandboxJob) -> SandboxResult:
+        limits = job.limits
+        try:
+            async with asyncio.timeout(limits.wall_s):
+                await call.send(frames.pack(_data(job)))
+                body = await call.frame(output_max=FLOOD_BYTES)
+                if body is not None:
+                    return result_of(body, job)
+                answered = not call.answer.ended
+                if answered:
+                    call.kill()
+                try:
+                    async with asyncio.timeout(END_TIMEOUT_S):
+                        ended = await asyncio.shield(call.ended)
+                except TimeoutError:  # it has closed its pipe and goes on
+                    call.kill()
+                    ended = await call.ended
+                return ended_result(ended, limits, answered=answered)
+        except TimeoutError:
+            return SandboxResult(status="timeout", error=f"it did not end within {limits.wall_s:g} s, and was stopped")
+        except TooMuchOutput:
+            return SandboxResult(status="crash", error=f"it printed more than {FLOOD_BYTES:,} bytes, and was stopped")
+
+    async def _forked(self, server: ForkServer, how: Mapping[str, Any], job: SandboxJob) -> Call:
+        slot = await self._places.slot()
+        call = Call(server, slot, answer_bytes_max(job), output_bytes_max(job.limits))
+        try:
+            await call.fork(how)
+        except BaseException:
+            call.close()
+            self._places.free(slot)
+            raise
+        call.ended.add_done_callback(lambda _: self._places.free(slot))
+        return call
+
+    def _taken_spare(self, how: Mapping[str, Any], job: SandboxJob) -> Call | None:
+        while self._spares and self._spare_kind == how:
+            call = self._spares.pop()
+            if call.server.alive and not call.ended.done():
+                call.answer.keep = max(call.answer.keep, answer_bytes_max(job))
+                return call
+            call.close()
+        return None
+
+    def _make_spares(self, server: ForkServer, how: Mapping[str, Any], job: SandboxJob) -> None:
+        """Have as many as wanted of the kind that was just used, once the last job that wants a place has one."""
+        if not server.alive or how["network"] or how["packages"] or self._places.waiting:
+            return
+        if self._spare_kind != how:
+            for spare in self._spares:
+                self._finish(spare)
+            self._spares.clear()
+            self._spare_kind = how
+        if len(self._spares) + len(self._background) < self._spare_count:
+            task = asyncio.create_task(self._make_spare(server, how, job))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def _make_spare(self, server: ForkServer, how: Mapping[str, Any], job: SandboxJob) -> None:
+        while len(self._spares) < self._spare_count and server.alive and self._spare_kind == how:
+            self._spares.append(await self._forked(server, how, job))
+
+    def _finish(self, call: Call) -> None:
+        """Let go of a call; its process is ended if it has not ended by itself."""
+        call.close()
+        if not call.ended.done():
+            call.kill()
+
+    async def _forget(self) -> None:
+        """Let go of a fork server that has ended, or that belongs to an event loop that has."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        for spare in self._spares:
+            spare.close()
+        self._spares.clear()
+        self._spare_kind = None
+        if server.loop is asyncio.get_running_loop():
+            await server.close()
+        else:
+            await asyncio.to_thread(server.abandon)
+        self._places = Places(self._concurrency, self._settings.slots)
+
+
+async def _caged(call: Call) -> str:
+    """Wait until no foreign code can do harm. Returns why that can't be; empty if all is well."""
+    body = await call.frame(output_max=FLOOD_BYTES)
+    if body is None:
+        ended = await call.ended
+        call.stderr.drain()
+        return ended.failed or printed(bytes(call.stderr.data), SandboxLimits()) or f"its process ended ({ended.exit})"
+    said = frames.unpack(body)
+    return "" if said["status"] == "ready" else str(said["error"])
+
+
+def _how(limits: SandboxLimits, *, network: bool, packages: str | None) -> dict[str, Any]:
+    """What the fork server must know of a call before it has a cage."""
+    names = ("cpu_s", "memory_mb", "disk_mb", "files", "processes")
+    return {
+        "limits": {name: getattr(limits, name) for name in names},
+        "network": network,
+        "packages": packages,
+    }
+
+
+def _data(job: SandboxJob) -> dict[str, Any]:
+    """What the call's own process is told."""
+    return {
+        "source": job.source,
+        "function": job.function,
+        "arguments": dict(job.arguments),
+        "environment": dict(job.environment),
+        "agent": dict(job.agent) if job.agent is not None else None,
+        "result_bytes": job.limits.result_bytes,
+        "output_chars": job.limits.output_chars,
+        "memory_mb": job.limits.memory_mb,
+    }
+
+
+def _site() -> tuple[Path, ...]:
+    """The folders of packages that are installed beside Perdure."""
+    paths = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    return tuple(sorted(path for path in paths if path.is_dir()))
+
+
+def _resolver() -> str:
+    try:
+        return Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

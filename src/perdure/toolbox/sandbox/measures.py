@@ -1,0 +1,104 @@
+"""What holds code back on this machine, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perdure.core.sandbox import Isolation, Measure
+
+__all__ = ["isolation_of", "no_isolation"]
+
+_REQUIRED = frozenset({"files", "writing", "network", "identity", "system calls"})
+
+
+def isolation_of(
+    held: Mapping[str, bool], *, namespaces: bool, landlock: int, root: bool, problem: str, unsafe: bool
+) -> Isolation:
+    """The isolation of a fork server that was started and checked.
+
+    Args:
+        held: what the check found.
+        landlock: the version of Landlock; 0: none.
+        root: whether calls get user ids of their own.
+        problem: what went wrong in the check; empty if nothing did.
+    """
+    measures = tuple(_measures(held, namespaces=namespaces, landlock=landlock, root=root))
+    enough = not problem and all(held.get(name) for name in _REQUIRED)
+    if problem:
+        summary = f"code is not held back: the check of the sandbox failed ({problem})"
+    elif not enough:
+        missing = sorted(name for name in _REQUIRED if not held.get(name))
+        summary = f"code is not held back well enough: {', '.join(missing)}"
+    elif namespaces:
+        beside = f" and Landlock (version {landlock})" if landlock else "; without Landlock as a second wall"
+        summary = f"code runs in namespaces of its own, behind a filter of system calls{beside}"
+    else:
+        summary = (
+            f"code runs behind Landlock (version {landlock}) and a filter of system calls, without namespaces:"
+            " it can start no process and write no file"
+        )
+    return Isolation(backend="linux", measures=measures, enough=enough, summary=summary, unsafe=unsafe and not enough)
+
+
+def no_isolation(why: str) -> Isolation:
+    """Where no code can be run."""
+    held = Measure(name="sandbox", held=False, meaning=why)
+    return Isolation(backend="none", measures=(held,), enough=False, summary=f"there is no sandbox here: {why}")
+
+
+def _measures(held: Mapping[str, bool], *, namespaces: bool, landlock: int, root: bool) -> Iterator[Measure]:
+    def one(name: str, holds: bool, yes: str, no: str) -> Measure:
+        return Measure(name=name, held=holds, meaning=yes if holds else no)
+
+    yield one(
+        "files",
+        held.get("files", False) and held.get("writing", False),
+        "code sees the interpreter and its libraries, read-only, and no other file"
+        + ("" if namespaces else "; it can find out names and sizes of others, but not read them"),
+        "code can read or change files of this machine",
+    )
+    yield one(
+        "network",
+        held.get("network", False),
+        "no connection, neither to this machine nor elsewhere, unless a tool declares it and an admin allows it",
+        "code can connect to other machines, and to services of this one",
+    )
+    yield one(
+        "system calls",
+        held.get("system calls", False),
+        "only the system calls that ordinary programs need; none that mount, trace, load or make namespaces",
+        "every system call can be made, those that attacks on the kernel use among them",
+    )
+    yield one(
+        "user",
+        held.get("identity", False) and (root or namespaces),
+        "code runs as a user that owns nothing on this machine"
+        if root
+        else "code runs as this server's user in a user namespace, without any of its rights over what is outside",
+        "code runs as the user of this server",
+    )
+    yield one(
+        "processes",
+        namespaces,
+        "a call sees its own processes only; they are counted, and end with it",
+        "code can't start processes at all, because they could not be ended with it",
+    )
+    yield one(
+        "work folder",
+        namespaces,
+        "each call has a folder in memory of limited size, which is gone afterwards",
+        "code can't write files: there would be no limit to their size, and no sure end",
+    )
+    yield one(
+        "landlock",
+        landlock > 0,
+        f"Landlock (version {landlock}) refuses files and connections a second time, whatever the file system says",
+        "this kernel has no Landlock, or it is turned off: the namespaces are the only wall around files",
+    )
+    yield one("time", True, "a call that takes too long is ended, with all it has started", "")
+    yield one(
+        "memory",
+        held.get("memory", True),
+        "each process of a call has limited memory",
+        "memory is not limited",
+    )

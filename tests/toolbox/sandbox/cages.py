@@ -1,0 +1,64 @@
+"""Sandboxes for tests: one fork server for many tests, whoever the tests run as."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from perdure.core.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
+from perdure.toolbox.sandbox.linux import LinuxSandbox
+
+__all__ = ["LIMITS", "ORDINARY_USER", "Cage", "ordinary_python"]
+
+T = TypeVar("T")
+
+ORDINARY_USER = 61_234
+"""Nobody's id: what stands for an ordinary user where the tests run as root."""
+
+LIMITS = SandboxLimits(wall_s=10)
+
+
+class Cage:
+    """A sandbox with an event loop of its own, so that it outlives single tests."""
+
+    def __init__(self, **options: Any) -> None:
+        self._runner = asyncio.Runner()
+        self.sandbox = LinuxSandbox(**options)
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(coroutine)
+
+    @property
+    def isolation(self) -> Isolation:
+        return self.wait(self.sandbox.isolation())
+
+    def run(self, source: str, function: str | None = None, /, **options: Any) -> SandboxResult:
+        """The result of a job. Keyword arguments are the job's."""
+        job = SandboxJob(source=source, function=function, **{"limits": LIMITS, **options})
+        return self.wait(self.sandbox.run(job))
+
+    def close(self) -> None:
+        self.wait(self.sandbox.close())
+        self._runner.close()
+
+
+def ordinary_python() -> str | None:
+    """An interpreter that every user may start; None: there is none on this machine, or no user to be."""
+    if platform.system() != "Linux" or os.geteuid() != 0:
+        return None
+    for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        code = "import sys, ctypes, asyncio; sys.exit(sys.version_info < (3, 11))"
+        try:
+            done = subprocess.run(
+                [path, "-I", "-c", code], user=ORDINARY_USER, group=ORDINARY_USER, cwd="/", check=False
+            )
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return path
+    return None

@@ -1,0 +1,157 @@
+"""The filter of system calls, run here instruction by instruction: what each call would get, on either processor."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+
+from perdure.toolbox.sandbox.inside.seccomp import ALLOWED, REFUSED, program
+from perdure.toolbox.sandbox.inside.syscall_numbers import AARCH64, X86_64
+
+MACHINES = {"x86_64": (0xC000003E, X86_64), "aarch64": (0xC00000B7, AARCH64)}
+ALLOW, KILL = "allow", "kill"
+CLONE_NEWUSER, CLONE_THREAD, AF_UNIX, AF_INET, AF_NETLINK = 0x10000000, 0x10000, 1, 2, 16
+STREAM, DGRAM, RAW, CLOEXEC = 1, 2, 3, 0o2000000
+
+
+def verdict(bpf: bytes, machine: str, number: int, *arguments: int, audit: int | None = None) -> object:
+    """What the kernel would do: "allow", "kill", or the errno."""
+    shown = struct.pack("<iIQ6Q", number, audit or MACHINES[machine][0], 0, *(*arguments, *[0] * 6)[:6])
+    code = list(struct.iter_unpack("=HBBI", bpf))
+    at, value = 0, 0
+    for _ in range(4_096):
+        kind, yes, no, k = code[at]
+        at += 1
+        match kind:
+            case 0x20:
+                (value,) = struct.unpack_from("<I", shown, k)
+            case 0x05:
+                at += k
+            case 0x15:
+                at += yes if value == k else no
+            case 0x35:
+                at += yes if value >= k else no
+            case 0x45:
+                at += yes if value & k else no
+            case 0x54:
+                value &= k
+            case 0x06:
+                return {0x7FFF: ALLOW, 0x8000: KILL}.get(k >> 16) or k & 0xFFFF
+    raise AssertionError("the program does not end")
+
+
+@pytest.fixture(params=sorted(MACHINES))
+def machine(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def call(machine: str, name: str, *arguments: int, network: bool = False, namespaces: bool = True) -> object:
+    bpf = program(network=network, namespaces=namespaces, pid=77, machine=machine)
+    return verdict(bpf, machine, MACHINES[machine][1][name], *arguments)
+
+
+def test_every_call_gets_what_its_list_says(machine: str) -> None:
+    """Allowed, refused with EPERM, or unknown: numbers between, above, negative, and those of x32 are unknown."""
+    numbers = MACHINES[machine][1]
+    bpf = program(network=False, namespaces=True, machine=machine)
+    checked = {"clone", "ioctl", "prctl", "fcntl", "prlimit64", "sched_setaffinity", "socketpair", "setsockopt"}
+
+    for number in (*range(-2, 1_200), 0x40000000 + 1, 0x7FFFFFFF):
+        found = {name for name, known in numbers.items() if known == number}
+        if found & checked:
+            continue
+        wanted = ALLOW if found & ALLOWED else errno.EPERM if found & REFUSED else errno.ENOSYS
+        assert verdict(bpf, machine, number) == wanted, (number, found)
+
+
+def test_calls_of_another_processor_end_the_process(machine: str) -> None:
+    """32-bit programs have other numbers for the same calls."""
+    bpf = program(network=True, namespaces=True, machine=machine)
+
+    assert verdict(bpf, machine, 1, audit=0x40000003) == KILL
+
+
+def test_no_list_allows_what_another_refuses() -> None:
+    assert not ALLOWED & REFUSED
+
+
+def test_both_processors_know_the_dangerous_calls() -> None:
+    """A number that is missing in a table would be ENOSYS, which is safe, but then the list does not say so."""
+    only_intel = {"iopl", "ioperm", "mknod"}
+
+    assert REFUSED - X86_64.keys() == set()
+    assert REFUSED - AARCH64.keys() == only_intel
+
+
+def test_the_program_fits_the_kernel(machine: str) -> None:
+    """At most 4,096 instructions."""
+    for network in (False, True):
+        for namespaces in (False, True):
+            assert len(program(network=network, namespaces=namespaces, machine=machine)) // 8 < 4_096
+
+
+def test_processes_are_made_without_namespaces_of_their_own(machine: str) -> None:
+    assert call(machine, "clone", 17) == ALLOW
+    assert call(machine, "clone", CLONE_NEWUSER | 17) == errno.EPERM
+    assert call(machine, "clone", CLONE_THREAD) == ALLOW
+
+
+def test_where_processes_cannot_be_counted_there_are_only_threads(machine: str) -> None:
+    """And signals go to nobody else, and facts about files, which Landlock does not guard, stay what they are."""
+    assert call(machine, "clone", 17, namespaces=False) == errno.EPERM
+    assert call(machine, "clone", CLONE_THREAD | CLONE_NEWUSER, namespaces=False) == errno.EPERM
+    assert call(machine, "clone", CLONE_THREAD, namespaces=False) == ALLOW
+    assert call(machine, "kill", 77, 9, namespaces=False) == ALLOW
+    assert call(machine, "kill", 78, 9, namespaces=False) == errno.EPERM
+    assert call(machine, "kill", (1 << 64) - 1, 9, namespaces=False) == errno.EPERM
+    for name in ("execve", "fchmod", "fchmodat", "fchownat", "utimensat", "truncate", "tkill"):
+        assert call(machine, name, namespaces=False) == errno.EPERM
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "wanted"),
+    [
+        ("ioctl", (0, 0x5421), ALLOW),
+        ("ioctl", (0, 0x5412), errno.ENOTTY),  # TIOCSTI types into the terminal
+        ("prctl", (15,), ALLOW),
+        ("prctl", (1, 0), errno.EPERM),  # PR_SET_PDEATHSIG
+        ("prctl", (4, 1), errno.EPERM),  # PR_SET_DUMPABLE
+        ("prctl", (22, 2), errno.EPERM),  # PR_SET_SECCOMP
+        ("fcntl", (3, 1), ALLOW),
+        ("fcntl", (3, 8, 1), errno.EPERM),  # F_SETOWN
+        ("prlimit64", (0, 7), ALLOW),
+        ("prlimit64", (1, 7), errno.EPERM),
+        ("socketpair", (AF_UNIX, STREAM | CLOEXEC), ALLOW),
+        ("socketpair", (AF_UNIX, DGRAM), errno.EPERM),
+        ("socketpair", (AF_INET, STREAM), errno.EPERM),
+        ("setsockopt", (3, 1, 2), ALLOW),
+        ("setsockopt", (3, 1, 50), errno.EPERM),  # SO_ATTACH_BPF
+        ("setsockopt", (3, 6, 26), ALLOW),  # of TCP, another option
+        ("socket", (AF_INET, STREAM), errno.EPERM),
+    ],
+)
+def test_some_calls_are_allowed_with_some_arguments(
+    machine: str, name: str, arguments: tuple[int, ...], wanted: object
+) -> None:
+    assert call(machine, name, *arguments) == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ((AF_INET, STREAM | CLOEXEC), ALLOW),
+        ((AF_INET, DGRAM), ALLOW),
+        ((10, STREAM), ALLOW),
+        ((AF_INET, RAW), errno.EPERM),
+        ((AF_UNIX, STREAM), errno.EAFNOSUPPORT),
+        ((AF_NETLINK, RAW), errno.EAFNOSUPPORT),
+    ],
+)
+def test_with_a_network_there_are_internet_sockets_only(
+    machine: str, arguments: tuple[int, ...], wanted: object
+) -> None:
+    assert call(machine, "socket", *arguments, network=True) == wanted
+    assert call(machine, "connect", network=True) == ALLOW
