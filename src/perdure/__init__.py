@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
     from perdure.core.files import File
-    from perdure.core.messages import Message, Reasoning, Text, ToolCall
+    from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall
     from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
     from perdure.core.passages import Passage
     from perdure.core.runs import Usage
@@ -105,6 +105,7 @@ __all__ = [
     "Passage",
     "Perdure",
     "PerdureError",
+    "Question",
     "Reasoning",
     "Reply",
     "RunEnded",
@@ -129,7 +130,7 @@ _HOMES = {
     "core.blocks": ("Block", "BlockVersion"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
     "core.files": ("File",),
-    "core.messages": ("Message", "Reasoning", "Text", "ToolCall"),
+    "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall"),
     "core.models": ("Model", "ModelDelta", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
     "core.runs": ("Usage",),

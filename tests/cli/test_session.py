@@ -19,7 +19,7 @@ from perdure.cli.text_view import TextView
 from perdure.core.events import Delta, Event, StepAbandoned, StoredEvent
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Message, Text
-from perdure.testing import calls, fails, says, thinks
+from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from perdure.testing.clock import START
 from tests.cli.running import Chat, Screen, open_chat
 from tests.library.opened import SlowSpeaker, open_async
@@ -330,3 +330,16 @@ async def test_a_long_wait_shows_a_status_that_vanishes(monkeypatch: pytest.Monk
 
     assert "thinking…" in waited
     assert out.getvalue().endswith("\r\x1b[2KHello\n")
+
+
+async def test_an_option_is_chosen_by_its_number() -> None:
+    """The options of a question are a numbered list; a number of it stands for its text, any other text for itself."""
+    question = calls("ask_user", question="Which colour?", options=["red", "dark blue"])
+    model = ScriptedModel(question, says("Blue it is."), question, says("Hm."), says("5?"))
+    async with open_chat(model=model) as chat:
+        await chat.session.agent.attach_tool("ask_user")
+        await chat.take("paint", "2", "paint", "3", "2")
+
+        said = [message.text for message in await chat.session.agent.messages() if message.role == "user"]
+        assert said == ["paint", "dark blue", "paint", "3", "2"]
+        assert "Which colour?\n\n1. red\n2. dark blue\n" in chat.out.getvalue()

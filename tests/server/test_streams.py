@@ -277,3 +277,23 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
             await serve(perdure, ServerConfig(port=port))
         with pytest.raises(InvalidInput, match="no address of this machine"):
             await serve(perdure, ServerConfig(host="nowhere.invalid", api_key="k"))
+
+
+@pytest.mark.parametrize("mode", [{}, {"background": True}, {"stream_tokens": True}])
+async def test_a_question_is_streamed_as_what_the_agent_says(tmp_path: Path, mode: dict[str, bool]) -> None:
+    """After the call and its result, as any client shows what was said, and once."""
+    script = calls("ask_user", question="Which colour?", options=["red", "blue"])
+    async with in_process(tmp_path, script) as (client, perdure):
+        agent = await perdure.create_agent()
+        await agent.attach_tool("ask_user")
+        chunks = [chunk for _, chunk in await streamed(client, agent.id, **mode)]
+
+    kinds = [chunk["message_type"] for chunk in chunks]
+    assert list(dict.fromkeys(kinds)) == [
+        *("ping", "tool_call_message", "tool_return_message", "assistant_message"),
+        *("stop_reason", "usage_statistics"),
+    ]
+    assert [chunk["content"] for chunk in chunks if chunk["message_type"] == "assistant_message"] == [
+        "Which colour?\n\n1. red\n2. blue"
+    ]
+    assert chunks[-2]["stop_reason"] == "end_turn"

@@ -43,6 +43,7 @@ class Session:
         self.conversation = conversation
         self._source = source
         self._turn: _Turn | None = None
+        self._options: tuple[str, ...] = ()  # of the question that is to be answered
         self._leaving = self._interrupted = self._failed = False
 
     async def run(self) -> int:
@@ -81,7 +82,13 @@ class Session:
             except PerdureError as error:
                 self._fail(error)
         else:
-            await self._say(text.removeprefix("/") if text.startswith("//") else text)
+            await self._say(self._answered(text.removeprefix("/") if text.startswith("//") else text))
+
+    def _answered(self, text: str) -> str:
+        """What a person means who types the number of an option."""
+        options, self._options = self._options, ()
+        number = int(text) if text.strip().isdecimal() and len(text.strip()) < 4 else 0
+        return options[number - 1] if 0 < number <= len(options) else text
 
     async def _say(self, text: str) -> None:
         try:
@@ -100,6 +107,7 @@ class Session:
                 self.view.note("not waited for any longer; the run ends by itself, and your message is kept")
             else:
                 self._failed = self._failed or reply.failure is not None
+                self._options = reply.questions[0].options if len(reply.questions) == 1 else ()
                 self.view.replied(self.agent, reply)
         finally:
             self._turn = None

@@ -21,6 +21,7 @@ __all__ = [
     "Message",
     "MessageKind",
     "Part",
+    "Question",
     "Reasoning",
     "Role",
     "Text",
@@ -73,10 +74,25 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What an agent asks the user; the next message is the answer. `options` are what it suggests, in order."""
+
+    text: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The question as a person reads it, the options numbered from 1."""
+        numbered = [f"{number}. {option}" for number, option in enumerate(self.options, start=1)]
+        return "\n\n".join(filter(None, (self.text, "\n".join(numbered))))
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """The one result of a call. `text` is what the model sees.
 
     `refused`: the call itself was at fault (no such tool, arguments that can't be used), so nothing was run.
+    `question`: what the user is asked; the run ends with it.
     """
 
     call_id: str
@@ -86,6 +102,7 @@ class ToolResult:
     stdout: tuple[str, ...] = ()
     stderr: tuple[str, ...] = ()
     refused: bool = False
+    question: Question | None = None
     type: Literal["tool_result"] = "tool_result"
 
 
@@ -206,6 +223,8 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
                 shape["stderr"] = list(part.stderr)
             if part.refused:
                 shape["refused"] = True
+            if part.question is not None:
+                shape["question"] = {"text": part.question.text, "options": list(part.question.options)}
             return shape
 
 
@@ -226,9 +245,14 @@ def _part_from_dict(shape: dict[str, Any]) -> Part:
                 tuple(shape.get("stdout", ())),
                 tuple(shape.get("stderr", ())),
                 shape.get("refused", False),
+                _question(shape.get("question")),
             )
         case other:
             raise ValueError(f"unknown message part {other!r}")
+
+
+def _question(shape: dict[str, Any] | None) -> Question | None:
+    return None if shape is None else Question(shape["text"], tuple(shape["options"]))
 
 
 _TEXT_FORM = parts_to_json([Text("|")]).split("|")

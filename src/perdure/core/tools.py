@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from perdure.core.ids import ToolId
-from perdure.core.messages import ToolStatus
+from perdure.core.messages import Question, ToolStatus
 
 __all__ = ["REPEATING_TOOLS", "BlockChange", "Tool", "ToolCode", "ToolKind", "ToolOutcome", "ToolSpec"]
 
@@ -123,6 +123,7 @@ class ToolOutcome:
 
     Args:
         blocks: what it changed of the agent's blocks.
+        question: what the user is asked: the run ends with it, once all calls of the answer have their results.
     """
 
     text: str
@@ -131,3 +132,4 @@ class ToolOutcome:
     stderr: tuple[str, ...] = ()
     refused: bool = False
     blocks: tuple[BlockChange, ...] = ()
+    question: Question | None = None

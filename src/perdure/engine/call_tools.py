@@ -291,7 +291,14 @@ def _store_result(
 ) -> Progress:
     call = open_call.call
     result = ToolResult(
-        call.call_id, call.name, outcome.text, outcome.status, outcome.stdout, outcome.stderr, outcome.refused
+        call.call_id,
+        call.name,
+        outcome.text,
+        outcome.status,
+        outcome.stdout,
+        outcome.stderr,
+        outcome.refused,
+        outcome.question,
     )
     messages = tx.messages.append(
         log.run.key.agent_id,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.events import Event, MessageAdded, RunEnded
 from perdure.core.ids import MessageId
-from perdure.core.messages import Draft, ToolResult
-from perdure.core.ports import Ids
+from perdure.core.messages import Draft, Message, Question, Text, ToolResult, parts_to_json
+from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.next_action import Finish, next_action
@@ -20,14 +22,40 @@ __all__ = ["end_run", "finish"]
 async def finish(log: RunLog, ports: Ports) -> Progress:
     """End the run as its log says, in one transaction. Raises: LeaseLost."""
     now = ports.clock.now()
-    return await ports.store.write(_finish, log.run.key, log=log, ids=ports.ids, settings=ports.settings, now=now)
+    return await ports.store.write(
+        _finish, log.run.key, log=log, ids=ports.ids, counter=ports.counter, settings=ports.settings, now=now
+    )
 
 
-def _finish(tx: Tx, key: RunKey, *, log: RunLog, ids: Ids, settings: EngineSettings, now: datetime) -> Progress:
+def _finish(
+    tx: Tx, key: RunKey, *, log: RunLog, ids: Ids, counter: TokenCounter, settings: EngineSettings, now: datetime
+) -> Progress:
     log = run_log_of(tx, tx.runs.hold(key, log.lease, until=None))
-    if isinstance(action := next_action(log), Finish):
-        return end_run(tx, log, action, [], ids=ids, settings=settings, now=now)
-    return Progress(log)
+    if not isinstance(action := next_action(log), Finish):
+        return Progress(log)
+    events: list[Event] = []
+    if action.reason == "end_turn" and (questions := log.questions):
+        asked = _ask_user(tx, log, questions, ids=ids, counter=counter, now=now)
+        events += [MessageAdded(message.seq, message) for message in asked]
+        log = log.after(messages=asked)
+    return end_run(tx, log, action, events, ids=ids, settings=settings, now=now)
+
+
+def _ask_user(
+    tx: Tx, log: RunLog, questions: Sequence[Question], *, ids: Ids, counter: TokenCounter, now: datetime
+) -> Sequence[Message]:
+    """The questions as what the agent said last, so that every reader sees them as its answer."""
+    text = "\n\n".join(question.shown for question in questions)
+    run, parts = log.run, (Text(text),)
+    return tx.messages.append(
+        run.key.agent_id,
+        [Draft(id=MessageId(ids.new("message")), role="assistant", parts=parts)],
+        conversation_seq=run.conversation_seq,
+        at=now,
+        tokens=[counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS],
+        run=run,
+        step_id=log.messages[-1].step_id,
+    )
 
 
 def end_run(

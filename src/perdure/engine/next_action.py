@@ -61,7 +61,8 @@ def next_action(log: RunLog) -> Action:
     """The one thing to do now.
 
     A run that was asked to stop finishes first; a call without a result comes before anything that would send the log
-    to a model; a reply without a call ends the run; a model that keeps asking for what can't be run is stopped.
+    to a model; a reply without a call, or a question to the user, ends the run; a model that keeps asking for what
+    can't be run is stopped.
     """
     run = log.run
     if run.ended:
@@ -70,6 +71,8 @@ def next_action(log: RunLog) -> Action:
         return Finish("cancelled")
     if open_calls := log.open_calls:
         return CallTools(open_calls)
+    if log.questions:
+        return Finish("end_turn")
     step = log.last_step
     if step is not None:
         if step.status == "pending":

@@ -9,7 +9,7 @@ from operator import add
 
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.events import StoredEvent
-from perdure.core.messages import Message, ToolCall
+from perdure.core.messages import Message, Question, ToolCall
 from perdure.core.quick import quick
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
 from perdure.core.tx import Tx
@@ -83,6 +83,16 @@ class RunLog:
             for call in message.calls
             if call.call_id not in answered
         )
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What the newest answer's calls ask the user, in the order of their results."""
+        found: list[Question] = []
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                break
+            found += [result.question for result in reversed(message.results) if result.question is not None]
+        return tuple(reversed(found))
 
     @property
     def last_step(self) -> Step | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perdure.core.events import MemoryEdited, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import RunId
-from perdure.core.messages import Message
+from perdure.core.messages import Message, Question
 from perdure.core.runs import Failure, StopReason, Usage
 
 __all__ = ["Reply"]
@@ -17,7 +17,8 @@ class Reply:
     """The outcome of one run.
 
     `text` is what the agent said, its replies joined by line breaks; `messages` are all that the run added to the log,
-    the caller's own included; `edits` the memory edits on the way.
+    the caller's own included; `edits` the memory edits on the way; `questions` what the agent asks with `ask_user`:
+    they stand in `text` too, and the next message answers them.
     """
 
     text: str
@@ -28,6 +29,7 @@ class Reply:
     usage: Usage
     step_count: int
     failure: Failure | None = None
+    questions: tuple[Question, ...] = ()
 
     @classmethod
     def of(cls, events: list[StoredEvent]) -> Reply:
@@ -49,4 +51,7 @@ class Reply:
             usage=end.usage,
             step_count=end.step_count,
             failure=end.failure,
+            questions=tuple(
+                result.question for message in messages for result in message.results if result.question is not None
+            ),
         )

@@ -10,7 +10,12 @@ __all__ = ["BUILTIN_TOOL_SPECS"]
 
 
 def _spec(
-    name: str, description: str, properties: dict[str, Any], required: tuple[str, ...], *, timeout_s: float
+    name: str,
+    description: str,
+    properties: dict[str, Any],
+    required: tuple[str, ...],
+    *,
+    timeout_s: float | None = None,
 ) -> ToolSpec:
     return ToolSpec(
         name=name,
@@ -39,6 +44,26 @@ def _texts(description: str) -> dict[str, Any]:
 
 
 _SPECS = (
+    _spec(
+        "ask_user",
+        "Ask the user a question and wait for the answer, which is their next message. Only for what you can neither"
+        " find out nor decide yourself.",
+        {
+            "question": _text("The question, with all that the user needs to answer it."),
+            "options": _texts("Suggested answers, if there are a few; the user may answer otherwise."),
+        },
+        ("question",),
+    ),
+    _spec(
+        "run_code",
+        "Run Python and see what it prints, the value of its last line, and its error. Each run begins anew, without"
+        " network and files, and may take 30 seconds.",
+        {
+            "code": _text("The code, a whole script."),
+            "language": _text("python, the only one that is run here."),
+        },
+        ("code",),
+    ),
     _spec(
         "web_search",
         "Search the web. A result has a title, an address, often a date, and an excerpt; fetch_webpage reads a page.",

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ports import CallContext, Converter
+from perdure.core.sandbox import Sandbox
 from perdure.core.tools import Tool, ToolOutcome
+from perdure.toolbox.builtin.ask_user import ask_user
+from perdure.toolbox.builtin.run_code import run_code
 
 if TYPE_CHECKING:
     from perdure.toolbox.builtin.fetch_webpage import WebPages
@@ -40,15 +43,18 @@ class Builtins:
 
     Args:
         converter: makes text of pages.
+        sandbox: runs code; None: run_code says that there is none.
     """
 
-    def __init__(self, *, converter: Converter, web: WebSettings) -> None:
-        self._converter, self._web = converter, web
+    def __init__(self, *, converter: Converter, web: WebSettings, sandbox: Sandbox | None = None) -> None:
+        self._converter, self._web, self._sandbox = converter, web, sandbox
 
     def missing(self, tool: Tool) -> str | None:
         match tool.spec.name:
-            case "fetch_webpage":
+            case "ask_user" | "fetch_webpage":
                 return None
+            case "run_code":
+                return None if self._sandbox is not None else "there is no sandbox here, so no code is run"
             case "web_search":
                 return self._search.missing()
             case name:
@@ -56,6 +62,10 @@ class Builtins:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
         match tool.spec.name:
+            case "ask_user":
+                return ask_user(arguments)
+            case "run_code" if self._sandbox is not None:
+                return await run_code(self._sandbox, arguments)
             case "fetch_webpage":
                 return await self._pages.fetch(arguments)
             case "web_search":

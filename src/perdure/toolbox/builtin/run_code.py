@@ -1,0 +1,46 @@
+"""`run_code`: a model's Python in the sandbox, as in a notebook's cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.core.sandbox import Sandbox, SandboxJob, SandboxResult
+from perdure.core.tools import ToolOutcome
+
+__all__ = ["run_code"]
+
+PYTHON = frozenset({"python", "py", "python3"})
+
+
+async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any]) -> ToolOutcome:
+    """What the code printed, the value of its last line, and how it failed. Raises: SandboxUnavailable."""
+    language = str(arguments.get("language") or "python").strip().lower()
+    if language not in PYTHON:
+        text = f"code in {language[:40]!r} was not run: only Python can be run safely here. Write it in Python."
+        return ToolOutcome(text=text, status="error")
+    result = await sandbox.run(SandboxJob(source=str(arguments["code"])))
+    return ToolOutcome(text=_shown(result), status="success" if result.status == "success" else "error")
+
+
+def _shown(result: SandboxResult) -> str:
+    parts = [
+        ("stdout", result.stdout),
+        ("stderr", result.stderr),
+        ("value", "" if result.value is None else _written(result.value)),
+        ("error", _error(result)),
+    ]
+    shown = [f"{name}:\n{text.rstrip()}" for name, text in parts if text.strip()]
+    return "\n\n".join(shown) or "It ran, printed nothing, and its last line has no value. print(...) shows something."
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _error(result: SandboxResult) -> str:
+    if result.status == "success":
+        return ""
+    lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback]
+    return "\n".join([*lines, result.error or f"it ended with {result.status}"])
