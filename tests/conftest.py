@@ -6,7 +6,8 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -24,6 +25,11 @@ for name in PROVIDER_VARIABLES:
     os.environ.pop(name, None)
 os.environ["PERDURE_PROBE_LOCAL"] = "0"
 os.environ["PERDURE_EMBEDDING"] = "none"  # a local model that happens to be installed stays out of it too
+
+# Compiled modules are kept (`make clean` removes them): without them each start of the program and each rewriting of
+# the tests' assertions costs again what it cost the first time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Contracts ship as plain classes with plain asserts; rewritten, a failing one shows its values.
 pytest.register_assert_rewrite("perdure.testing", "tests.contracts")
@@ -62,3 +68,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = inspect.signature(test).parameters
     in_event_loop(test)(**{name: value for name, value in pyfuncitem.funcargs.items() if name in wanted})
     return True
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _new_stores_are_copies(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In all modules but those that are marked `migrates`: what they test is how a store is made."""
+    if request.node.get_closest_marker("migrates"):
+        yield
+        return
+    from tests.new_stores import copied_stores  # not sooner: what it imports has assertions to be rewritten
+
+    with copied_stores():
+        yield

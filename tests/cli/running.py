@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,9 @@ from perdure.library.agent import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.library.opened import MODEL
+from tests.warm import warm
 
-__all__ = ["Chat", "Screen", "called", "environment", "open_chat", "perdure"]
+__all__ = ["Chat", "Screen", "called", "environment", "open_chat", "perdure", "perdure_from_cold"]
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 
@@ -45,10 +46,24 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def perdure(home: Path, *arguments: str, stdin: bytes | str = b"", **more: str) -> subprocess.CompletedProcess[str]:
     """Run `perdure` to its end, with these bytes on stdin."""
+    ours = environment(home, **more)
+    return _run([warm("perdure", ours), *arguments], stdin, ours)
+
+
+def perdure_from_cold(
+    home: Path, *arguments: str, stdin: bytes | str = b"", **more: str
+) -> subprocess.CompletedProcess[str]:
+    """The same in a Python of its own, that starts with nothing imported."""
+    return _run([sys.executable, "-m", "perdure", *arguments], stdin, environment(home, **more))
+
+
+def _run(
+    command: Sequence[str | Path], stdin: bytes | str, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "perdure", *arguments],
+        command,
         input=stdin.encode() if isinstance(stdin, str) else stdin,
-        env=environment(home, **more),
+        env=environment,
         capture_output=True,
         timeout=60,
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import called, environment, perdure
+from tests.cli.running import called, environment, perdure, perdure_from_cold
 from tests.library.opened import open_sync
 
 Child = subprocess.Popen[bytes]
@@ -25,8 +25,8 @@ Child = subprocess.Popen[bytes]
 
 def test_it_remembers_over_a_restart(tmp_path: Path) -> None:
     """Lines on stdin are messages; what one process was told, the next one knows; stdout has the agent's words only."""
-    told = perdure(tmp_path, stdin="My name is Ada Lovelace.\nI live in Turin.\n\n我喜欢围棋。\n")
-    asked = perdure(tmp_path, stdin="What is my name?\nWhere do I live?\n我喜欢什么？\n/search 围棋")
+    told = perdure_from_cold(tmp_path, stdin="My name is Ada Lovelace.\nI live in Turin.\n\n我喜欢围棋。\n")
+    asked = perdure_from_cold(tmp_path, stdin="What is my name?\nWhere do I live?\n我喜欢什么？\n/search 围棋")
 
     assert (told.returncode, asked.returncode) == (0, 0)
     assert "Made agent 'Perdure'; its memory is in " in told.stderr
@@ -163,8 +163,8 @@ def test_a_folder_that_can_not_hold_a_store_is_an_error(tmp_path: Path) -> None:
 def test_bytes_that_are_no_utf_8_are_a_message_like_any_other(tmp_path: Path) -> None:
     """Nothing crashes: not reading, not storing, not printing, not as JSON."""
     dirty = b"Remember that \xff\xfe is \x00 a \x1b[31mcode\r\n"
-    plain = perdure(tmp_path, stdin=dirty)
-    as_json = perdure(tmp_path, "chat", "--json", stdin=dirty)
+    plain = perdure_from_cold(tmp_path, stdin=dirty)
+    as_json = perdure_from_cold(tmp_path, "chat", "--json", stdin=dirty)
 
     assert (plain.returncode, as_json.returncode) == (0, 0)
     assert "\x1b" not in plain.stdout + plain.stderr

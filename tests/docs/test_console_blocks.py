@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.running import environment
 from tests.docs.markdown import PAGES, ROOT, RUN_PAGES, Fence, fences, page_name
+from tests.warm import warm
 
 BIN = Path(sys.executable).parent
 TIMEOUT_S = 30
@@ -86,15 +88,9 @@ def _run(command: str, folder: Path, *, typed: str = "") -> str:
 
 
 def _environment(folder: Path) -> Mapping[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
-    return kept | {
-        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-        "PERDURE_HOME": str(folder / "home"),
-        "PERDURE_PROBE_LOCAL": "0",
-        "PERDURE_EMBEDDING": "none",
-        "PYTHONUTF8": "1",
-        "COLUMNS": "80",
-    }
+    ours = environment(folder / "home", COLUMNS="80")
+    folders = (warm("perdure", ours).parent, BIN, os.environ["PATH"])
+    return ours | {"PATH": os.pathsep.join(map(str, folders))}
 
 
 def _matches(printed: str, expected: str) -> bool:

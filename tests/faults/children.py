@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.library import AsyncPerdure
 from perdure.memory.agents import NewBlock
 from perdure.testing.kill_target import MODEL, TOOLS, effect_tools, obedient_model
+from tests.warm import KILL, warm
 
 __all__ = ["Child", "Line", "Place", "make_agents", "open_store"]
 
@@ -46,9 +46,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Ours, but that compiled modules are kept: where they are not, every start takes a second."""
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        return kept | {"PYTHONPATH": str(SRC)}
+        return {**os.environ, "PYTHONPATH": str(SRC)}
 
     def effects_left(self) -> list[str]:
         """What the tools did outside the store: `tool key`, in order."""
@@ -105,9 +103,7 @@ class Child:
         with place.errors.open("ab") as errors:
             return cls(
                 await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    "perdure.testing.kill_target",
+                    warm("perdure.testing.kill_target", place.environment),
                     str(place.store),
                     str(place.effects),
                     stdin=asyncio.subprocess.PIPE,
@@ -126,7 +122,10 @@ class Child:
         await self.kill()
 
     async def ready(self) -> None:
-        await self.hears("ready", self._process.pid, timeout_s=START_S)
+        async with asyncio.timeout(START_S):
+            await self.tells(1)
+        if not self.told:
+            raise EOFError(f"process {self._process.pid} ended before it was ready")
 
     def send(self, order: dict[str, Any]) -> None:
         """Give an order; a dead process takes none, as a server that is down."""
@@ -151,7 +150,7 @@ class Child:
     async def kill(self) -> int:
         """SIGKILL; its exit code. What it told until then is in `told`."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+            self._process.send_signal(KILL)
         return await self._gone()
 
     async def close(self) -> int:

@@ -18,6 +18,8 @@ from perdure.testing.clock import START
 from perdure.testing.store_contract.base import Contract, found_messages, said
 from tests.storage.postgres_server import address_of_a_new_schema, run_sql
 
+pytestmark = pytest.mark.migrates
+
 units = Contract()
 
 

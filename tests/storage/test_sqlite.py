@@ -23,6 +23,8 @@ from perdure.storage.sqlite import SqliteStore
 from perdure.testing.clock import START, SequentialIds
 from perdure.testing.store_contract.base import Contract, found_messages, said
 
+pytestmark = pytest.mark.migrates
+
 units = Contract()
 """For its units of work; it opens nothing."""
 

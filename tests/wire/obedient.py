@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import socket
-import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +18,13 @@ from perdure.core.messages import ToolCall
 from perdure.core.models import ModelReply
 from perdure.testing import HttpModel, says
 from perdure.testing.http_model import HttpLine, Later
+from tests.warm import KILL, warm
 
 __all__ = ["MODEL", "Server", "free_port", "obey", "served"]
 
 MODEL = "openai/test"
 SRC = Path(__file__).resolve().parents[2] / "src"
+IMPORTS = ("perdure.server", "perdure.providers.openai_chat", "uvicorn.protocols.http.httptools_impl", "uvloop")
 START_S = 30.0
 
 STEPS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -110,7 +111,7 @@ class Server:
         }
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "perdure", "serve", "--port", str(self.port)),
+                *(warm("perdure", environment, *IMPORTS), "serve", "--port", str(self.port)),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -135,7 +136,7 @@ class Server:
         """End it without a word; its exit code."""
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+            self.process.send_signal(KILL)
         return await self.process.wait()
 
     async def stop(self) -> int:

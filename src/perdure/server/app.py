@@ -61,7 +61,8 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
         models,
         secrets,
     ):
-        app.include_router(module.router)
+        # Not `include_router`: it would build each route a second time, in every application.
+        app.router.routes.extend(module.router.routes)
     app.router.default = _EitherSlash(app)
     # Outermost: nothing is reached without it, not even a 404.
     app.add_middleware(Guard, config=config, upload_bytes=perdure.app.settings.file_limit_bytes)

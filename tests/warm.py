@@ -1,0 +1,101 @@
+"""Programs in processes of their own that start in milliseconds: forks of a Python that has imported Perdure.
+
+What a program prints, reads, leaves behind and exits with is what it would be from a cold start, which costs a second
+of CPU, nearly all of it imports. What is about starting itself (imports, signals, terminals) takes a cold one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.warm_server import LENGTH_BYTES
+
+__all__ = ["KILL", "warm"]
+
+SERVER = Path(__file__).parent / "warm_server.py"
+SHARED = ("perdure.cli", "perdure.testing", "perdure.providers.extractive", "typer._adapters")
+
+KILL = signal.SIGUSR1
+"""SIGKILL reaches only the process that was started. This it passes on as SIGKILL, and ends so itself, afterwards."""
+
+# What is started: it imports next to nothing, its streams become those of the program, it passes signals on.
+CLIENT = f"""
+import json, os, signal, socket, sys
+place, module, *arguments = sys.argv[1:]
+order = dict(module=module, arguments=arguments, environment=dict(os.environ), folder=os.getcwd())
+text = json.dumps(order).encode()
+server = socket.socket(socket.AF_UNIX)
+server.connect(place)
+socket.send_fds(server, [len(text).to_bytes({LENGTH_BYTES}, "big")], [0, 1, 2])
+server.sendall(text)
+for stream in (0, 1, 2):
+    os.close(stream)
+told = server.makefile("rb")
+program = int(told.readline())
+for sent, passed_on in dict(SIGINT="SIGINT", SIGTERM="SIGTERM", {KILL.name}="SIGKILL").items():
+    number = getattr(signal, passed_on)
+    signal.signal(getattr(signal, sent), lambda *_, number=number: os.kill(program, number))
+code = int(told.readline() or 70)
+if code < 0:
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+
+
+def warm(module: str, environment: Mapping[str, str], *imports: str) -> Path:
+    """A program that does what `python -m MODULE` does in this environment; its name is the module's.
+
+    Args:
+        imports: packages and modules to start with beside those that all have.
+    """
+    return _program(module, _server(frozenset(filter(_is_read_at_start, environment.items())), imports))
+
+
+def _is_read_at_start(variable: tuple[str, str]) -> bool:
+    """Whether it is Python's own start that reads it: a program with another value needs another server."""
+    name, _ = variable
+    return name.startswith(("PYTHON", "LC_")) or name == "LANG"
+
+
+@functools.cache
+def _program(module: str, folder: Path) -> Path:
+    program = folder / module
+    words = (sys.executable, "-IS", folder / "client.py", folder / "socket", module)
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+@functools.cache
+def _server(variables: frozenset[tuple[str, str]], imports: tuple[str, ...]) -> Path:
+    """The folder of a running server, which ends with this process."""
+    folder = Path(tempfile.mkdtemp(prefix="perdure-warm-"))
+    (folder / "client.py").write_text(CLIENT, encoding="utf-8")
+    server = subprocess.Popen(
+        [sys.executable, SERVER, folder / "socket", *SHARED, *imports],
+        env={name: value for name, value in os.environ.items() if not _is_read_at_start((name, value))}
+        | dict(variables),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # the interrupt key is for the tests; they end, and so does this
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    atexit.register(shutil.rmtree, folder)
+    atexit.register(server.wait)
+    atexit.register(server.stdin.close)
+    with server.stdout as told:
+        assert told.readline() == b"ready\n", "the server of warm programs did not start"
+    return folder

@@ -1,0 +1,167 @@
+"""A Python that has imported Perdure and forks for each program that is asked for: `warm.py` says when and why.
+
+Run with the path of a socket to listen on, and with what to import. It lives as long as its stdin is open.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["LENGTH_BYTES"]
+
+LENGTH_BYTES = 8
+"""Of a request: first its length, with the three streams beside it, then JSON.
+
+It is answered by two lines: the id of the process, and at its end the exit code, negative for a signal.
+"""
+
+LATE = frozenset({"perdure.testing.simulator", "perdure.testing.store_contract"})  # imported by no program
+
+
+def main(path: str, *packages: str) -> dict[str, Any]:
+    """Serve until the starter is gone; in each fork, return what is to be run."""
+    _import(packages)
+    # Nothing that is there now is ever collected: the forks share these pages.
+    gc.collect()
+    gc.freeze()
+    running: dict[int, tuple[int, socket.socket]] = {}  # end of pipe that closes with the program -> (its id, client)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(32)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        while True:
+            clients = {client: pid for pid, client in running.values()}
+            waited: list[Any] = [0, listener, *running, *clients]
+            ready, _, _ = select.select(waited, [], [])
+            if 0 in ready:
+                os._exit(0)
+            for left in clients.keys() & set(ready):  # nobody asks any more: it was killed, or waited long enough
+                os.kill(clients[left], signal.SIGKILL)
+            for end in running.keys() & set(ready):
+                _ended(end, *running.pop(end))
+            if listener in ready:
+                client, _ = listener.accept()
+                if request := _forked(client, running):
+                    listener.close()
+                    return request
+
+
+def _import(packages: Sequence[str]) -> None:
+    """These, and what lies in them."""
+    for name in packages:
+        package = importlib.import_module(name)
+        for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{name}."):
+            if module.name not in LATE:
+                importlib.import_module(module.name)
+
+
+def _forked(client: socket.socket, running: dict[int, tuple[int, socket.socket]]) -> dict[str, Any] | None:
+    """In the fork what it is to run, else nothing."""
+    head, streams, _, _ = socket.recv_fds(client, LENGTH_BYTES, 3)
+    with client.makefile("rb") as told:
+        request: dict[str, Any] = json.loads(told.read(int.from_bytes(head, "big")))
+    end, life = os.pipe()
+    if pid := os.fork():
+        for descriptor in (life, *streams):
+            os.close(descriptor)
+        running[end] = pid, client
+        _tell(client, pid)
+        return None
+    for other, (_, others) in running.items():
+        os.close(other)
+        others.close()
+    os.close(end)
+    client.close()
+    _become(request, streams)
+    return request
+
+
+def _ended(end: int, pid: int, client: socket.socket) -> None:
+    os.close(end)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with client:
+        _tell(client, code)
+
+
+def _tell(client: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # it is gone
+        client.sendall(b"%d\n" % number)
+
+
+def _become(request: dict[str, Any], streams: list[int]) -> None:
+    """Streams, environment, folder and arguments as a new process has them."""
+    for descriptor, stream in enumerate(streams):
+        os.dup2(stream, descriptor)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.argv = [request["module"], *request["arguments"]]
+    sys.stdin = _text(0, sys.stdin)
+    sys.stdout = _text(1, sys.stdout)
+    sys.stderr = _text(2, sys.stderr)
+
+
+def _text(descriptor: int, before: Any) -> Any:
+    """A standard stream, opened as Python opens it."""
+    at_once = bool(descriptor and os.environ.get("PYTHONUNBUFFERED"))
+    raw = open(descriptor, "wb" if descriptor else "rb", 0 if at_once else -1, closefd=False)  # noqa: SIM115
+    return io.TextIOWrapper(
+        raw,
+        encoding=before.encoding,
+        errors=before.errors,
+        newline="\n" if descriptor else None,
+        line_buffering=descriptor == 2 or raw.isatty(),
+        write_through=at_once,
+    )
+
+
+def run(module: str) -> int:
+    """The module as a program; its exit code."""
+    if not hasattr(sys.modules.get(module), "__path__"):
+        sys.modules.pop(module, None)  # it is not to run twice in one process
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as left:
+        if left.code is None or isinstance(left.code, int):
+            return left.code or 0
+        print(left.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def leave(code: int) -> None:
+    """The end of a process without taking apart all that was imported, which would take longer than most programs."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = code or 120  # as Python itself says that nobody reads
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # the folder of this file, whose modules are nobody's
+    leave(run(main(*sys.argv[1:])["module"]))
