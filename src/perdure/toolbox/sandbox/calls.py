@@ -67,7 +67,7 @@ class Stream:
             self._loop.remove_reader(self._fd)
             return False
         self.total += len(part)
-        self.data += part[: max(0, self.keep - len(self.data))]
+        self.data += part[: max(0, self.keep + HEADER.size - len(self.data))]
         return True
 
 
@@ -125,7 +125,7 @@ class Call:
             found = self._whole_frame()
             if found is not None:
                 return found
-            if self.answer.ended or self.answer.total > self.answer.keep:
+            if self.answer.ended or self._announced() > self.answer.keep:
                 return None
             if max(self.stdout.total, self.stderr.total) > output_max:
                 raise TooMuchOutput
@@ -140,13 +140,15 @@ class Call:
         for stream in (self.answer, self.stdout, self.stderr):
             stream.close()
 
+    def _announced(self) -> int:
+        """The length that the message which has begun says it has."""
+        data = self.answer.data
+        return int(HEADER.unpack_from(data)[0]) if len(data) >= HEADER.size else 0
+
     def _whole_frame(self) -> bytes | None:
         data = self.answer.data
-        if len(data) < HEADER.size:
-            return None
-        (length,) = HEADER.unpack_from(data)
-        end = HEADER.size + length
-        if len(data) < end:
+        end = HEADER.size + self._announced()
+        if not HEADER.size < end <= len(data):
             return None
         found = bytes(data[HEADER.size : end])
         del data[:end]

@@ -54,6 +54,7 @@ def main(control_fd: int) -> None:
     os.close(proc)
     control = socket.socket(fileno=_CONTROL)
     settings = json.loads(control.recv(MESSAGE_BYTES))
+    sys.executable = str(Path(sys.executable).resolve())  # the link to it is not shown to calls
     try:
         _preload()
         serve = _with_namespaces if settings["namespaces"] else _without_namespaces
@@ -73,7 +74,7 @@ def _preload() -> None:
 def _with_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> None:
     outside = str(Path("/proc/self/ns/mnt").readlink())
     libraries = [f"{sys.base_prefix}/lib", str(Path(os.__file__).parent), str(Path(os.__file__).resolve().parent)]
-    shown = system_files(str(Path(sys.executable).resolve()), libraries)
+    shown = system_files(sys.executable, libraries)
     site = [Path(path) for path in settings["site"]]
     store = Path(settings["store"]) if settings["store"] else None
     root, slots = os.geteuid() == 0, int(settings["slots"])
@@ -115,7 +116,7 @@ def _with_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> Non
 def _without_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> None:
     first = None
     libraries = [f"{sys.base_prefix}/lib", str(Path(os.__file__).parent), str(Path(os.__file__).resolve().parent)]
-    shown = system_files(str(Path(sys.executable).resolve()), libraries)
+    shown = system_files(sys.executable, libraries)
     if os.geteuid() == 0:
         slots = int(settings["slots"])
         owner = free_range(current_map(), slots + 1, number=os.getppid())

@@ -1,0 +1,110 @@
+"""What escapes aim at: files, a process, listeners that the tests made, and that show whether anybody touched them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.toolbox.sandbox.inside.syscall_numbers import AARCH64, X86_64
+from perdure.toolbox.sandbox.requirements import remove_tree
+
+__all__ = ["NUMBERS", "Ground"]
+
+NUMBERS: Mapping[str, int] = {"x86_64": X86_64, "aarch64": AARCH64}.get(os.uname().machine, {})
+
+Snapshot = dict[str, tuple[int, int, bytes]]
+
+
+class Ground:
+    """The targets. Nothing but the sandbox keeps anybody from them: all may read, write and connect."""
+
+    def __init__(self, *, python: str, user: int | None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="perdure-ground-"))
+        self.word = f"secret-{secrets.token_hex(8)}"
+        for name in ("tenant-a", "tenant-b", "home"):
+            (self.folder / name).mkdir()
+        for name in ("secret.txt", "tenant-a/notes.txt", "tenant-b/notes.txt", "home/.key", "marker"):
+            (self.folder / name).write_text(self.word, encoding="utf-8")
+        with sqlite3.connect(self.folder / "perdure.db") as database:
+            database.execute("CREATE TABLE keys AS SELECT ? AS word", (self.word,))
+        database.close()
+        for path in (self.folder, *self.folder.rglob("*")):
+            path.chmod(0o777 if path.is_dir() else 0o666)
+            if user is not None:
+                os.chown(path, user, user)
+        self.connections: list[str] = []
+        self._sockets = self._listen()
+        who: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        code = "import time; time.sleep(600)"
+        self.victim = subprocess.Popen([python, "-I", "-S", "-c", code], env={"PERDURE_KEY": self.word}, cwd="/", **who)
+        self.before = self._snapshot()
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the targets of the cases are written with."""
+        ports = {name: str(made.getsockname()[1]) for name, made in self._sockets.items() if name in {"tcp", "udp"}}
+        named = {"ground": str(self.folder), "victim": str(self.victim.pid), "server": str(os.getpid())}
+        return {**named, **ports, "abstract": self.word, "uid": str(os.geteuid())}
+
+    def changed(self) -> list[str]:
+        """What is no longer as it was made; empty if nobody was here."""
+        after = self._snapshot()
+        found = [name for name in after.keys() | self.before.keys() if after.get(name) != self.before.get(name)]
+        if self.victim.poll() is not None:
+            found.append("the victim has ended")
+        return [*found, *self.connections]
+
+    def close(self) -> None:
+        self.victim.kill()
+        self.victim.wait()
+        for made in self._sockets.values():
+            made.close()
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+        assert str(self.folder) not in mounts, "something is mounted there: nothing was removed"
+        remove_tree(self.folder)
+
+    def _listen(self) -> dict[str, socket.socket]:
+        made = {
+            "tcp": socket.socket(socket.AF_INET, socket.SOCK_STREAM),
+            "udp": socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+            "unix": socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
+            "abstract": socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
+            "datagrams": socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+        }
+        made["tcp"].bind(("127.0.0.1", 0))
+        made["udp"].bind(("127.0.0.1", 0))
+        made["unix"].bind(str(self.folder / "socket"))
+        made["abstract"].bind(f"\0{self.word}")
+        made["datagrams"].bind(f"\0{self.word}-datagrams")
+        (self.folder / "socket").chmod(0o777)
+        for name, listener in made.items():
+            if listener.type == socket.SOCK_STREAM:
+                listener.listen()
+            threading.Thread(target=self._note, args=(name, listener), daemon=True).start()
+        return made
+
+    def _note(self, name: str, listener: socket.socket) -> None:
+        try:
+            if listener.type == socket.SOCK_STREAM:
+                listener.accept()[0].close()
+            else:
+                listener.recv(1)
+        except OSError:  # closed at the end
+            return
+        self.connections.append(f"somebody connected to {name}")
+
+    def _snapshot(self) -> Snapshot:
+        found: Snapshot = {}
+        for path in sorted(self.folder.rglob("*")):
+            facts = path.lstat()
+            content = path.read_bytes() if path.is_file() else b""
+            found[str(path.relative_to(self.folder))] = (facts.st_mode, facts.st_mtime_ns, content)
+        return found
