@@ -27,6 +27,10 @@ PAGE = 8_192
 ESTIMATED_ROWS = 1_024
 """So many rows with the fewest differing signs, or one in 128, are looked at more closely."""
 
+SCORED_ROWS = 512
+"""The same where the vectors are in memory, so that a closer look is the last one; or one in 192."""
+NEAR_EACH = 8  # so many of them for each row that is wanted, at least
+
 RESCORED_MIN, RESCORED_MAX, RESCORED_STEP = 128, 1_024, 128
 CERTAIN_TOP = 10
 """Stored vectors are read until none is likely to be left that belongs to the best ten."""
@@ -242,7 +246,7 @@ class _Search:
             differing[dead] = 2**16 - 1
         step = max(1, len(differing) // SPREAD_ROWS)
         mean, std = self._estimated_spread(differing[::step][differing[::step] < 2**16 - 1])
-        at = _fewest(differing, max(ESTIMATED_ROWS, rows.count // 128, 8 * self._limit))
+        at = _fewest(differing, self._near(rows.count))
         at = at[differing[at] < 2**16 - 1]
         return *self._joined(*self._rescored(at), extra), mean, std, count
 
@@ -270,16 +274,21 @@ class _Search:
                 std,
                 count,
             )
-        if len(at) <= (ESTIMATED_ROWS if rows.form == "halves" else RESCORED_MIN):
+        if len(at) <= (SCORED_ROWS if rows.form == "halves" else RESCORED_MIN):
             seqs, found = self._rescored(at) if rows.form == "halves" else self._stored(rows.seqs_of(at))
             found = np.concatenate([found, extra])
             return np.concatenate([seqs, extra_seqs]), found, *_spread(found), count
         many = 16 * len(at) > rows.count  # then picking them one by one costs more than looking at all
         differing = rows.differing(self._query)[at] if many else rows.differing(self._query, at)
         mean, std = self._estimated_spread(differing)
-        near = at[_fewest(differing, max(ESTIMATED_ROWS, 8 * self._limit))]
+        near = at[_fewest(differing, self._near(len(at)))]
         seqs, found = self._rescored(near)
         return np.concatenate([seqs, extra_seqs]), np.concatenate([found, extra]), mean, std, count
+
+    def _near(self, rows: int) -> int:
+        """Of so many rows, how many of those with the fewest differing signs are looked at."""
+        least = max(SCORED_ROWS, rows // 192) if self._rows.form == "halves" else max(ESTIMATED_ROWS, rows // 128)
+        return max(least, NEAR_EACH * self._limit)
 
     def _joined(self, seqs: IntArray, found: FloatArray, extra: FloatArray) -> tuple[IntArray, FloatArray]:
         return np.concatenate([seqs, self._seen.extra_seqs]), np.concatenate([found, extra])

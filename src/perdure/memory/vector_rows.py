@@ -36,8 +36,12 @@ SEGMENT_BITS = 15
 SEGMENT_ROWS = 1 << SEGMENT_BITS  # of signs, what is computed at once stays within the processor's cache
 FIRST_ROWS = 16
 
-PRODUCT_NUMBERS = 384_000
-"""Above some 460,000 numbers BLAS spreads a product over threads that spin while they wait: ten times the CPU."""
+PRODUCT_NUMBERS = 131_072
+"""Above some 460,000 numbers BLAS spreads a product over threads that spin while they wait: ten times the CPU. So many
+lie in the processor's cache while they are converted."""
+
+HALF_BITS = np.int32(-0x7000_2000)  # 0x8fff_e000
+BIAS = np.float32(2.0**112)
 
 SAMPLE_ROWS = 512
 """Kept as floats beside the signs, to say how differing bits and cosines go together."""
@@ -341,10 +345,23 @@ def scores(vectors: npt.NDArray[Any], query: FloatArray) -> FloatArray:
     """The product of each row with the query."""
     out = np.empty(len(vectors), np.float32)
     step = max(1, PRODUCT_NUMBERS // max(1, vectors.shape[1]))
+    grown = query * BIAS
     for first in range(0, len(vectors), step):
         block = vectors[first : first + step]
-        out[first : first + step] = block.astype(np.float32, copy=False) @ query
+        if block.dtype == np.float16:
+            out[first : first + step] = _shrunk(block) @ grown
+        else:
+            out[first : first + step] = block.astype(np.float32, copy=False) @ query
     return out
+
+
+def _shrunk(halves: npt.NDArray[np.float16]) -> FloatArray:
+    """Finite 16-bit floats as 32-bit ones, 2**112 times too small: sign, exponent and fraction moved to their places,
+    but for the exponents' bias. numpy's own conversion takes four times as long."""
+    bits = halves.view(np.int16).astype(np.int32)
+    np.left_shift(bits, 13, out=bits)
+    np.bitwise_and(bits, HALF_BITS, out=bits)  # the copies of the sign that lie in the exponent
+    return bits.view(np.float32)
 
 
 def _form(rows: int, dimensions: int) -> Form:

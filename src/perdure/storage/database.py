@@ -76,6 +76,10 @@ class Database(Protocol):
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 
+    def numbers(self, sql: str, params: Mapping[str, Any]) -> Sequence[int]:
+        """The rows of a statement that selects whole numbers, `AS number`, in its order."""
+        ...
+
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         """The number of rows it changed."""
         ...

@@ -23,7 +23,10 @@ PROBED_ROWS = 200
 """Of one clause, the newest rows that are read at first: most clauses of a question are held by fewer."""
 CLAUSE_ROWS = 1_000
 """The same of clauses that more rows hold, as long as rarer ones gave too few candidates."""
-PAIRS = 2  # of clauses that many rows hold, asked for together
+Weighed = tuple[Sequence[int], float]
+"""Rows, and what holding a clause or two of them is worth."""
+
+PAIRS = 1  # of clauses that many rows hold, asked for together
 
 
 def matches(
@@ -49,36 +52,51 @@ def matches(
         join, conditions, params: what else must hold of them, as SQL; `{key}` in `join` is the row's sequence number.
     """
 
-    def rows(*clauses: Clause, most: int) -> list[int]:
+    def rows(*clauses: Clause, most: int) -> Sequence[int]:
         text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
-        found = db.rows(
-            f"SELECT {text.key} FROM {text.source} {join.format(key=text.key)} WHERE {text.where}{conditions}"
+        return db.numbers(
+            f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where}{conditions}"
             f" ORDER BY {text.order} DESC LIMIT :w_limit",
             {**(params or {}), **text.params, "w_limit": most},
         )
-        return [row[0] for row in found]
 
     held = [rows(clause, most=PROBED_ROWS) for clause in query.clauses]
     newest = max((found[0] for found in held if found), default=0)
     frequency = [_frequency(found, newest) for found in held]
     weights = [math.log(1 + (newest + 1) / (count + 0.5)) for count in frequency]
     rarest_first = sorted(range(len(held)), key=lambda at: (frequency[at], at))
-    scores: dict[int, float] = {}
+    known: set[int] = set()
     many: list[int] = []
     for at in rarest_first:
         if len(held[at]) == PROBED_ROWS:
             many.append(at)
-            if len(scores) < limit:
+            if len(known) < limit:
                 held[at] = rows(query.clauses[at], most=CLAUSE_ROWS)
-        for seq in held[at]:
-            scores[seq] = scores.get(seq, 0.0) + weights[at]
+        known.update(held[at])
     # Rows that hold several words which many rows hold may be older than all those that were read.
-    for one, other in itertools.islice(itertools.combinations(many, 2), PAIRS):
-        both = weights[one] + weights[other]
-        for seq in rows(query.clauses[one], query.clauses[other], most=PROBED_ROWS):
-            scores[seq] = max(scores.get(seq, 0.0), both)
-    best = sorted(((score, seq) for seq, score in scores.items()), reverse=True)[:limit]
-    return Matches([seq for _, seq in best], frequency)
+    pairs = [
+        (rows(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
+        for one, other in itertools.islice(itertools.combinations(many, 2), PAIRS)
+    ]
+    return Matches(_best([(held[at], weights[at]) for at in rarest_first], pairs)[:limit], frequency)
+
+
+def _best(found: Sequence[Weighed], least: Sequence[Weighed]) -> list[int]:
+    """All rows by the sum of the weights that they were `found` with, or the most that they have at least; best first,
+    equal ones the newest first."""
+    import numpy as np
+
+    sizes = [len(rows) for rows, _ in found]
+    every = np.array([*itertools.chain.from_iterable(rows for rows, _ in (*found, *least))], np.int64)
+    seqs, at = np.unique(every, return_inverse=True)
+    first = sum(sizes)
+    scores = np.bincount(at[:first], np.repeat([weight for _, weight in found], sizes), len(seqs))
+    for rows, weight in least:
+        among = at[first : first + len(rows)]
+        scores[among] = np.maximum(scores[among], weight)
+        first += len(rows)
+    best: list[int] = seqs[np.lexsort((-seqs, -scores))].tolist()
+    return best
 
 
 def _frequency(found: Sequence[int], newest: int) -> int:

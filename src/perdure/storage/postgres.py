@@ -65,6 +65,9 @@ class PostgresDatabase:
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
 
+    def numbers(self, sql: str, params: Mapping[str, Any]) -> Sequence[int]:
+        return [row[0] for row in self.rows(sql, params)]
+
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         return self._connection.execute(_pyformat(sql).encode(), params).rowcount
 

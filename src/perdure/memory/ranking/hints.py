@@ -25,10 +25,35 @@ _WHEN = re.compile(
     r"\bwhen\b(?!\s+\w+ing\b)|\b(?:what|which|on what)\s+(?:date|day|month|year|week|time)\b|\bhow long ago\b"
     r"|什么时候|何时|哪天|几号|いつ"
 )
-_TIME = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|since|recently|weekends?|weeks?|months?|years?"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|october"
-    r"|november|december|(?:19|20)\d\d)\b|昨天|今天|明天|上周|下周|上个月|下个月|去年|明年|[0-9一二三四五六七八九十]+[年月日号]"
+_TIME_WORDS = (
+    "yesterday|today|tonight|tomorrow|ago|last|next|since|recently|weekends?|weeks?|months?|years?"
+    "|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|october"
+    "|november|december"
+)
+_TIME = re.compile(rf"\b(?:{_TIME_WORDS}|(?:19|20)\d\d)\b")
+_TIME_ZH = re.compile("昨天|今天|明天|上周|下周|上个月|下个月|去年|明年|[0-9一二三四五六七八九十]+[年月日号]")
+# A search asks a hundred texts. Where none of these stands `_TIME` finds nothing, which takes it eight times as long.
+_TIME_PIECES = (
+    "day",
+    "night",
+    "tomorrow",
+    "ago",
+    "last",
+    "next",
+    "since",
+    "recently",
+    "week",
+    "month",
+    "year",
+    "ary",
+    "march",
+    "april",
+    "june",
+    "july",
+    "august",
+    "ber",
+    "19",
+    "20",
 )
 
 
@@ -74,4 +99,7 @@ def asks_when(text: str) -> bool:
 
 def names_a_time(text: str) -> bool:
     """Whether a text names a time, so that it may say when something was: `Pool.timed`."""
-    return _TIME.search(text.casefold()) is not None
+    folded = text.casefold()
+    if any(piece in folded for piece in _TIME_PIECES) and _TIME.search(folded):
+        return True
+    return not folded.isascii() and _TIME_ZH.search(folded) is not None

@@ -10,6 +10,7 @@ import functools
 import itertools
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -43,43 +44,42 @@ def clause_counts(query: Query, texts: Sequence[str]) -> Column:
     joined = _BETWEEN.join(parts)
     starts = list(itertools.accumulate((len(part) + len(_BETWEEN) for part in parts[:-1]), initial=0))
     for number, clause in enumerate(query.clauses):
-        row = counts[number]
-        related: set[int] = set()
-        for at, exact in _found(clause, joined):
-            text = bisect_right(starts, at) - 1
-            if exact:
-                row[text] += 1
-            else:
-                related.add(text)
-        for text in related:
-            row[text] = max(row[text], RELATED)
+        exact, related = _found(clause, joined)
+        if related:
+            counts[number, list({bisect_right(starts, at) - 1 for at in related})] = RELATED
+        if exact:
+            found = Counter([bisect_right(starts, at) - 1 for at in exact])
+            counts[number, list(found)] = list(found.values())
     return counts
 
 
-def _found(clause: Clause, joined: str) -> Iterator[tuple[int, bool]]:
-    """(where, whether it is the very word) of every place where the clause, or a related word, stands."""
+def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
+    """Where the clause stands, and where a related word does."""
     first = clause.tokens[0]
     if not _WORD.fullmatch(first) or _spaceless(first):
         surface = "".join((first, *(token[-1:] for token in clause.tokens[1:])))
         if all(map(_spaceless, clause.tokens)) or len(clause.tokens) == 1:
-            yield from ((at, True) for at in _places(surface, joined))
-            return
+            return list(_places(surface, joined)), []
+    exact: list[int] = []
+    related: list[int] = []
     single = len(clause.tokens) == 1
+    like = first[:RELATED_CHARS] if len(first) >= RELATED_CHARS else None
     for at in _places(_beginning(first, related=single), joined):
         if at and joined[at - 1].isalnum():
             continue
         if not single:
             words = joined[at : at + _PHRASE_CHARS * len(clause.tokens)].split(_BETWEEN)[0]
             if tuple(stems(words)[: len(clause.tokens)]) == clause.tokens:
-                yield at, True
+                exact.append(at)
             continue
         match = _WORD.match(joined, at)
-        word = match.group() if match else ""
+        word = match[0] if match else ""
         stem = _stem(word)
         if stem == first or (clause.prefix and word.startswith(first)):
-            yield at, True
-        elif len(first) >= RELATED_CHARS and stem[:RELATED_CHARS] == first[:RELATED_CHARS]:
-            yield at, False
+            exact.append(at)
+        elif like is not None and stem[:RELATED_CHARS] == like:
+            related.append(at)
+    return exact, related
 
 
 def _places(wanted: str, text: str) -> Iterator[int]:

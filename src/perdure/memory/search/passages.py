@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,7 @@ from perdure.memory.when import Span, spans
 __all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
 
 CANDIDATES, DENSE_CANDIDATES = 80, 80  # fewer than of messages: passages are longer, and have no neighbours
+POOL_ROWS = 100  # of one archive: what both arms found, then half of what only one did
 FIRST = 50
 SPAN_CANDIDATES = 30
 APART = 1_000  # places between rows that are nobody's neighbours
@@ -68,6 +70,7 @@ def rank_passages(
     """The passages of these archives that best match, best first; enough for `limit` hits, at most 1,000. Scores
     compare over all of them."""
     most = min(limit, HITS_MAX)
+    room = POOL_ROWS if most <= CANDIDATES else 2 * most
     query, found = by_words(
         asked.text,
         lambda query: [
@@ -80,7 +83,8 @@ def rank_passages(
     texts: list[PassageText] = []
     dense: list[NDArray[np.float64]] = []
     for archive, matches, meaning in zip(archives, found, meanings, strict=True):
-        seqs = list(dict.fromkeys((*matches.seqs, *meaning.seqs.tolist(), *_within(tx, archive, where, named))))
+        candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
+        seqs = list(dict.fromkeys((*candidates, *_within(tx, archive, where, named))))
         read = tx.passages.texts(archive.id, seqs)
         owners += [archive.id] * len(read)
         texts += read
@@ -122,6 +126,15 @@ def read_passages(tx: Tx, found: RankedPassages, *, limit: int, explain: bool = 
             PassageHit(passage, score, why_passage(found, order[min((index, *same))], others) if explain else None)
         )
     return Hits(hits, found.ran)
+
+
+def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> list[int]:
+    """Those that both arms found, then the best of each by turns: the others' texts are not worth reading."""
+    twice = set(words).intersection(meaning)
+    by_turns = itertools.chain.from_iterable(itertools.zip_longest(words, meaning))
+    chosen = dict.fromkeys(itertools.chain(filter(twice.__contains__, words), by_turns))
+    chosen.pop(None, None)
+    return list(chosen)[:most]
 
 
 def _meaning(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter, limit: int) -> Meaning:
