@@ -6,12 +6,14 @@
     │   ├── MessageTooLarge
     │   ├── NameInvalid
     │   ├── EmbeddingMismatch
+    │   ├── SourceInvalid, SchemaMismatch
     │   └── FileNameInvalid, FileTypeUnsupported, FileTooLarge
     ├── NotFound                no such agent, block, conversation, run, ... here
     │   └── BlockNotFound       (also a ToolError)
     ├── Conflict                the state has moved on, or is in use
     │   ├── VersionConflict
     │   ├── AlreadyExists
+    │   ├── ToolBuiltIn
     │   ├── ConversationBusy
     │   └── IdempotencyMismatch
     ├── ToolError               the model sees it and may act on it; the run goes on
@@ -73,6 +75,15 @@ from perdure.core.model_errors import (
     ModelUnreachable,
 )
 from perdure.core.runs import StopReason
+from perdure.core.store_errors import (
+    NotAStore,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+)
 
 __all__ = [
     "AddressRefused",
@@ -118,8 +129,10 @@ __all__ = [
     "ReplayMismatch",
     "RunFailed",
     "SandboxUnavailable",
+    "SchemaMismatch",
     "SecretKeyMissing",
     "SecretUnreadable",
+    "SourceInvalid",
     "StoreBusy",
     "StoreClosed",
     "StoreError",
@@ -128,6 +141,7 @@ __all__ = [
     "StoreTooNew",
     "TextAmbiguous",
     "TextNotFound",
+    "ToolBuiltIn",
     "ToolError",
     "VersionConflict",
 ]
@@ -213,6 +227,27 @@ class EmbeddingMismatch(InvalidInput):
         self.stored_model, self.stored_dimensions = stored_model, stored_dimensions
 
 
+class SourceInvalid(InvalidInput):
+    """A tool's source can't be used: it does not parse, or does not say what a tool needs. `line` is None where it is
+    about the whole source."""
+
+    code = "source_invalid"
+
+    def __init__(self, reason: str, *, line: int | None = None) -> None:
+        super().__init__(reason if line is None else f"line {line}: {reason}")
+        self.reason, self.line = reason, line
+
+
+class SchemaMismatch(InvalidInput):
+    """The JSON schema that was given with a tool's source contradicts its function."""
+
+    code = "schema_mismatch"
+
+    def __init__(self, parameter: str, problem: str) -> None:
+        super().__init__(f"json_schema contradicts the source at parameter {parameter[:80]!r}: {problem}")
+        self.parameter, self.problem = parameter, problem
+
+
 class NotFound(PerdureError):
     """There is no such thing in this organisation."""
 
@@ -245,6 +280,16 @@ class AlreadyExists(Conflict):
     def __init__(self, kind: str, key: str) -> None:
         super().__init__(f"{kind} {key!r} exists already: choose another name, or edit the one that is there")
         self.kind, self.key = kind, key
+
+
+class ToolBuiltIn(Conflict):
+    """The tool is Perdure's own, or a function of the program: it is not changed, deleted or replaced by another."""
+
+    code = "tool_built_in"
+
+    def __init__(self, name: str, *, helps: str) -> None:
+        super().__init__(f"tool {name[:80]!r} is built in: {helps}")
+        self.name = name
 
 
 class ConversationBusy(Conflict):
@@ -410,46 +455,6 @@ class SandboxUnavailable(PerdureError):
         lacking = f" (missing: {', '.join(missing)})" if missing else ""
         super().__init__(f"custom tools can't be run here: {why}{lacking}; `perdure doctor` tells more")
         self.why, self.missing = why, tuple(missing)
-
-
-class StoreError(PerdureError):
-    """The database could not do it. What was not acknowledged was not written."""
-
-    code = "store_error"
-
-
-class StoreBusy(StoreError):
-    code = "store_busy"
-
-
-class StoreFull(StoreError):
-    code = "store_full"
-
-
-class StoreReadOnly(StoreError):
-    code = "store_read_only"
-
-
-class StoreTooNew(StoreError):
-    code = "store_too_new"
-
-    def __init__(self, place: str, *, found: int, known: int) -> None:
-        super().__init__(
-            f"{place} was written by a newer Perdure (schema {found}, this one knows {known}):"
-            " upgrade Perdure; the file was not touched"
-        )
-        self.place, self.found, self.known = place, found, known
-
-
-class StoreClosed(StoreError):
-    code = "store_closed"
-
-    def __init__(self) -> None:
-        super().__init__("the store is closed: open it again")
-
-
-class NotAStore(StoreError):
-    code = "not_a_store"
 
 
 class IllegalLog(PerdureError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from perdure.core.errors import InvalidInput
 from perdure.core.tool_schema_docs import read_docs
@@ -26,7 +26,7 @@ def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     if not docs.description:
         raise InvalidInput(f"tool {name!r} has no docstring: its first line tells the model what the tool is for")
     try:
-        hints = inspect.get_annotations(function, eval_str=True)
+        hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise InvalidInput(f"tool {name!r}: an annotation can't be resolved: {error}") from error
     fields: dict[str, Any] = {}

@@ -34,7 +34,7 @@ def read_docs(docstring: str | None) -> Docs:
         parsed = docstring_parser.parse(_STAND_IN + text if nameless else text)
     except docstring_parser.ParseError:
         return Docs(text, {})
-    said = [None if nameless else parsed.short_description, parsed.long_description]
+    said = [] if nameless else [parsed.short_description, parsed.long_description]
     for example in parsed.examples:
         shown = "\n".join(filter(None, (example.snippet, example.description)))
         said.append(f"Examples:\n{shown}" if shown else None)

@@ -8,7 +8,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, get_type_hints, overload
 
 from perdure.core.errors import InvalidArguments, InvalidInput, NotFound
 from perdure.core.ports import CallContext
@@ -152,7 +152,7 @@ def _coerced(made: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]
     """The arguments as the function's annotations want them: models, dates, numbers written as text."""
     import pydantic
 
-    hints = inspect.get_annotations(made.function, eval_str=True)
+    hints = get_type_hints(made.function, include_extras=True)
     values: dict[str, Any] = {}
     for key, value in arguments.items():
         try:
