@@ -8,7 +8,7 @@ import logging
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,16 +20,16 @@ from perdure.core.ids import PREFIXES
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, Ids, Store, TokenCounter
 from perdure.core.secrets import Cipher
-from perdure.core.tools import ToolSpec
-from perdure.core.tx import Tx
+from perdure.core.tools import Tool, ToolSpec
+from perdure.core.tx import ToolFilter, Tx
 from perdure.engine.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.files import FileWorker
 from perdure.engine.leases import process_owner
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.runner import Runner
 from perdure.engine.search import Search
-from perdure.memory.agents import put_tools
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
+from perdure.memory.tools import current_tools, put_tools
 from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.choosing import Choice, ToolProbe, probe_tools, served_window
 from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, find_providers
@@ -286,10 +286,10 @@ async def _token_counter(settings: Settings) -> TokenCounter:
 
 async def _keep_tools_current(store: Store, specs: list[ToolSpec], *, ids: Ids, at: datetime) -> None:
     """Write the tools only if one is new or has changed, so that opening a store does not always write to it."""
-    stored = {tool.spec.name: tool.spec for tool in await store.read(_stored_tools)}
-    if changed := [spec for spec in specs if stored.get(spec.name) != spec]:
-        await store.write(put_tools, changed, ids=ids, at=at)
+    stored = {tool.spec.name: tool for tool in await store.read(_stored_tools, [spec.name for spec in specs])}
+    if current_tools(stored, specs):
+        await store.write(put_tools, specs, ids=ids, at=at)
 
 
-def _stored_tools(tx: Tx) -> Any:
-    return tx.tools.list(limit=10_000)
+def _stored_tools(tx: Tx, names: list[str]) -> Sequence[Tool]:
+    return tx.tools.page(where=ToolFilter(names=tuple(names)), limit=len(names))

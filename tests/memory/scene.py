@@ -19,9 +19,10 @@ from perdure.core.tx import Tx
 from perdure.engine.search import Search
 from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, run_search_tool
 from perdure.memory.agent_tools import run_memory_tool
-from perdure.memory.agents import NewAgent, NewBlock, create_agent, put_tools
+from perdure.memory.agents import NewAgent, NewBlock, create_agent
 from perdure.memory.calls import MemoryCall, MemoryResult
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
+from perdure.memory.tools import put_tools
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 
 __all__ = ["USER", "Scene", "scene"]

@@ -10,9 +10,10 @@ from perdure.core.blocks import DEFAULT_LIMIT_CHARS
 from perdure.core.errors import AlreadyExists, BlockLimitExceeded, InvalidInput, NameInvalid, NotFound
 from perdure.core.ids import BlockId
 from perdure.core.tx import Tx
-from perdure.memory.agents import NewAgent, NewBlock, create_agent, put_tools
+from perdure.memory.agents import NewAgent, NewBlock, create_agent
 from perdure.memory.blocks import DEFAULT_DESCRIPTIONS, create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS, MEMORY_TOOL_SPECS
+from perdure.memory.tools import put_tools
 from perdure.testing import InlineStore, SequentialIds
 from perdure.testing.clock import START
 from tests.memory.scene import USER

@@ -96,6 +96,7 @@ class ToolCode:
         network: it declares that it needs the network; an admin has to allow it too.
         memory_mb: None: the setting of the sandbox.
         takes_agent: a parameter `agent_state` of its function gets the agent's blocks, and may change them.
+        left_empty: parameters of its function that get None: no model fills them, and nothing here does.
     """
 
     source: str
@@ -106,6 +107,7 @@ class ToolCode:
     network: bool = False
     memory_mb: int | None = None
     takes_agent: bool = False
+    left_empty: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from typing import Any, TypedDict
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, check_name
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, BlockId, ConversationId, ToolId
+from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.core.ports import Ids
-from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import Tx
 from perdure.core.zones import is_zone
 from perdure.memory.automatic import auto_capture_of, check_automatic
@@ -20,7 +19,7 @@ from perdure.memory.blocks import create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.memory.values import as_tags, check_json
 
-__all__ = ["AgentChanges", "NewAgent", "NewBlock", "create_agent", "put_tools", "update_agent"]
+__all__ = ["AgentChanges", "NewAgent", "NewBlock", "create_agent", "update_agent"]
 
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """Less does not hold a base prompt and a message."""
@@ -178,9 +177,3 @@ def _check_archive(tx: Tx, agent: Agent) -> None:
     capture = auto_capture_of(agent.settings)
     if capture is not None and capture.archive is not None:
         tx.archives.get(capture.archive)
-
-
-def put_tools(tx: Tx, specs: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> None:
-    """Have these tools stored as they are now; those that have not changed are left alone."""
-    for spec in specs:
-        tx.tools.put(Tool(id=ToolId(ids.new("tool")), spec=spec), at=at)

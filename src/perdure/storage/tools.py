@@ -259,4 +259,4 @@ def _code(text: str | None) -> ToolCode | None:
     if text is None:
         return None
     kept = load(text)
-    return ToolCode(**{**kept, "requirements": tuple(kept.get("requirements", ()))})
+    return ToolCode(**kept | {name: tuple(kept.get(name, ())) for name in ("requirements", "left_empty")})

@@ -27,9 +27,10 @@ from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run_log import Progress, load_run_log
 from perdure.engine.runner import Runner
 from perdure.engine.search import Search
-from perdure.memory.agents import NewAgent, NewBlock, create_agent, put_tools
+from perdure.memory.agents import NewAgent, NewBlock, create_agent
 from perdure.memory.blocks import edit_block
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
+from perdure.memory.tools import put_tools
 from perdure.testing.clock import START, SequentialIds
 from perdure.testing.inline_store import FaultPoint, InlineStore
 from perdure.testing.simulator.faults import Crash, FaultRates, Faults

@@ -23,6 +23,7 @@ CODE = ToolCode(
     network=True,
     memory_mb=128,
     takes_agent=True,
+    left_empty=("client",),
 )
 
 
