@@ -80,3 +80,10 @@ def _new_stores_are_copies(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with copied_stores():
         yield
+
+
+def pytest_sessionfinish() -> None:
+    """Stop what the tests of this process have shared."""
+    from tests.at_end import at_end
+
+    at_end.close()

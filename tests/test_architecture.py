@@ -6,6 +6,7 @@ The modules are read by `ast`, never run, so imports inside functions and under 
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import subprocess
@@ -56,7 +57,12 @@ HEAVY = (
 def modules(src: Path) -> Iterator[tuple[Path, ast.Module]]:
     """Every module of the package under `src`, with its syntax tree, ordered by path."""
     for path in sorted((src / PACKAGE).rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        yield path, _parsed(path.read_text(encoding="utf-8"), str(path))
+
+
+@functools.cache
+def _parsed(text: str, name: str) -> ast.Module:
+    return ast.parse(text, filename=name)
 
 
 def room_of(src: Path, path: Path) -> str:
@@ -72,6 +78,8 @@ def imports(src: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]
     """
     package = path.parent.relative_to(src).parts
     for node in ast.walk(tree):
+        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
+            continue  # a `match` asks each of all nodes three questions
         match node:
             case ast.Import(names=names):
                 yield from ((node.lineno, alias.name) for alias in names)

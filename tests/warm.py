@@ -6,7 +6,6 @@ of CPU, nearly all of it imports. What is about starting itself (imports, signal
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import shlex
@@ -18,6 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.at_end import at_end
 from tests.warm_server import LENGTH_BYTES
 
 __all__ = ["KILL", "warm"]
@@ -93,9 +93,9 @@ def _server(variables: frozenset[tuple[str, str]], imports: tuple[str, ...]) -> 
     )
     assert server.stdin is not None
     assert server.stdout is not None
-    atexit.register(shutil.rmtree, folder)
-    atexit.register(server.wait)
-    atexit.register(server.stdin.close)
+    at_end.callback(shutil.rmtree, folder)
+    at_end.callback(server.wait)
+    at_end.callback(server.stdin.close)
     with server.stdout as told:
         assert told.readline() == b"ready\n", "the server of warm programs did not start"
     return folder

