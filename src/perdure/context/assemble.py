@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from perdure.context.envelopes import envelope
 from perdure.context.prefix import Counts
@@ -15,7 +15,7 @@ from perdure.context.shown import shown
 from perdure.context.summary_section import summary_message
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import Message, parts_to_json
-from perdure.core.models import ModelOptions, ModelRequest
+from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
 from perdure.core.quick import quick
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.zones import zone
@@ -107,14 +107,23 @@ class View:
 
 
 def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:
-    """The request that the recipe stands for; `view` reaches from its prefix to `recipe.upto_message_seq`."""
+    """The request that the recipe stands for; `view` reaches from its prefix to `recipe.upto_message_seq`.
+
+    Where the agent's tool rules ask something of the model, that goes before the agent's own options, but for a choice
+    of no tool at all.
+    """
+    options = options or ModelOptions()
+    if recipe.single_calls:
+        options = replace(options, parallel_tool_calls=False)
+    if recipe.tool_choice is not None and options.tool_choice != "none":
+        options = replace(options, tool_choice=cast("ToolChoice", recipe.tool_choice))
     return ModelRequest(
         model=model,
         system=view.prefix.system,
         tools=view.prefix.tools,
         messages=view.messages,
         tail=recipe.tail,
-        options=options or ModelOptions(),
+        options=options,
     )
 
 

@@ -33,13 +33,15 @@ class Counts:
     tags: tuple[str, ...] = ()
 
 
-def compile_system(custom: str | None, blocks: Sequence[Block], counts: Counts, directories: str = "") -> str:
-    """The system text: base prompt, blocks, the section of files, and counts as of now.
+def compile_system(
+    custom: str | None, blocks: Sequence[Block], counts: Counts, directories: str = "", rules: str = ""
+) -> str:
+    """The system text: base prompt, blocks, the sections of tool rules and files, and counts as of now.
 
     A custom prompt that contains `{CORE_MEMORY}` gets memory there; any other, and Perdure's own, gets it at the end.
     No clock and no ids: the same memory gives the same bytes.
     """
-    memory = "\n\n".join(filter(None, (blocks_xml(blocks), directories, _metadata(counts))))
+    memory = "\n\n".join(filter(None, (blocks_xml(blocks), rules, directories, _metadata(counts))))
     base = base_prompt() if custom is None else custom
     if MEMORY_PLACEHOLDER in base:
         return base.replace(MEMORY_PLACEHOLDER, memory)

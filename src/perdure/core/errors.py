@@ -7,6 +7,7 @@
     │   ├── NameInvalid
     │   ├── EmbeddingMismatch
     │   ├── SourceInvalid, SchemaMismatch
+    │   ├── ToolRulesInvalid
     │   └── FileNameInvalid, FileTypeUnsupported, FileTooLarge
     ├── NotFound                no such agent, block, conversation, run, ... here
     │   └── BlockNotFound       (also a ToolError)
@@ -143,6 +144,7 @@ __all__ = [
     "TextNotFound",
     "ToolBuiltIn",
     "ToolError",
+    "ToolRulesInvalid",
     "VersionConflict",
 ]
 
@@ -179,6 +181,12 @@ class NameInvalid(InvalidInput):
             f"{kind} name {name[:80]!r} can't be used: 1 to 200 characters, letters, digits, spaces, _ ' and - only"
         )
         self.kind, self.name = kind, name
+
+
+class ToolRulesInvalid(InvalidInput):
+    """Rules for tools that can't be read, or that no run could keep because they contradict each other."""
+
+    code = "tool_rules_invalid"
 
 
 class FileNameInvalid(InvalidInput):

@@ -26,8 +26,10 @@ __all__ = [
     "Role",
     "Text",
     "ToolCall",
+    "ToolDecision",
     "ToolResult",
     "ToolStatus",
+    "Waits",
     "is_embedded",
     "parts_from_json",
     "parts_to_json",
@@ -37,9 +39,13 @@ __all__ = [
 
 Role = Literal["system", "user", "assistant", "tool"]
 
-MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert"]
-"""`message` was said by somebody or is a tool's result; every other kind was added by the engine. Those are JSON
-envelopes, are not listed as history unless asked for, and can't be forged: the kind is a column, not text."""
+MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert", "approval"]
+"""`message` was said by somebody or is a tool's result; `approval` is what a person decided about calls, and is never
+shown to a model. Every other kind was added by the engine: JSON envelopes, not listed as history unless asked for, and
+nobody can forge them: the kind is a column, not text."""
+
+Waits = Literal["approval", "client"]
+"""What a call waits for before it has a result: that a person approves it, or that the caller runs it."""
 
 ToolStatus = Literal["success", "error"]
 
@@ -64,12 +70,14 @@ class Reasoning:
 class ToolCall:
     """A request to run a tool. `arguments` is the model's text, not yet parsed: it may be no JSON at all.
 
-    `call_id` is unique within its run; a repeated one is renamed before it is stored.
+    `call_id` is unique within its run; a repeated one is renamed before it is stored. `awaits` is decided when the
+    answer is stored; None: the call is run at once.
     """
 
     call_id: str
     name: str
     arguments: str
+    awaits: Waits | None = None
     type: Literal["tool_call"] = "tool_call"
 
 
@@ -85,6 +93,18 @@ class Question:
         """The question as a person reads it, the options numbered from 1."""
         numbered = [f"{number}. {option}" for number, option in enumerate(self.options, start=1)]
         return "\n\n".join(filter(None, (self.text, "\n".join(numbered))))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDecision:
+    """What a person decided about a call that waited for it. `arguments` are what it is run with in place of the
+    model's; None: as they are."""
+
+    call_id: str
+    approve: bool
+    reason: str | None = None
+    arguments: str | None = None
+    type: Literal["tool_decision"] = "tool_decision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +126,7 @@ class ToolResult:
     type: Literal["tool_result"] = "tool_result"
 
 
-Part = Text | Reasoning | ToolCall | ToolResult
+Part = Text | Reasoning | ToolCall | ToolDecision | ToolResult
 
 
 @quick
@@ -162,6 +182,10 @@ class Message:
         return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
+    def decisions(self) -> tuple[ToolDecision, ...]:
+        return tuple([part for part in self.parts if isinstance(part, ToolDecision)])
+
+    @property
     def results(self) -> tuple[ToolResult, ...]:
         return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
@@ -208,7 +232,14 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
         case Reasoning(text=text, signature=signature):
             return {"type": "reasoning", "text": text} | ({"signature": signature} if signature is not None else {})
         case ToolCall():
-            return {"type": "tool_call", "call_id": part.call_id, "name": part.name, "arguments": part.arguments}
+            called = {"type": "tool_call", "call_id": part.call_id, "name": part.name, "arguments": part.arguments}
+            return called if part.awaits is None else called | {"awaits": part.awaits}
+        case ToolDecision():
+            said: dict[str, Any] = {"type": "tool_decision", "call_id": part.call_id, "approve": part.approve}
+            for name in ("reason", "arguments"):
+                if (value := getattr(part, name)) is not None:
+                    said[name] = value
+            return said
         case ToolResult():
             shape: dict[str, Any] = {
                 "type": "tool_result",
@@ -235,7 +266,9 @@ def _part_from_dict(shape: dict[str, Any]) -> Part:
         case "reasoning":
             return Reasoning(shape["text"], shape.get("signature"))
         case "tool_call":
-            return ToolCall(shape["call_id"], shape["name"], shape["arguments"])
+            return ToolCall(shape["call_id"], shape["name"], shape["arguments"], shape.get("awaits"))
+        case "tool_decision":
+            return ToolDecision(shape["call_id"], shape["approve"], shape.get("reason"), shape.get("arguments"))
         case "tool_result":
             return ToolResult(
                 shape["call_id"],

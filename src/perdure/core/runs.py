@@ -208,6 +208,8 @@ class Recipe:
         overcount: by how much that is known to be too high, from what the provider measured of an earlier request;
             negative if it is too low. `tokens - overcount` is what was certified to fit.
         estimator: (tokens - overcount) / tokens.
+        tool_choice: what the agent's tool rules asked of the model, a list of names or a word; None: nothing.
+        single_calls: whether the model was asked for one call at a time, because of such rules.
     """
 
     prefix_seq: int
@@ -219,6 +221,8 @@ class Recipe:
     digest: str = ""
     tokens: int = 0
     overcount: int = 0
+    tool_choice: str | tuple[str, ...] | None = None
+    single_calls: bool = False
 
 
 @quick

@@ -19,8 +19,9 @@ from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
 from perdure.core.quick import quick
 from perdure.core.runs import IfBusy, Run, RunKey
+from perdure.core.tool_rules import rules_of
 from perdure.core.tx import Tx
-from perdure.engine.run_log import Progress, RunLog
+from perdure.engine.run_log import Progress, RunLog, terms_of
 
 __all__ = ["MAX_DRAFTS", "Accepted", "Begin", "Request", "accept", "begin_input", "check_input", "decode_drafts"]
 
@@ -136,7 +137,9 @@ def accept(
         added = _append_input(tx, run, request.drafts, request.tokens, now=now, opening=opening)
         events += [MessageAdded(message.seq, message) for message in added]
         if begin is not None:
-            log = RunLog(run=run, messages=tuple(added), steps=(), started={}, told=0)
+            rules = rules_of(opening.agent.settings)
+            terms = terms_of(tx, run, rules) if rules else None
+            log = RunLog(run=run, messages=tuple(added), steps=(), started={}, terms=terms, told=0)
             begun = begin(log, events, opening.after(added))
             return Accepted(run, begun.events, begun=begun)
     return Accepted(run, tx.events.add(run.key, events, at=now, after=0))

@@ -9,6 +9,7 @@ from typing import Literal
 from perdure.context.assemble import View, tail
 from perdure.context.budget import Certificate, factor_after_overflow
 from perdure.context.compaction import Evict, Merge, Plan, Situation, Stub, plan
+from perdure.context.envelopes import envelope
 from perdure.context.prefix import rewrite_reason
 from perdure.context.segments import segments
 from perdure.core.agents import Agent
@@ -16,7 +17,7 @@ from perdure.core.conversations import Conversation, Opening
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import MessageId, StepId
-from perdure.core.messages import Draft, Message, Text
+from perdure.core.messages import Draft, Message, MessageKind, Text
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
@@ -122,8 +123,14 @@ def _ask(
     if action.abandoned is not None:
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
         events.append(StepAbandoned(action.abandoned.id))
+    reminded: Sequence[Message] = ()
+    if action.reminder is not None:
+        text = envelope("heartbeat", reason=action.reminder, time=now.isoformat(timespec="seconds"))
+        reminded = _add_rows(tx, run, "heartbeat", [text], asking)
+        log = log.after(messages=reminded)
+        events += [MessageAdded(message.seq, message) for message in reminded]
     prefix, overcount, reason = _prefix(tx, agent, conversation, memory, asking)
-    view_tokens = conversation.view_tokens
+    view_tokens = conversation.view_tokens + sum(message.tokens for message in reminded)
     # Also behind a new prefix that shows it already: an older delta or result may be in view after that prefix, and
     # what is said last counts.
     if memory.versions != conversation.seen and conversation.prefix_seq is not None:
@@ -164,6 +171,7 @@ def _ask(
             return full
     if recalled.event is not None:
         events.append(recalled.event)
+    standing = log.standing(next_answer=True)
     recipe = Recipe(
         prefix_seq=prefix.seq,
         upto_message_seq=view.next_seq - 1,
@@ -174,6 +182,8 @@ def _ask(
         digest=view.digest(status),
         tokens=estimated,
         overcount=overcount,
+        tool_choice=None if standing is None else standing.choice,
+        single_calls=standing is not None,
     )
     step = tx.steps.add(
         run,
@@ -351,19 +361,22 @@ def _add_deltas(
     tx: Tx, run: Run, conversation: Conversation, memory: Memory, texts: Sequence[str], asking: Asking
 ) -> Sequence[Message]:
     """Tell the log of memory edits from outside that it has not shown yet."""
-    drafts = [
-        Draft(id=MessageId(asking.ids.new("message")), role="system", kind="memory_delta", parts=(Text(text),))
-        for text in texts
-    ]
-    messages: Sequence[Message] = ()
-    if drafts:  # else all of it is in the prefix already
-        messages = tx.messages.append(
-            run.key.agent_id,
-            drafts,
-            conversation_seq=run.conversation_seq,
-            at=asking.now,
-            tokens=[asking.counter.count(text) for text in texts],
-            run=run,
-        )
+    # Without any, all of it is in the prefix already.
+    messages = _add_rows(tx, run, "memory_delta", texts, asking) if texts else ()
     tx.conversations.show(run.key.agent_id, conversation.seq, memory.versions)
     return messages
+
+
+def _add_rows(tx: Tx, run: Run, kind: MessageKind, texts: Sequence[str], asking: Asking) -> Sequence[Message]:
+    """Envelopes of the engine's, as rows of the run's log."""
+    return tx.messages.append(
+        run.key.agent_id,
+        [
+            Draft(id=MessageId(asking.ids.new("message")), role="system", kind=kind, parts=(Text(text),))
+            for text in texts
+        ],
+        conversation_seq=run.conversation_seq,
+        at=asking.now,
+        tokens=[asking.counter.count(text) for text in texts],
+        run=run,
+    )

@@ -35,6 +35,7 @@ from perdure.engine.leases import holding
 from perdure.engine.next_action import Finish, next_action
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import Progress, RunLog, load_run_log
+from perdure.engine.tool_rules import foreseen, prefilled
 
 __all__ = ["call_model"]
 
@@ -85,7 +86,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
             now=ports.clock.now(),
         )
     assert reply is not None
-    parts = _with_unique_calls(log, reply.parts)
+    parts = _with_rules(log, _with_unique_calls(log, reply.parts))
     return await ports.store.write(
         _store_reply,
         log.run.key,
@@ -250,6 +251,20 @@ def _with_unique_calls(log: RunLog, parts: Sequence[Part]) -> tuple[Part, ...]:
         else:
             unique.append(part)
     return tuple(unique)
+
+
+def _with_rules(log: RunLog, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts, with the arguments that the agent's tool rules put in place of the model's."""
+    if log.terms is None or not (calls := [part for part in parts if isinstance(part, ToolCall)]):
+        return parts
+    found = foreseen(log.terms, log.called, [call.name for call in calls])
+    filled = {
+        call.call_id: prefilled(call.arguments, now.filled.get(call.name))
+        for call, now in zip(calls, found, strict=True)
+    }
+    return tuple(
+        replace(part, arguments=filled[part.call_id]) if isinstance(part, ToolCall) else part for part in parts
+    )
 
 
 def _delta(step: Step, message_id: MessageId, piece: ModelDelta) -> Delta:

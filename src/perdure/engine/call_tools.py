@@ -7,7 +7,7 @@ recorded as started first; a call that a dead process had started is run again o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,13 +23,14 @@ from perdure.core.models import Models
 from perdure.core.ports import CallContext, Ids, TokenCounter
 from perdure.core.runs import Run, RunKey
 from perdure.core.tool_arguments import parse_arguments
-from perdure.core.tools import Tool, ToolOutcome, ToolSpec
+from perdure.core.tools import Tool, ToolOutcome
 from perdure.core.tx import Tx
 from perdure.engine.interrupts import Interrupted, is_cancelled
 from perdure.engine.leases import holding
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
 from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, Searched, run_search_tool
+from perdure.engine.tool_rules import prefilled
 from perdure.memory.agent_tools import run_memory_tool
 from perdure.memory.calls import MemoryCall, MemoryResult
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
@@ -52,11 +53,15 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
     tools = await ports.store.read(_tools, log.run.key)
     waiting = list(calls)
     while waiting:
-        batch = _batch(waiting, tools)
+        # What comes after a call may depend on it by the agent's rules: then they are run one after the other.
+        batch = waiting[:1] if log.terms is not None else _batch(waiting, tools)
         del waiting[: len(batch)]
         first, tool = batch[0], tools.get(batch[0].call.name)
-        if tool is not None and tool.spec.kind == "memory":
-            progress = await _call_memory(log, first, tool.spec, ports)
+        if (broken := _violation(log, first, tools)) is not None:
+            progress = await _store(log, first, broken, ports)
+            yield progress
+        elif tool is not None and tool.spec.kind == "memory":
+            progress = await _call_memory(log, first, tools, ports)
             yield progress
         else:
             progress = Progress(log)
@@ -64,6 +69,20 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
                 yield progress
         if progress.log.run.cancel_requested:
             return
+        log = progress.log
+
+
+def _violation(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> ToolOutcome | None:
+    """Why the agent's tool rules don't allow this call now, as its result; None: they do."""
+    now = log.standing(of=open_call, tools=tools)
+    broken = None if now is None else now.violation(open_call.call.name)
+    return None if broken is None else ToolOutcome(text=broken, status="error", refused=True)
+
+
+def _arguments(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> str:
+    """What a call is run with: the model's arguments, or those of a person or a rule in their place."""
+    now = log.standing(of=open_call, tools=tools)
+    return prefilled(open_call.arguments, None if now is None else now.filled.get(open_call.call.name))
 
 
 def _batch(waiting: Sequence[OpenCall], tools: Mapping[str, Tool]) -> list[OpenCall]:
@@ -91,10 +110,11 @@ def _tools(tx: Tx, key: RunKey) -> dict[str, Tool]:
 _CONTEXT_TOOLS = {name: Tool(id=ToolId(""), spec=spec) for name, spec in CONTEXT_TOOL_SPECS.items()}
 
 
-async def _call_memory(log: RunLog, open_call: OpenCall, spec: ToolSpec, ports: Ports) -> Progress:
+async def _call_memory(log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], ports: Ports) -> Progress:
     call = open_call.call
+    spec = tools[call.name].spec
     try:
-        arguments = parse_arguments(call.name, spec.parameters, call.arguments)
+        arguments = parse_arguments(call.name, spec.parameters, _arguments(log, open_call, tools))
         if call.name in SEARCH_TOOLS:
             searched = await _search(log.run, call.name, arguments, ports)
             return await _store(log, open_call, ToolOutcome(text=searched.text), ports, also=searched.note_use)
@@ -183,8 +203,7 @@ async def _call_foreign(
 ) -> AsyncIterator[Progress]:
     runnable: list[tuple[OpenCall, Tool, dict[str, Any]]] = []
     for open_call in batch:
-        call = open_call.call
-        ready = _ready(log, call, tools, ports)
+        ready = _ready(log, open_call, tools, ports)
         if isinstance(ready, ToolOutcome):
             yield await _store(log, open_call, ready, ports)
         else:
@@ -216,9 +235,10 @@ async def _call_foreign(
 
 
 def _ready(
-    log: RunLog, call: ToolCall, tools: Mapping[str, Tool], ports: Ports
+    log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], ports: Ports
 ) -> tuple[Tool, dict[str, Any]] | ToolOutcome:
     """Tool and arguments of a call that can be run, or why it can't be."""
+    call = open_call.call
     tool = tools.get(call.name)
     if tool is None:
         known = ", ".join(sorted(tools)) or "none"
@@ -232,7 +252,7 @@ def _ready(
             status="error",
         )
     try:
-        return tool, parse_arguments(call.name, tool.spec.parameters, call.arguments)
+        return tool, parse_arguments(call.name, tool.spec.parameters, _arguments(log, open_call, tools))
     except ToolError as error:
         return ToolOutcome(text=str(error), status="error", refused=isinstance(error, InvalidArguments))
 

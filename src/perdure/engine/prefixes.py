@@ -11,6 +11,7 @@ from perdure.context.prefix import Counts, compile_system, compile_tools, tools_
 from perdure.context.segments import summary_tokens
 from perdure.context.shown import row_tokens, shown
 from perdure.context.summary_section import summary_section
+from perdure.context.tool_rules_section import tool_rules_section
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.messages import Message, text_of
@@ -18,6 +19,7 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.quick import quick
 from perdure.core.runs import Prefix
+from perdure.core.tool_rules import rules_of
 from perdure.core.tx import Tx
 from perdure.engine.asking import Asking
 from perdure.memory.file_section import is_of_files, section_of_files
@@ -79,7 +81,8 @@ def compile_prefix(
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
     blocks = tx.blocks.of_agent(agent.id)
     counts = replace(memory.counts, tags=tuple(tags)[:20])
-    system = compile_system(agent.system, blocks, counts)
+    rules = tool_rules_section(rules_of(agent.settings))
+    system = compile_system(agent.system, blocks, counts, rules=rules)
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()))
     summary = summary_section(nodes, can_open=bool(tools))
     if any(map(is_of_files, memory.versions)):
@@ -88,7 +91,7 @@ def compile_prefix(
         limits = limits_of(agent, window)
         most = min(limits.section_tokens, int((window - reserve - rest) * FILES_SHARE))
         directories = section_of_files(tx, agent.id, limits, most=most, counter=counter)
-        system = compile_system(agent.system, blocks, counts, directories)
+        system = compile_system(agent.system, blocks, counts, directories, rules)
     return Prefix(
         agent_id=agent.id,
         seq=0,

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.events import StoredEvent
-from perdure.core.messages import Message, Question, ToolCall
+from perdure.core.messages import Message, Question, ToolCall, ToolDecision
 from perdure.core.quick import quick
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
+from perdure.core.tool_rules import ToolRules, rules_of
 from perdure.core.tx import Tx
+from perdure.engine.tool_rules import Called, Standing, Terms, calls_made, standing
+from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
-__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "run_log_of"]
+__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "run_log_of", "terms_of"]
 
 
 @quick
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call that has no result yet, and the message it stands in."""
+    """A call that has no result yet, the message it stands in, and what a person decided about it."""
 
     call: ToolCall
     message: Message
+    decision: ToolDecision | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody has to decide, or to run it, before it can have a result."""
+        return self.call.awaits is not None and self.decision is None
+
+    @property
+    def arguments(self) -> str:
+        """What it is run with, as JSON."""
+        edited = None if self.decision is None else self.decision.arguments
+        return self.call.arguments if edited is None else edited
 
 
 @quick
@@ -36,6 +51,7 @@ class RunLog:
     that is read anew in each transaction.
 
     Args:
+        terms: what the run's calls are judged by; None: the agent has no rules about what may follow what.
         told: the number of the run's last event; None where it was not looked up. Besides who holds the lease only a
             request to cancel tells more, and that shows in the run's row.
     """
@@ -44,6 +60,7 @@ class RunLog:
     messages: tuple[Message, ...]
     steps: tuple[Step, ...]
     started: Mapping[str, int]
+    terms: Terms | None = None
     told: int | None = field(default=None, compare=False)
 
     def after(
@@ -63,6 +80,7 @@ class RunLog:
             messages=(*self.messages, *messages) if messages else self.messages,
             steps=steps,
             started=self.started,
+            terms=self.terms,
             told=told,
         )
 
@@ -77,12 +95,60 @@ class RunLog:
     def open_calls(self) -> tuple[OpenCall, ...]:
         """Calls without a result, in the order they were asked."""
         answered = {result.call_id for message in self.messages for result in message.results}
-        return tuple(
+        found = [
             OpenCall(call, message)
             for message in self.messages
             for call in message.calls
             if call.call_id not in answered
-        )
+        ]
+        if any(one.call.awaits is not None for one in found):
+            decided = {one.call_id: one for message in self.messages for one in message.decisions}
+            found = [OpenCall(one.call, one.message, decided.get(one.call.call_id)) for one in found]
+        return tuple(found)
+
+    @property
+    def ready_calls(self) -> tuple[OpenCall, ...]:
+        """The open calls that can have their result now. Where rules say what may follow what, none is run before those
+        that were asked before it."""
+        ready: list[OpenCall] = []
+        for one in self.open_calls:
+            if not one.waits:
+                ready.append(one)
+            elif self.terms is not None:
+                break
+        return tuple(ready)
+
+    @property
+    def last_answer(self) -> Message | None:
+        """The newest answer of the model."""
+        return next((message for message in reversed(self.messages) if message.role == "assistant"), None)
+
+    @property
+    def reminders(self) -> int:
+        """How often in a row the model was reminded of what it still has to do, since it last called a tool."""
+        count = 0
+        for message in reversed(self.messages):
+            if message.role == "tool" and not all(result.refused for result in message.results):
+                break
+            count += message.kind == "heartbeat"
+        return count
+
+    def standing(
+        self, *, of: OpenCall | None = None, tools: Collection[str] | None = None, next_answer: bool = False
+    ) -> Standing | None:
+        """What the rules say now; `of` a call that is about to be run, with the `tools` that there now are; or
+        (`next_answer`) of an answer that is still to come. None: there are no rules."""
+        if (terms := self.terms) is None:
+            return None
+        if tools is not None:
+            terms = Terms(terms.rules, frozenset(tools), terms.earlier)
+        answer = None if next_answer else of.message if of is not None else self.last_answer
+        return standing(terms, self.called, answer=-1 if answer is None else answer.seq)
+
+    @property
+    def called(self) -> list[Called]:
+        """The calls of the request that this run serves, as far as tool rules count them."""
+        return [*(self.terms.earlier if self.terms is not None else ()), *calls_made(self.messages)]
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -155,4 +221,13 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
         messages=tuple(tx.messages.of_run(run)),
         steps=tuple(tx.steps.of_run(run.key)),
         started=tx.runs.started_calls(run.key),
+        terms=terms_of(tx, run, rules_of(tx.agents.tool_rules(run.key.agent_id))),
     )
+
+
+def terms_of(tx: Tx, run: Run, rules: ToolRules) -> Terms | None:
+    """What the calls of this run are judged by."""
+    if not rules.ordered:
+        return None
+    names = {tool.spec.name for tool in tx.tools.of_agent(run.key.agent_id)}
+    return Terms(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names))

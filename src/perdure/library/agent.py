@@ -46,6 +46,7 @@ from perdure.library.steps import (
     load_step,
     load_steps,
 )
+from perdure.library.tool_rules import AsyncAgentRules
 from perdure.memory.agents import AgentChanges, update_agent
 from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
@@ -66,6 +67,7 @@ class AsyncAgent(AsyncArchival):
         self.archives = AsyncAgentArchives(app, agent.id)
         self.files = AsyncAgentFiles(app, agent.id)
         self.secrets = AsyncSecrets(app, agent.id)
+        self.rules = AsyncAgentRules(app, agent.id)
 
     async def send(
         self,

@@ -31,6 +31,7 @@ from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.library.sync_blocks import AgentBlocks, Blocks
 from perdure.library.sync_folders import AgentFiles, Folders
 from perdure.library.sync_secrets import Secrets
+from perdure.library.tool_rules import AgentRules
 from perdure.memory.agents import AgentChanges, NewBlock
 from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
@@ -210,6 +211,7 @@ class Agent(Archival):
         self.archives = AgentArchives(portal, inner.archives)
         self.files = AgentFiles(portal, inner.files)
         self.secrets = Secrets(portal, inner.secrets)
+        self.rules = AgentRules(portal, inner.rules)
 
     def send(
         self,

@@ -9,9 +9,11 @@ from typing import Any, TypedDict
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, check_name
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.core.ports import Ids
+from perdure.core.tool_arguments import fit_arguments
+from perdure.core.tool_rules import ChildTools, RunFirst, rules_of, rules_to_settings
 from perdure.core.tx import Tx
 from perdure.core.zones import is_zone
 from perdure.memory.automatic import auto_capture_of, check_automatic
@@ -19,7 +21,7 @@ from perdure.memory.blocks import create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.memory.values import as_tags, check_json
 
-__all__ = ["AgentChanges", "NewAgent", "NewBlock", "create_agent", "update_agent"]
+__all__ = ["AgentChanges", "NewAgent", "NewBlock", "check_filled", "create_agent", "update_agent"]
 
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """Less does not hold a base prompt and a message."""
@@ -126,6 +128,7 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
         tx.blocks.attach(agent.id, block_id)
     for name in DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools:
         tx.tools.attach(agent.id, name)
+    check_filled(tx, agent.id, agent.settings)
     return tx.agents.get(agent.id)
 
 
@@ -145,6 +148,7 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     after = _checked(replace(before, **given))
     if after.settings != before.settings:
         _check_archive(tx, after)
+        check_filled(tx, agent_id, after.settings)
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
 
 
@@ -169,7 +173,36 @@ def _checked(agent: Agent) -> Agent:
             f" at least {CONTEXT_WINDOW_TOKENS_MIN:,}"
         )
     check_automatic(agent.settings)
+    waived = agent.settings.get("approval_waived") or []
+    if not isinstance(waived, list) or not all(isinstance(name, str) for name in waived):
+        raise InvalidInput(f"approval_waived is {waived!r:.80}: give a list of tool names")
+    if (given := agent.settings.get("tool_rules")) is not None:
+        rules = rules_to_settings(given)
+        settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
+        agent = replace(agent, settings=settings | ({"tool_rules": rules} if rules else {}))
     return agent
+
+
+def check_filled(tx: Tx, agent_id: AgentId, settings: Mapping[str, Any]) -> None:
+    """Nothing, when the arguments that tool rules put in place of a model's fit the agent's tools, as far as it has
+    them. Raises: ToolRulesInvalid."""
+    given: list[tuple[str, Mapping[str, Any]]] = []
+    for rule in rules_of(settings).rules:
+        if isinstance(rule, RunFirst) and rule.args:
+            given.append((rule.tool_name, rule.args))
+        elif isinstance(rule, ChildTools):
+            given += rule.child_args.items()
+    if not given:
+        return
+    tools = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(agent_id)}
+    for name, args in given:
+        if (spec := tools.get(name)) is None:
+            continue
+        schema = {**spec.parameters, "required": [], "additionalProperties": False}
+        try:
+            fit_arguments(name, schema, args)
+        except InvalidArguments as error:
+            raise ToolRulesInvalid(f"tool_rules: the arguments for {name} don't fit it: {error}") from error
 
 
 def _check_archive(tx: Tx, agent: Agent) -> None:

@@ -99,6 +99,15 @@ class Agents:
             raise NotFound("agent", agent_id)
         return restored(str(rows[0][0]))
 
+    def tool_rules(self, agent_id: AgentId) -> dict[str, Any]:
+        rows = self._db.rows(
+            f"SELECT settings FROM agent_details WHERE agent_id = :agent_id AND {OWN_AGENT}"
+            " AND settings LIKE '%\"tool_rules\"%'",
+            {"agent_id": agent_id, "org_id": self._org_id},
+        )
+        found: dict[str, Any] = load(rows[0][0]) if rows else {}
+        return found
+
     def memory(self, agent_id: AgentId) -> tuple[dict[str, int], int, bool]:
         rows = self._db.rows(
             "SELECT b.id, b.version, (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"

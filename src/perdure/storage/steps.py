@@ -278,10 +278,16 @@ def _recipe_shape(recipe: Recipe) -> dict[str, Any]:
         shape["stubs"] = recipe.stubs
     if recipe.overcount:
         shape["overcount"] = recipe.overcount
+    if recipe.tool_choice is not None:
+        shape["tool_choice"] = recipe.tool_choice
+    if recipe.single_calls:
+        shape["single_calls"] = True
     return shape
 
 
 def _recipe(shape: dict[str, Any]) -> Recipe:
+    if isinstance(choice := shape.get("tool_choice"), list):
+        shape["tool_choice"] = tuple(choice)
     return Recipe(**shape | {"stubs": load_stubs(shape.get("stubs", {}))})
 
 

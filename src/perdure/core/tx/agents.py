@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, BlockId, MessageId
@@ -45,6 +45,10 @@ class Agents(Protocol):
 
     def model(self, agent_id: AgentId) -> str:
         """The handle of the agent's model, and nothing else of it. Raises: NotFound."""
+        ...
+
+    def tool_rules(self, agent_id: AgentId) -> Mapping[str, Any]:
+        """The agent's settings if it has tool rules, nothing if it has none; what most runs ask need not be read."""
         ...
 
     def memory(self, agent_id: AgentId) -> tuple[Mapping[str, int], int, bool]:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from perdure.core.messages import Part, Text, ToolCall
+from perdure.core.messages import Part, Text, ToolCall, ToolDecision
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.extractive.phrases import NOTICE
@@ -83,4 +83,6 @@ def _tokens_of(request: ModelRequest) -> int:
 
 
 def _length(part: Part) -> int:
-    return len(part.name) + len(part.arguments) if isinstance(part, ToolCall) else len(part.text)
+    if isinstance(part, ToolCall):
+        return len(part.name) + len(part.arguments)
+    return 0 if isinstance(part, ToolDecision) else len(part.text)

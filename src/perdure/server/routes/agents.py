@@ -20,7 +20,7 @@ from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.library.folders import attach_opening
 from perdure.library.perdure import AsyncPerdure
-from perdure.memory.agents import AgentChanges, NewAgent, create_agent, update_agent
+from perdure.memory.agents import AgentChanges, NewAgent, check_filled, create_agent, update_agent
 from perdure.memory.folders import detach_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
@@ -145,6 +145,7 @@ async def create(body: AgentIn, library: Library) -> Response:
             tx.blocks.attach(agent.id, block_id)
         for name in _tool_names(tx, body):
             tx.tools.attach(agent.id, name)
+        check_filled(tx, agent.id, agent.settings)
         for folder_id in dict.fromkeys((*(body.folder_ids or ()), *(body.source_ids or ()))):
             attach_opening(tx, app.ports, agent.id, folder_id)
         set_secrets(tx, agent.id, body.asked_secrets, cipher=app.cipher, at=now)

@@ -102,7 +102,6 @@ _KEPT = (
 )
 
 _REFUSED: Mapping[str, str] = {
-    "tool_rules": "tool rules",
     "enable_sleeptime": "sleeptime agents",
     "identity_ids": "identities",
     "from_template": "templates",
@@ -163,6 +162,7 @@ class AgentChangesIn(WireRequest):
     base_template_id: str | None = None
     block_ids: list[_BlockId] | None = None
     tool_ids: list[_ToolId] | None = None
+    tool_rules: list[dict[str, Any]] | None = None
     # Perdure's own, beyond the wire; `false` and an empty list take them away.
     auto_recall: bool | JsonObject | None = None
     auto_capture: bool | JsonObject | None = None
@@ -170,7 +170,6 @@ class AgentChangesIn(WireRequest):
     secrets: SecretsIn | None = None
     tool_exec_environment_variables: SecretsIn | None = None
     # Of these only the empty forms can be served.
-    tool_rules: list[dict[str, Any]] | None = None
     enable_sleeptime: bool | None = None
     identity_ids: list[str] | None = None
     folder_ids: list[_FolderId] | None = None
@@ -275,6 +274,8 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     for name in AUTOMATIC_SETTINGS:
         if (value := getattr(body, name)) is not None:
             settings[name] = value if value or isinstance(value, dict) else None  # what is off is not there
+    if body.tool_rules is not None:
+        settings["tool_rules"] = body.tool_rules or None
     kept |= {name: value for name, value in body if name in _KEPT and value is not None}
     if body.hidden is not None:
         kept["hidden"] = body.hidden
@@ -299,7 +300,7 @@ def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> d
         "updated_at": stamp(agent.updated_at),
         "id": agent.id,
         "name": agent.name,
-        "tool_rules": [],
+        "tool_rules": list(agent.settings.get("tool_rules", ())),
         "message_ids": list(parts.message_ids),
         "system": base_prompt() if agent.system is None else agent.system,
         "agent_type": agent_type,

@@ -15,6 +15,7 @@ from perdure.server.wire.base import stamp
 
 __all__ = ["context_message", "context_shape"]
 
+_RULES = ("<tool_usage_rules>", "</tool_usage_rules>")
 _METADATA = ("<memory_metadata>", "</memory_metadata>")
 
 
@@ -22,16 +23,19 @@ def context_shape(found: Preview, *, counter: TokenCounter) -> dict[str, Any]:
     """The overview with all fields of the wire; the parts' tokens sum to `context_window_size_current`.
 
     The date and the counts that end each request (the status) are told with the summary of what is out of view, which
-    has counts too. Perdure has no memory files and tool rules in its prompt: those parts are empty.
+    has counts too. Perdure has no memory files in its prompt: that part is empty.
     """
     view, certificate = found.view, found.certificate
     tokens = {segment.name: segment.tokens for segment in certificate.segments}
     blocks, metadata = blocks_section(view.prefix.system), _section(view.prefix.system, *_METADATA)
     directories = directories_section(view.prefix.system)
-    system = _without(view.prefix.system, blocks, directories, metadata)
+    rules = _section(view.prefix.system, *_RULES)
+    system = _without(view.prefix.system, blocks, rules, directories, metadata)
     outside = min(tokens["system prompt"], counter.count(metadata))
+    ruling = min(tokens["system prompt"] - outside, counter.count(rules))
     sizes = {
-        "system": tokens["system prompt"] - outside,
+        "system": tokens["system prompt"] - outside - ruling,
+        "tool_usage_rules": ruling,
         "core_memory": tokens["memory blocks"],
         "directories": tokens.get("files", 0),
         "external_memory_summary": outside + tokens["status"],
@@ -56,8 +60,8 @@ def context_shape(found: Preview, *, counter: TokenCounter) -> dict[str, Any]:
         "core_memory": blocks,
         "num_tokens_memory_filesystem": 0,
         "memory_filesystem": None,
-        "num_tokens_tool_usage_rules": 0,
-        "tool_usage_rules": None,
+        "num_tokens_tool_usage_rules": sizes["tool_usage_rules"],
+        "tool_usage_rules": rules or None,
         "num_tokens_directories": sizes["directories"],
         "directories": directories or None,
         "num_tokens_summary_memory": sizes["summary_memory"],

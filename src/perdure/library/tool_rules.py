@@ -1,0 +1,60 @@
+"""An agent's tool rules: which tool comes first, which may follow which, and what ends a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from perdure.app import App
+from perdure.core.ids import AgentId
+from perdure.core.tool_rules import ToolRule, rules_of, rules_to_settings
+from perdure.core.tx import Tx
+from perdure.library.checks import USER
+from perdure.library.portal import Portal
+from perdure.memory.agents import update_agent
+
+__all__ = ["AgentRules", "AsyncAgentRules"]
+
+
+class AsyncAgentRules:
+    """The rules of one agent. They hold from its next answer on."""
+
+    def __init__(self, app: App, agent_id: AgentId) -> None:
+        self._app, self._agent_id = app, agent_id
+
+    async def list(self) -> Sequence[ToolRule]:
+        """In the order they were given. Raises: NotFound."""
+        return await self._app.store.read(lambda tx: rules_of(tx.agents.get(self._agent_id).settings).rules)
+
+    async def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:
+        """These in place of all that there are; an empty list takes them away.
+
+        Raises: ToolRulesInvalid: one can't be read, two contradict each other, its arguments don't fit the tool, and
+            nothing was changed; NotFound.
+        """
+        kept = rules_to_settings(rules)
+        now = self._app.ports.clock.now()
+
+        def change(tx: Tx) -> Sequence[ToolRule]:
+            tx.agents.lock(self._agent_id)
+            settings = {**tx.agents.get(self._agent_id).settings, "tool_rules": kept}
+            return rules_of(
+                update_agent(tx, self._agent_id, {"settings": settings}, author=USER, at=now).settings
+            ).rules
+
+        return await self._app.store.write(change)
+
+
+class AgentRules:
+    """The same with plain calls; see `AsyncAgentRules`."""
+
+    def __init__(self, portal: Portal, inner: AsyncAgentRules) -> None:
+        self._portal, self._inner = portal, inner
+
+    def list(self) -> Sequence[ToolRule]:
+        """In the order they were given."""
+        return self._portal.run(self._inner.list())
+
+    def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:
+        """These in place of all that there are."""
+        return self._portal.run(self._inner.set(rules))

@@ -1,0 +1,144 @@
+"""Tool rules: how they are read, kept and refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.core.errors import ToolRulesInvalid
+from perdure.core.tool_rules import ChildTools, MaxCount, RunFirst, rules_of, rules_to_settings
+
+RULES: list[dict[str, Any]] = [
+    {"tool_name": "plan", "type": "run_first", "prompt_template": None, "args": {"depth": 2}},
+    {"tool_name": "send", "type": "exit_loop", "prompt_template": None},
+    {"tool_name": "look", "type": "continue_loop", "prompt_template": None},
+    {
+        "tool_name": "check",
+        "type": "conditional",
+        "prompt_template": None,
+        "default_child": None,
+        "child_output_mapping": {"ok": "send"},
+        "require_output_mapping": False,
+    },
+    {
+        "tool_name": "plan",
+        "type": "constrain_child_tools",
+        "prompt_template": None,
+        "children": ["look", "check"],
+        "child_arg_nodes": [{"name": "look", "args": {"at": "sky"}}],
+    },
+    {"tool_name": "check", "type": "parent_last_tool", "prompt_template": None, "children": ["send"]},
+    {"tool_name": "look", "type": "max_count_per_step", "prompt_template": None, "max_count_limit": 2},
+    {"tool_name": "send", "type": "required_before_exit", "prompt_template": None},
+    {"tool_name": "send", "type": "requires_approval", "prompt_template": None},
+]
+
+
+def test_every_kind_of_rule_is_kept_as_it_was_given() -> None:
+    """What is stored is what is read, in the wire's shape and order of fields."""
+    assert rules_to_settings(RULES) == RULES
+    assert [list(rule) for rule in rules_to_settings(RULES)] == [list(rule) for rule in RULES]
+
+
+def test_rules_may_be_given_as_values_and_twice() -> None:
+    rules: list[Any] = [RunFirst("plan"), MaxCount("look", 2), {"type": "run_first", "tool_name": "plan", "args": None}]
+
+    assert rules_of({"tool_rules": rules_to_settings(rules)}).rules == (RunFirst("plan"), MaxCount("look", 2))
+
+
+def test_the_arguments_of_a_child_are_joined() -> None:
+    """A node for the same child twice; one without arguments says nothing."""
+    nodes = [{"name": "b", "args": {"x": 1}}, {"name": "b", "args": {"y": 2}}, {"name": "c"}]
+    shape = {"type": "constrain_child_tools", "tool_name": "a", "children": ["b", "c"], "child_arg_nodes": nodes}
+
+    assert rules_of({"tool_rules": [shape]}).rules == (ChildTools("a", ("b", "c"), {"b": {"x": 1, "y": 2}}),)
+
+
+def rule(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "tool_name": name, **fields}
+
+
+def child(name: str, *children: str) -> dict[str, Any]:
+    return rule("constrain_child_tools", name, children=list(children))
+
+
+def parent(name: str, *children: str) -> dict[str, Any]:
+    return rule("parent_last_tool", name, children=list(children))
+
+
+def most(name: str, limit: int) -> dict[str, Any]:
+    return rule("max_count_per_step", name, max_count_limit=limit)
+
+
+CONTRADICTIONS: dict[str, list[dict[str, Any]]] = {
+    "a ends the run .* must go on": [rule("exit_loop", "a"), rule("continue_loop", "a")],
+    "a ends the run .* another tool has to come": [rule("exit_loop", "a"), child("a", "b")],
+    "a may be called 1 times .* and 2": [most("a", 1), most("a", 2)],
+    "a has to come first .* max_count_per_step is 0": [rule("run_first", "a"), most("a", 0)],
+    "a has to come first .* right after b": [rule("run_first", "a"), parent("b", "a")],
+    "a has to be called .* max_count_per_step is 0": [rule("required_before_exit", "a"), most("a", 0)],
+    "a has to be called .* no other rule ever allows it": [
+        rule("required_before_exit", "a"),
+        parent("b", "a"),
+        most("b", 0),
+    ],
+    "no child in common": [child("a", "b"), child("a", "c")],
+    "after a comes c .conditional.": [
+        child("a", "b"),
+        rule("conditional", "a", child_output_mapping={"x": "b", "y": "c"}),
+    ],
+    "after a comes b .* right after other tools": [child("a", "b"), parent("c", "b")],
+    "after a no tool is left: b": [child("a", "b"), most("b", 0)],
+    "c has to be called": [
+        rule("run_first", "a"),
+        child("a", "a", "b"),
+        child("b", "a"),
+        rule("required_before_exit", "c"),
+    ],
+}
+
+
+@pytest.mark.parametrize("why", CONTRADICTIONS)
+def test_rules_that_no_run_could_keep_are_refused(why: str) -> None:
+    with pytest.raises(ToolRulesInvalid, match=why):
+        rules_to_settings(CONTRADICTIONS[why])
+
+
+FINE: list[list[dict[str, Any]]] = [
+    [rule("run_first", "a"), child("a", "b"), rule("exit_loop", "b"), rule("required_before_exit", "b")],
+    [parent("a", "b"), parent("c", "b"), most("a", 1)],
+    [child("a", "b", "c"), child("a", "c", "d"), most("b", 0)],
+    [rule("conditional", "a", child_output_mapping={"x": "a"}, default_child="b"), rule("exit_loop", "b")],
+    [most("a", 0)],
+    [rule("required_before_exit", "a"), parent("b", "a"), rule("run_first", "b")],
+]
+
+
+@pytest.mark.parametrize("rules", FINE)
+def test_rules_that_some_run_can_keep_are_taken(rules: list[dict[str, Any]]) -> None:
+    assert len(rules_to_settings(rules)) == len(rules)
+
+
+MALFORMED: dict[str, Any] = {
+    "tool_rules is 'exit_loop'": "exit_loop",
+    "tool_rules.0 is 'exit_loop'": ["exit_loop"],
+    "tool_rules.0.type is 'until': there are run_first": [rule("until", "a")],
+    "tool_rules.0.tool_name is None": [{"type": "exit_loop"}],
+    "tool_rules.1.max_count_limit is True": [rule("exit_loop", "b"), most("a", True)],
+    "tool_rules.0.max_count_limit is -1": [most("a", -1)],
+    "tool_rules.0.children is ..": [child("a")],
+    "tool_rules.0.children is 'b'": [rule("parent_last_tool", "a", children="b")],
+    "child_arg_nodes.0.name is 'c': it must be one of the children b": [
+        child("a", "b") | {"child_arg_nodes": [{"name": "c", "args": {}}]}
+    ],
+    "tool_rules.0.args is 5": [rule("run_first", "a", args=5)],
+    "child_output_mapping is None": [rule("conditional", "a")],
+    "maps nothing": [rule("conditional", "a", child_output_mapping={})],
+}
+
+
+@pytest.mark.parametrize("why", MALFORMED)
+def test_a_rule_that_is_none_is_named_with_its_place(why: str) -> None:
+    with pytest.raises(ToolRulesInvalid, match=why):
+        rules_to_settings(MALFORMED[why])
