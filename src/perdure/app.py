@@ -19,6 +19,7 @@ from perdure.core.documents import Document
 from perdure.core.ids import PREFIXES
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, Ids, Store, TokenCounter
+from perdure.core.sandbox import Sandbox
 from perdure.core.secrets import Cipher
 from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import ToolFilter, Tx
@@ -61,6 +62,7 @@ __all__ = [
     "facts_of",
     "model_registry",
     "probe_tools",
+    "sandbox_of",
     "schema_version",
     "served_window",
     "start",
@@ -92,7 +94,7 @@ class App:
 
     `choice` is the model of agents that are made without one: at first what is known without a network. `embedder`
     makes the vectors, and `worker` has texts get theirs; None is lexical-only: `embedding_reason` says why, and what
-    helps. `files` makes text of what is uploaded.
+    helps. `files` makes text of what is uploaded. `sandbox` runs tools' code.
     """
 
     settings: Settings
@@ -106,6 +108,7 @@ class App:
     embedder: Embedder | None
     embedding_reason: str
     worker: EmbeddingWorker | None
+    sandbox: Sandbox
 
     @property
     def search(self) -> Search:
@@ -133,6 +136,7 @@ class App:
             await self.worker.close()
         if self.embedder is not None:
             await self.embedder.close()
+        await self.sandbox.close()
         await self.models.close()
         await self.store.close()
 
@@ -161,11 +165,12 @@ async def start(
     clock: Clock | None = None,
     ids: Ids | None = None,
     embedder: Embedder | None = None,
+    sandbox: Sandbox | None = None,
 ) -> App:
     """A running engine over the store at `address` (default: the file in the data folder), or over a given `store`.
 
     Args:
-        embedder: in place of the one that the settings choose; `close` closes it.
+        embedder, sandbox: in place of those that the settings choose; `close` closes them.
     Raises: StoreError, InvalidInput: a function that can't be a tool; a token counter that has no ranks on disk;
         an embedder that was asked for and is not here, as ExtraMissing.
     """
@@ -183,7 +188,8 @@ async def start(
     try:
         specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *functions.specs()]
         await _keep_tools_current(store, specs, ids=ids, at=clock.now())
-        builtins = Builtins(converter=_converter(settings), web=_web(settings))
+        sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
+        builtins = Builtins(converter=_converter(settings), web=_web(settings), sandbox=sandbox)
         ports = Ports(
             store=store,
             models=registry,
@@ -232,7 +238,33 @@ async def start(
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,
         worker=worker,
+        sandbox=sandbox,
     )
+
+
+def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
+    """What runs tools' code. It starts nothing before it is used. `cache`: where their requirements are installed."""
+    from perdure.toolbox.sandbox.choose import open_sandbox
+
+    return open_sandbox(
+        settings.sandbox,
+        cache=cache,
+        network=settings.sandbox_network == "on",
+        concurrency=settings.sandbox_concurrency,
+        memory_mb=settings.sandbox_memory_mb,
+        processes=settings.sandbox_processes,
+    )
+
+
+def _requirements_folder(settings: Settings) -> Path:
+    import platformdirs
+
+    folder = (
+        Path(settings.home).expanduser()
+        if settings.home
+        else Path(platformdirs.user_cache_dir("perdure", appauthor=False))
+    )
+    return folder / "requirements"
 
 
 def check_file(name: str, head: bytes) -> str:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["STORE_FILE", "TOKEN_COUNTERS", "WEB_SEARCH", "Settings", "default_home"]
+__all__ = ["SANDBOX_MODES", "STORE_FILE", "TOKEN_COUNTERS", "WEB_SEARCH", "Settings", "default_home"]
 
 STORE_FILE = "perdure.db"
 TOKEN_COUNTERS = ("script", "tiktoken")
+SANDBOX_MODES = ("auto", "unsafe", "off")
+SWITCHES = ("off", "on")
 WEB_SEARCH = ("exa", "tavily", "brave", "searxng", "none")
 
 
@@ -42,8 +44,14 @@ class Settings:
         searxng_url: where an instance of SearXNG answers.
         web_allowed_hosts: hosts that agents may fetch pages of although they are not public, as `name` or `name:port`,
             with commas between.
+        sandbox: whether custom tools are run: `auto`: where this machine can hold them back; `unsafe`: also where it
+            can't; `off`: never.
+        sandbox_network: `on`: tools that declare it may connect to other machines, and to services of this one.
+        sandbox_memory_mb: the most memory that a call of a tool gets, in MiB.
+        sandbox_processes: the most processes and threads that a call of a tool gets.
+        sandbox_concurrency: how many tools run at a time; others wait.
 
-    Raises: InvalidInput: a token counter or search engine that there is not, an address that is none.
+    Raises: InvalidInput: a token counter, search engine or mode that there is not, an address that is none.
     """
 
     home: str = ""
@@ -60,6 +68,11 @@ class Settings:
     web_search: str = ""
     searxng_url: str = ""
     web_allowed_hosts: str = ""
+    sandbox: str = "auto"
+    sandbox_network: str = "off"
+    sandbox_memory_mb: int = 512
+    sandbox_processes: int = 32
+    sandbox_concurrency: int = 8
 
     def __post_init__(self) -> None:
         if self.token_counter not in TOKEN_COUNTERS:
@@ -68,6 +81,11 @@ class Settings:
         if self.web_search and self.web_search not in WEB_SEARCH:
             choices = ", ".join(WEB_SEARCH)
             raise InvalidInput(f"PERDURE_WEB_SEARCH is {self.web_search!r}: one of {choices} is needed")
+        if self.sandbox not in SANDBOX_MODES:
+            choices = ", ".join(SANDBOX_MODES)
+            raise InvalidInput(f"PERDURE_SANDBOX is {self.sandbox!r}: one of {choices} is needed")
+        if self.sandbox_network not in SWITCHES:
+            raise InvalidInput(f"PERDURE_SANDBOX_NETWORK is {self.sandbox_network!r}: on or off is needed")
         if self.searxng_url and not self.searxng_url.startswith(("http://", "https://")):
             raise InvalidInput(f"PERDURE_SEARXNG_URL is {self.searxng_url!r}: it has to begin with http:// or https://")
 

@@ -16,6 +16,7 @@ from perdure.app import (
     facts_of,
     model_registry,
     probe_tools,
+    sandbox_of,
     served_window,
 )
 from perdure.cli.checks import Check, checks_view
@@ -87,6 +88,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
         yield Check("server", "broken", f"`perdure serve` would not start: {error}", "correct that variable")
     else:
         yield await _port(config.port if port is None else port)
+    progress("trying the sandbox…")
+    yield await _sandbox(settings)
     progress("embedding a word…")
     yield await _embeddings(settings.embedding)
 
@@ -206,6 +209,25 @@ async def _embeddings(setting: str) -> Check:
     finally:
         await embedder.close()
     return Check("embeddings", "ok", f"{embedder.handle} ({choice.reason}): vectors of {embedder.dimensions} numbers")
+
+
+async def _sandbox(settings: Settings) -> Check:
+    """Whether somebody's code can be run here, tried out; and what that means in plain words."""
+    sandbox = sandbox_of(settings)
+    try:
+        found = await sandbox.isolation()
+    finally:
+        await sandbox.close()
+    lacking = [f"{measure.name}: {measure.meaning}" for measure in found.measures if not measure.held]
+    told = "; ".join([found.summary, *(lacking if found.backend != "none" else [])])
+    if settings.sandbox_network == "on":
+        told += "; tools that declare it may use the network"
+    if found.unsafe:
+        return Check("sandbox", "broken", f"tools are run all the same: {told}", "unset PERDURE_SANDBOX")
+    if not found.enough:
+        fix = "" if settings.sandbox == "off" else "docs/sandbox.md says what the kernel or the container has to allow"
+        return Check("sandbox", "note", f"custom tools and run_code are refused: {told}", fix)
+    return Check("sandbox", "ok", told)
 
 
 async def _port(port: int) -> Check:

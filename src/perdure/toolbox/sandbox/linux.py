@@ -29,6 +29,8 @@ __all__ = ["LinuxSandbox"]
 
 CONCURRENCY = 8
 SPARES = 2
+MEMORY_MB = 512
+PROCESSES = 32
 CHECK_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 2.0
 FLOOD_BYTES = 16 << 20
@@ -47,6 +49,7 @@ class LinuxSandbox:
         spares: processes that wait in their cage for a job, so that it need not wait for them. They fit jobs with the
             same limits as the last one, without network and requirements.
         network: whether jobs that declare it get a network.
+        memory_mb, processes: the most that a job gets, whatever its own limits are.
         unsafe: run code although this machine can't hold it back; each start logs a warning.
         python: the interpreter; by default this one.
         user: whom to run the fork server as, for a server that is root.
@@ -61,6 +64,8 @@ class LinuxSandbox:
         spares: int = SPARES,
         network: bool = False,
         unsafe: bool = False,
+        memory_mb: int = MEMORY_MB,
+        processes: int = PROCESSES,
         python: str | None = None,
         user: int | None = None,
         namespaces: bool = True,
@@ -69,6 +74,7 @@ class LinuxSandbox:
         self._requirements = Requirements(cache) if cache is not None else None
         self._concurrency, self._spare_count = concurrency, spares
         self._network, self._unsafe = network, unsafe
+        self._memory_mb, self._processes = memory_mb, processes
         self._settings = ServerSettings(
             python=python or sys.executable or "",
             user=user,
@@ -101,6 +107,7 @@ class LinuxSandbox:
                 packages = await self._requirements.installed(job.requirements, progress=progress)
             except RequirementsFailed as error:
                 return SandboxResult(status="refused", error=str(error))
+        job = dataclasses.replace(job, limits=self._capped(job.limits))
         async with self._places.taken():
             return await self._run(server if server.alive else await self._ready(), job, packages)
 
@@ -121,6 +128,13 @@ class LinuxSandbox:
         if self._server is not None:
             server, self._server = self._server, None
             await server.close()
+
+    def _capped(self, limits: SandboxLimits) -> SandboxLimits:
+        return dataclasses.replace(
+            limits,
+            memory_mb=min(limits.memory_mb, self._memory_mb),
+            processes=min(limits.processes, self._processes),
+        )
 
     def _alive(self) -> bool:
         server = self._server

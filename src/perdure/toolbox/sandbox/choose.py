@@ -1,0 +1,54 @@
+"""Which sandbox this process has: that of Linux, or one that refuses everything and says why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from perdure.core.errors import SandboxUnavailable
+from perdure.core.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult
+from perdure.toolbox.sandbox.measures import no_isolation
+
+__all__ = ["NoSandbox", "open_sandbox"]
+
+
+def open_sandbox(
+    mode: str, *, cache: Path | None, network: bool, concurrency: int, memory_mb: int, processes: int
+) -> Sandbox:
+    """The sandbox of these settings. It starts nothing before it is used.
+
+    Args:
+        mode: `auto`: code is run where it can be held back; `unsafe`: also where it can't; `off`: nowhere.
+        cache: where requirements are installed.
+    """
+    if mode == "off":
+        return NoSandbox("PERDURE_SANDBOX is off")
+    if sys.platform != "linux":
+        return NoSandbox(f"it works on Linux only, this is {sys.platform}")
+    from perdure.toolbox.sandbox.linux import LinuxSandbox
+
+    return LinuxSandbox(
+        cache=cache,
+        concurrency=concurrency,
+        network=network,
+        unsafe=mode == "unsafe",
+        memory_mb=memory_mb,
+        processes=processes,
+    )
+
+
+class NoSandbox:
+    """Runs nothing."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+        raise SandboxUnavailable(self._why)
+
+    async def isolation(self) -> Isolation:
+        return no_isolation(self._why)
+
+    async def close(self) -> None:
+        return
