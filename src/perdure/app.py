@@ -41,6 +41,7 @@ from perdure.storage.cipher import KEY_FILE, AesCipher
 from perdure.storage.open import open_store
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
+from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions, tool
 from perdure.toolbox.router import Toolboxes
 
@@ -94,7 +95,8 @@ class App:
 
     `choice` is the model of agents that are made without one: at first what is known without a network. `embedder`
     makes the vectors, and `worker` has texts get theirs; None is lexical-only: `embedding_reason` says why, and what
-    helps. `files` makes text of what is uploaded. `sandbox` runs tools' code.
+    helps. `files` makes text of what is uploaded. `sandbox` runs tools' code, `custom` the
+    tools that are made of it.
     """
 
     settings: Settings
@@ -109,6 +111,7 @@ class App:
     embedding_reason: str
     worker: EmbeddingWorker | None
     sandbox: Sandbox
+    custom: CustomTools
 
     @property
     def search(self) -> Search:
@@ -190,10 +193,11 @@ async def start(
         await _keep_tools_current(store, specs, ids=ids, at=clock.now())
         sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
         builtins = Builtins(converter=_converter(settings), web=_web(settings), sandbox=sandbox)
+        custom = CustomTools(store, cipher, sandbox)
         ports = Ports(
             store=store,
             models=registry,
-            toolbox=Toolboxes({"function": functions, "builtin": builtins}),
+            toolbox=Toolboxes({"function": functions, "builtin": builtins, "custom": custom}),
             search=Search(
                 store,
                 clock,
@@ -239,6 +243,7 @@ async def start(
         embedding_reason=embedding.reason,
         worker=worker,
         sandbox=sandbox,
+        custom=custom,
     )
 
 

@@ -167,17 +167,28 @@ def test_parallel_tools_run_at_the_same_time(tmp_path: Path) -> None:
     assert times["alone"][1] - times["alone"][0] >= 0.1
 
 
-def test_a_long_result_is_cut(tmp_path: Path) -> None:
-    """The model is told how long it was."""
+def test_a_long_result_is_shown_in_part_and_opened_by_its_handle(tmp_path: Path) -> None:
+    """The model sees its beginning and end, up to the tool's limit; the log has the whole, up to a bound of its own."""
 
     def shout() -> str:
         """Much."""
-        return "x" * 60_000
+        return f"{'x' * 60_000}\nthe needle\n{'y' * sizes.pop(0)}"
 
-    (result,) = results_of(tmp_path, [shout], calls("shout"), says("done"))
+    sizes = [60_000, 400_000]
+    model = ScriptedModel(
+        calls("shout"), calls("context_grep", pattern="needle", handle="msg-2"), says("done"), calls("shout")
+    )
+    with Perdure(tmp_path / "a.db", tools=[shout], models={"test/m": model}) as perdure:
+        agent = perdure.create_agent(model="test/m")
+        shown, found = (r for message in agent.send("Go.").messages for r in message.results)
+        sent = model.asked[1].messages[-1].results[0]
+        (huge,) = (r for message in agent.send("Again.").messages for r in message.results)
 
-    assert len(result.text) < 50_200
-    assert result.text.endswith("[NOTE: the result was cut: it has 60,000 characters, the limit is 50,000]")
+    assert (len(shown.text), shown.shown_chars) == (120_012, 50_000)
+    assert len(sent.text) < 50_200 and sent.text.startswith("xxx") and sent.text.endswith("yyy")
+    assert '70,012 of 120,012 characters are not shown: context_expand("msg-2")' in sent.text
+    assert "the needle" in found.text
+    assert huge.text.endswith("[NOTE: the result was cut: it has 460,012 characters, 400,000 were kept]")
 
 
 def test_a_tool_that_is_not_loaded_is_not_run(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from perdure.context.envelopes import envelope
 from perdure.context.prefix import Counts
-from perdure.context.shown import shown
+from perdure.context.shown import is_cut, shown
 from perdure.context.summary_section import summary_message
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import Message, parts_to_json
@@ -88,7 +88,7 @@ class View:
         if not rows:
             return self
         check_legal(rows)
-        added = [shown(row, self.stubs) for row in rows] if self.stubs else rows
+        added = [shown(row, self.stubs) for row in rows] if self.stubs or any(map(is_cut, rows)) else rows
         digest = self._digest.copy()
         for message in added:
             digest.update(_bytes(_message_line(message)))

@@ -1,4 +1,7 @@
-"""Stubs: a large text of which only the beginning and end are shown, with a handle that opens the rest."""
+"""Stubs: a large text of which only the beginning and end are shown, with a handle that opens the rest.
+
+A view has stubs where it would not fit else; a tool's result longer than the tool's limit is one from the first.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,25 @@ from perdure.core.messages import Message, Part, Text, ToolResult, parts_to_json
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
 
-__all__ = ["row_tokens", "shown", "stub_chars"]
+__all__ = ["is_cut", "row_tokens", "shown", "shown_result", "stub_chars"]
+
+NO_LIMIT = 10**12
 
 
 def shown(message: Message, stubs: Mapping[int, int]) -> Message:
     """The message as the model sees it: whole, or with so many characters of its texts as `stubs` (row number ->
     characters) says, two thirds of them from the beginning. A pure function: the same stub gives the same bytes."""
     chars = stubs.get(message.seq)
-    if chars is None:
+    if chars is None and not is_cut(message):
         return message
-    left = chars
+    left = NO_LIMIT if chars is None else chars
     parts: list[Part] = []
     for part in message.parts:
-        if isinstance(part, (Text, ToolResult)):
+        if isinstance(part, ToolResult) and part.shown_chars is not None:
+            text = _cut(part.text, min(left, part.shown_chars), message.seq)
+            left = max(0, left - part.shown_chars)
+            parts.append(replace(part, text=text, shown_chars=None))
+        elif isinstance(part, (Text, ToolResult)):
             text = _cut(part.text, left, message.seq)
             left = max(0, left - len(part.text))
             parts.append(replace(part, text=text))
@@ -31,9 +40,23 @@ def shown(message: Message, stubs: Mapping[int, int]) -> Message:
     return replace(message, parts=tuple(parts))
 
 
+def is_cut(message: Message) -> bool:
+    """Whether a result in it is longer than its tool's limit, so that no view shows it whole."""
+    return message.role == "tool" and any(result.shown_chars is not None for result in message.results)
+
+
+def shown_result(text: str, chars: int) -> str:
+    """What a view shows of a result that is longer than its tool's limit, before it has its row: at least as long."""
+    return _cut(text, chars, 10**12)
+
+
 def stub_chars(message: Message) -> int:
     """How many characters there are of which a stub could show fewer."""
-    return sum(len(part.text) for part in message.parts if isinstance(part, (Text, ToolResult)))
+    return sum(
+        min(len(part.text), (part.shown_chars if isinstance(part, ToolResult) else None) or NO_LIMIT)
+        for part in message.parts
+        if isinstance(part, (Text, ToolResult))
+    )
 
 
 def row_tokens(message: Message, stubs: Mapping[int, int], counter: TokenCounter) -> int:

@@ -112,7 +112,8 @@ class ToolResult:
     """The one result of a call. `text` is what the model sees.
 
     `refused`: the call itself was at fault (no such tool, arguments that can't be used), so nothing was run.
-    `question`: what the user is asked; the run ends with it.
+    `question`: what the user is asked; the run ends with it. `shown_chars`: how much of a long text the model is shown,
+    with a handle to the rest; None: all of it.
     """
 
     call_id: str
@@ -123,6 +124,7 @@ class ToolResult:
     stderr: tuple[str, ...] = ()
     refused: bool = False
     question: Question | None = None
+    shown_chars: int | None = None
     type: Literal["tool_result"] = "tool_result"
 
 
@@ -256,6 +258,8 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
                 shape["refused"] = True
             if part.question is not None:
                 shape["question"] = {"text": part.question.text, "options": list(part.question.options)}
+            if part.shown_chars is not None:
+                shape["shown_chars"] = part.shown_chars
             return shape
 
 
@@ -279,6 +283,7 @@ def _part_from_dict(shape: dict[str, Any]) -> Part:
                 tuple(shape.get("stderr", ())),
                 shape.get("refused", False),
                 _question(shape.get("question")),
+                shape.get("shown_chars"),
             )
         case other:
             raise ValueError(f"unknown message part {other!r}")

@@ -57,9 +57,9 @@ class ToolSpec:
         parameters: a JSON schema of type object.
         idempotent: running it twice does no harm, so an interrupted call is run again.
         parallel: calls of one answer may run at the same time.
-        return_limit_chars: a longer result is cut, and says so.
+        return_limit_chars: of a longer result the model is shown so much, with a handle to the rest.
         tool_type: the wire's name of its kind.
-        timeout_s: after so many seconds the call is given up; None: the limit of what runs it.
+        timeout_s: after so many seconds the call is given up; None: 30 seconds, or the limit of what runs it.
         requires_approval: a person has to approve each call, unless an agent's own rules say otherwise.
     """
 
@@ -126,6 +126,7 @@ class ToolOutcome:
     Args:
         blocks: what it changed of the agent's blocks.
         question: what the user is asked: the run ends with it, once all calls of the answer have their results.
+        shown_chars: as in `messages.ToolResult`.
     """
 
     text: str
@@ -135,3 +136,4 @@ class ToolOutcome:
     refused: bool = False
     blocks: tuple[BlockChange, ...] = ()
     question: Question | None = None
+    shown_chars: int | None = None

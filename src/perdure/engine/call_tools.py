@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.context.expand import Budget
+from perdure.context.shown import shown_result
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
@@ -23,7 +24,7 @@ from perdure.core.models import Models
 from perdure.core.ports import CallContext, Ids, TokenCounter
 from perdure.core.runs import Run, RunKey
 from perdure.core.tool_arguments import parse_arguments
-from perdure.core.tools import Tool, ToolOutcome
+from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.interrupts import Interrupted, is_cancelled
 from perdure.engine.leases import holding
@@ -32,7 +33,8 @@ from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
 from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, Searched, run_search_tool
 from perdure.engine.tool_rules import prefilled
 from perdure.memory.agent_tools import run_memory_tool
-from perdure.memory.calls import MemoryCall, MemoryResult
+from perdure.memory.calls import MemoryCall, MemoryEdit, MemoryResult
+from perdure.memory.tool_blocks import change_blocks
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = ["call_tools"]
@@ -43,6 +45,9 @@ REFUSED = (ToolError, InvalidInput, Conflict)
 RESULT_SHARE = 0.1
 """Of the window, what one answer about what is out of view may take; `LEAST_RESULT_TOKENS` of a small one."""
 LEAST_RESULT_TOKENS = 500
+
+RESULT_MAX_CHARS = 400_000
+"""What is kept of a foreign tool's result. Beyond the tool's own limit the model opens it by its handle."""
 
 
 async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> AsyncIterator[Progress]:
@@ -178,7 +183,7 @@ def _store_edit(
     )
     result = run_memory_tool(tx, open_call.call.name, arguments, call)
     _show(tx, log, result)
-    edits = [MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in result.edits]
+    edits = _edits(result.edits)
     return _store_result(tx, log, open_call, ToolOutcome(text=result.text), edits, ids=ids, counter=counter, now=now)
 
 
@@ -259,6 +264,7 @@ def _ready(
 
 async def _run(log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:
     spec = tool.spec
+    limit_s = _limit_s(spec, ports.settings)
     context = CallContext(
         agent_id=log.run.key.agent_id,
         conversation_id=log.run.conversation_id,
@@ -266,11 +272,11 @@ async def _run(log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, 
         call_id=call.call_id,
     )
     try:
-        async with asyncio.timeout(spec.timeout_s):
+        async with asyncio.timeout(limit_s) as timeout:
             outcome = await ports.toolbox.call(tool, arguments, context)
     except TimeoutError as error:
-        late = f"tool {call.name!r} took more than {spec.timeout_s} s and was stopped"
-        return ToolOutcome(text=late if spec.timeout_s else f"TimeoutError: {error}", status="error")
+        late = f"tool {call.name!r} took more than {limit_s:g} s and was stopped" if limit_s else ""
+        return ToolOutcome(text=late if timeout.expired() else f"TimeoutError: {error}", status="error")
     except PerdureError as error:
         return ToolOutcome(text=str(error), status="error")
     except asyncio.CancelledError:
@@ -279,23 +285,50 @@ async def _run(log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, 
         return ToolOutcome(text="the tool gave its own task up", status="error")
     except Exception as error:  # a toolbox answers with outcomes; one that raises must not stop the run
         return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error")
-    if len(outcome.text) <= spec.return_limit_chars:
+    return _bounded(outcome, spec.return_limit_chars)
+
+
+def _bounded(outcome: ToolOutcome, limit: int) -> ToolOutcome:
+    """The outcome as it is stored: whole, but for what is beyond all bounds; the model is shown up to `limit`."""
+    if len(outcome.text) <= limit:
         return outcome
-    size, limit = len(outcome.text), spec.return_limit_chars
-    note = f"… [NOTE: the result was cut: it has {size:,} characters, the limit is {limit:,}]"
-    return replace(outcome, text=outcome.text[:limit] + note)
+    size, kept = len(outcome.text), outcome.text[:RESULT_MAX_CHARS]
+    if size > len(kept):
+        kept = f"{kept}\n[NOTE: the result was cut: it has {size:,} characters, {RESULT_MAX_CHARS:,} were kept]"
+    return replace(outcome, text=kept, shown_chars=limit)
+
+
+def _limit_s(spec: ToolSpec, settings: EngineSettings) -> float | None:
+    """How long a call may take, in seconds; None: what runs it sees to that, and knows what it waits for."""
+    return None if spec.kind in ("custom", "builtin") else spec.timeout_s or settings.tool_timeout_s
 
 
 async def _store(
     log: RunLog, open_call: OpenCall, outcome: ToolOutcome, ports: Ports, *, also: Callable[[Tx], None] | None = None
 ) -> Progress:
     def store(tx: Tx, *, ids: Ids, counter: TokenCounter, now: datetime, until: datetime) -> Progress:
-        tx.runs.hold(log.run.key, log.lease, until=until)
+        run = tx.runs.hold(log.run.key, log.lease, until=until)
         if also is not None:
             also(tx)
-        return _store_result(tx, log, open_call, outcome, (), ids=ids, counter=counter, now=now)
+        edits: Sequence[MemoryEdited] = ()
+        if outcome.blocks:
+            agent = tx.agents.get(run.key.agent_id)
+            call = MemoryCall(agent=agent, run=run, message_id=open_call.message.id, now=now, ids=ids)
+            edits = _edits(change_blocks(tx, call, outcome.blocks))
+        return _store_result(tx, log, open_call, outcome, edits, ids=ids, counter=counter, now=now)
 
-    return await ports.store.write(store, **_now(ports))
+    try:
+        return await ports.store.write(store, **_now(ports))
+    except REFUSED as error:
+        if not outcome.blocks:
+            raise
+        # Nothing of that transaction holds. The tool has run all the same: its result is kept, with what became of it.
+        text = f"{outcome.text}\n[NOTE: the tool ran, but what it changed of your memory was not stored: {error}]"
+        return await _store(log, open_call, replace(outcome, text=text, status="error", blocks=()), ports, also=also)
+
+
+def _edits(edits: Sequence[MemoryEdit]) -> list[MemoryEdited]:
+    return [MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in edits]
 
 
 def _store_result(
@@ -319,13 +352,15 @@ def _store_result(
         outcome.stderr,
         outcome.refused,
         outcome.question,
+        outcome.shown_chars,
     )
+    shown = outcome.text if outcome.shown_chars is None else shown_result(outcome.text, outcome.shown_chars)
     messages = tx.messages.append(
         log.run.key.agent_id,
         [Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)],
         conversation_seq=log.run.conversation_seq,
         at=now,
-        tokens=[counter.count(outcome.text) + MESSAGE_OVERHEAD_TOKENS],
+        tokens=[counter.count(shown) + MESSAGE_OVERHEAD_TOKENS],
         run=log.run,
         step_id=open_call.message.step_id,
     )

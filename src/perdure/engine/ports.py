@@ -27,6 +27,7 @@ class EngineSettings:
         reserve_tokens: kept free in the window for the answer.
         delta_flush_s, delta_flush_chars: stored previews of background runs are joined up to these.
         summary_timeout_s: how long a model may take for a summary before our own code makes one.
+        tool_timeout_s: how long a tool may take that says nothing about it.
         recall_timeout_s: how long automatic recall may take before a message is answered without it.
         keep_deltas, keep_deltas_s: how many of them are kept, and how long.
     """
@@ -39,6 +40,7 @@ class EngineSettings:
     reserve_tokens: int = 8_000
     summary_timeout_s: float = 60.0
     recall_timeout_s: float = 1.0
+    tool_timeout_s: float = 30.0
     delta_flush_s: float = 0.05
     delta_flush_chars: int = 2_000
     keep_deltas: int = 10_000

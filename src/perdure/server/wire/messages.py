@@ -174,11 +174,20 @@ def _of_group(message: Message, group: Group, seq: int | None) -> dict[str, Any]
             return common(message, "assistant_message", group.index, number) | {"content": group.said}
 
 
+def _shown(result: ToolResult) -> str:
+    """A result up to its tool's limit, as Letta's server shows it; all of it stands in the log."""
+    limit, size = result.shown_chars, len(result.text)
+    if limit is None:
+        return result.text
+    note = f"function output was truncated since it exceeded the character limit ({size} > {limit})"
+    return f"{result.text[:limit]}… [NOTE: {note}]"
+
+
 def _tool_return(message: Message, seq: int | None) -> dict[str, Any]:
     returns = [
         {
             "type": "tool",
-            "tool_return": result.text,
+            "tool_return": _shown(result),
             "status": result.status,
             "tool_call_id": result.call_id,
             "stdout": list(result.stdout),

@@ -34,10 +34,7 @@ def bound(function: Callable[..., Any], arguments: Mapping[str, Any], agent: obj
         signature.bind(**given)
     except TypeError as error:
         raise Misfit(f"the arguments don't fit {getattr(function, '__name__', 'it')}{signature}: {error}") from None
-    try:
-        hints = typing.get_type_hints(function)
-    except Exception:  # an annotation that is no type; then it says nothing about the value either
-        hints = {}
+    hints = _hints(function)
     for name in given.keys() & hints.keys() - {AGENT_STATE}:
         try:
             given[name] = _made(hints[name], given[name])
@@ -47,6 +44,28 @@ def bound(function: Callable[..., Any], arguments: Mapping[str, Any], agent: obj
             text = f"{type(error).__name__}: {error}"[:1_000]
             raise Misfit(f"argument {name!r} can't be made {_name(hints[name])}: {text}") from None
     return given
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types that its annotations name. One that is no type says nothing about its value.
+
+    Names that the source does not import have their usual meaning.
+    """
+    names = {**_USUAL, **getattr(function, "__globals__", {})}
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        holder = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            hints |= typing.get_type_hints(holder, names)
+        except Exception:
+            continue
+    return hints
+
+
+_USUAL: Mapping[str, Any] = {
+    **{name: getattr(typing, name) for name in typing.__all__},
+    **{kind.__name__: kind for kind in (datetime, date, time, PurePath)},
+}
 
 
 def _made(wanted: Any, value: Any) -> Any:

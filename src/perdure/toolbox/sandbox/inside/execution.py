@@ -1,6 +1,7 @@
 """Run one job's source and say what came of it, as a plain answer that can be sent."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import inspect
@@ -89,7 +90,9 @@ def _compiled(source: str, *, whole: bool) -> tuple[types.CodeType, types.CodeTy
     if not whole and tree.body and isinstance(end := tree.body[-1], ast.Expr):
         last = compile(ast.Expression(end.value), SOURCE_NAME, "eval", dont_inherit=True)
         tree.body.pop()
-    return compile(tree, SOURCE_NAME, "exec", dont_inherit=True), last
+    # Annotations stay texts: clients send functions without the imports that their annotations need.
+    flags = __future__.annotations.compiler_flag if whole else 0
+    return compile(tree, SOURCE_NAME, "exec", flags=flags, dont_inherit=True), last
 
 
 def _outcome(code: tuple[types.CodeType, types.CodeType | None], job: Mapping[str, Any], agent: object) -> object:
