@@ -64,7 +64,8 @@ class SandboxJob:
         function: which of its functions is called. None: the source is a script, and the value of its last line, if
             that is an expression, is the result.
         arguments: of the function, by name, as JSON holds them. They travel as data, never as source.
-        environment: all environment variables that the code sees, but HOME, TMPDIR, PATH, LANG and TZ.
+        environment: all environment variables that the code sees, but HOME, TMPDIR, PATH, LANG, TZ and the number of
+            threads for numeric libraries, 1.
         agent: what a function that has a parameter `agent_state` gets: `{"id": ..., "name": ..., "blocks": {label:
             value}}`, and whatever else of JSON. None: such a function gets None.
         requirements: of pip, `name` or `name==1.2`; they are installed once for each set.

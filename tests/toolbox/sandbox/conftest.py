@@ -12,7 +12,7 @@ import pytest
 from tests.toolbox.sandbox.cages import ORDINARY_USER, Cage, ordinary_python
 
 
-def _options(kind: str) -> dict[str, Any]:
+def options_of(kind: str) -> dict[str, Any]:
     """How the sandbox of this kind is made; the test is skipped where it can't be."""
     if sys.platform != "linux":
         pytest.skip("the sandbox works on Linux only")
@@ -33,7 +33,7 @@ def _options(kind: str) -> dict[str, Any]:
 def cage(request: pytest.FixtureRequest) -> Iterator[Cage]:
     """A sandbox. The parameter says whose server it is: "root", "user", with " without namespaces" or nothing."""
     kind = getattr(request, "param", "root" if os.geteuid() == 0 else "user")
-    made = Cage(**_options(kind))
+    made = Cage(**options_of(kind))
     try:
         found = made.isolation
         if not found.enough:

@@ -333,6 +333,26 @@ class TestWhatCodeUses:
 
         assert (result.status, "processor time" in result.error) == ("timeout", True)
 
+    def test_memory_of_many_processes(self, cage: Cage) -> None:
+        """Each within its limit, all together past it."""
+        source = (
+            "import os, time\nfor _ in range(8):\n"
+            "    if os.fork() == 0:\n        held = bytearray(os.urandom(1 << 20) * 30)\n        time.sleep(60)\n"
+            "time.sleep(60)"
+        )
+
+        result = cage.run(source, limits=SandboxLimits(wall_s=10, memory_mb=128))
+
+        assert (result.status, result.error) == ("memory", "its processes together need more memory than 128 MiB")
+
+    def test_processes_that_share_their_memory_are_counted_once(self, cage: Cage) -> None:
+        source = (
+            "import os, time\nfor _ in range(8):\n    if os.fork() == 0:\n        time.sleep(60)\n"
+            "time.sleep(0.6)\n'ready'"
+        )
+
+        assert cage.run(source, limits=SandboxLimits(wall_s=10, memory_mb=96)).value == "ready"
+
     def test_a_full_disk(self, cage: Cage) -> None:
         """By size: in one file, in many, and in one that is mostly holes."""
         source = (

@@ -234,7 +234,8 @@ def test_the_environment_is_what_was_given(cage: Cage) -> None:
 
     assert result.value["KEY"] == "value"
     assert result.value["TZ"] == "Europe/Rome"
-    assert set(result.value) <= {"HOME", "TMPDIR", "PATH", "LANG", "TZ", "KEY", "LC_CTYPE"}
+    known = {"HOME", "TMPDIR", "PATH", "LANG", "TZ", "LC_CTYPE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"}
+    assert set(result.value) <= {*known, "KEY"}
 
 
 def test_the_agents_blocks_can_be_read_and_changed(cage: Cage) -> None:
@@ -292,6 +293,48 @@ def test_large_arguments_and_results_pass(cage: Cage) -> None:
     result = cage.run("def f(text):\n    return text[::-1] + '!'", "f", arguments={"text": text})
 
     assert result.value == f"{text}!"
+
+
+def test_results_as_large_as_arguments_do_not_block_the_others(cage: Cage) -> None:
+    """Two that are large, and one that is not, at the same time."""
+
+    async def three() -> list[object]:
+        large = SandboxJob(source="def f():\n    return list(range(200_000))", function="f", limits=LIMITS)
+        results = await asyncio.gather(*map(cage.sandbox.run, [large, SandboxJob(source="1"), large]))
+        return [result.value if isinstance(result.value, int) else len(result.value) for result in results]
+
+    assert cage.wait(three()) == [200_000, 1, 200_000]
+
+
+def test_what_a_spare_process_was_made_for_does_not_limit_the_next_job(cage: Cage) -> None:
+    """It takes its limits of output and result from the job that it gets."""
+    cage.run("1", limits=SandboxLimits(output_chars=10, result_bytes=10))
+    cage.run("1", limits=SandboxLimits(output_chars=10, result_bytes=10))
+
+    result = cage.run("print('x' * 100_000)\n'y' * 2_000_000", limits=SandboxLimits(output_chars=200_000))
+
+    assert (len(result.stdout), len(result.value)) == (100_001, 2_000_000)
+
+
+def test_a_job_gets_no_more_than_the_server_gives() -> None:
+    """Its own limits can only be lower."""
+    cage = Cage(memory_mb=100, processes=5)
+    if not cage.isolation.enough:
+        cage.close()
+        pytest.skip(cage.isolation.summary)
+    source = "import resource\n[resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_AS, resource.RLIMIT_NPROC)]"
+    try:
+        capped = cage.run(source, limits=SandboxLimits(memory_mb=10_000, processes=100))
+        own = cage.run(source, limits=SandboxLimits(memory_mb=64, processes=2))
+    finally:
+        cage.close()
+
+    assert capped.value[0] == 100 << 20
+    assert own.value[0] == 64 << 20
+    assert (capped.value[1], own.value[1]) in {
+        (5, 2),
+        (capped.value[1],) * 2,
+    }  # not counted for a user without namespaces
 
 
 def test_cancelling_ends_the_code_and_frees_its_place(cage: Cage) -> None:

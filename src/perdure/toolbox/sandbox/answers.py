@@ -76,6 +76,9 @@ def ended_result(ended: Ended, limits: SandboxLimits, *, answered: bool) -> Sand
     if ended.failed or code is None:
         why = ended.failed or "the sandbox was restarted"
         return SandboxResult(status="crash", error=f"the code was interrupted: {why}; try once more")
+    if ended.heavy:
+        error = f"its processes together need more memory than {limits.memory_mb:,} MiB"
+        return SandboxResult(status="memory", error=error)
     if code == -signal.SIGKILL and ended.cpu_s >= CPU_SLACK * limits.cpu_s:
         return SandboxResult(
             status="timeout", error=f"it used all the processor time it may have, {limits.cpu_s:g} s, and was stopped"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from perdure.toolbox.sandbox.fork_server import Ended, ForkServer
@@ -13,6 +14,7 @@ from perdure.toolbox.sandbox.inside.frames import HEADER
 __all__ = ["Call", "Stream", "TooMuchOutput"]
 
 READ_BYTES = 64 << 10
+WEIGH_S = 0.2
 READS_AT_ONCE = 4
 """After so many reads the event loop gets its turn, however much is there."""
 
@@ -133,6 +135,22 @@ class Call:
 
     def kill(self) -> None:
         self.server.kill(self.number)
+
+    @contextmanager
+    def weighed(self, memory_mb: int) -> Iterator[None]:
+        """Have the memory of all its processes looked at from time to time."""
+        timer: asyncio.TimerHandle | None = None
+
+        def weigh() -> None:
+            nonlocal timer
+            self.server.weigh(self.number, memory_mb << 20)
+            timer = self.server.loop.call_later(WEIGH_S, weigh)
+
+        timer = self.server.loop.call_later(WEIGH_S, weigh)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """Let go of the pipes."""

@@ -57,11 +57,13 @@ class Ended:
     Args:
         exit: its exit code; negative: the signal that ended it; None: not known, the fork server is gone.
         failed: why there never was such a process; empty if there was.
+        heavy: it was ended because its processes took too much memory together.
     """
 
     exit: int | None
     cpu_s: float = 0.0
     failed: str = ""
+    heavy: bool = False
 
 
 class ForkServer:
@@ -130,11 +132,18 @@ class ForkServer:
 
     def kill(self, number: int) -> None:
         """End a call and all that it has started. It may have ended already."""
+        self._tell(number, {"kill": number})
+
+    def weigh(self, number: int, bytes_max: int) -> None:
+        """End a call if its processes hold more memory than this together."""
+        self._tell(number, {"weigh": number, "bytes_max": bytes_max})
+
+    def _tell(self, number: int, message: Mapping[str, Any]) -> None:
         if self.alive and number in self._calls:
             try:
-                self._control.send(json.dumps({"kill": number}).encode())
+                self._control.send(json.dumps(message).encode())
             except BlockingIOError:
-                self.loop.call_later(FULL_RETRY_S, self.kill, number)
+                self.loop.call_later(FULL_RETRY_S, self._tell, number, message)
             except OSError:
                 self._lost()
 
@@ -160,7 +169,8 @@ class ForkServer:
         heard = json.loads(message)
         ended = self._calls.pop(heard["ended"], None)
         if ended is not None and not ended.done():
-            ended.set_result(Ended(heard.get("exit"), heard.get("cpu_s", 0.0), heard.get("failed", "")))
+            facts = (heard.get("cpu_s", 0.0), heard.get("failed", ""), heard.get("heavy", False))
+            ended.set_result(Ended(heard.get("exit"), *facts))
 
     def _lost(self) -> None:
         if not self.alive:
@@ -179,9 +189,8 @@ def _spawn(settings: ServerSettings, control: int) -> subprocess.Popen[bytes]:
     who: dict[str, Any] = {}
     if settings.user is not None:
         who = {"user": settings.user, "group": settings.user, "extra_groups": []}
-    return subprocess.Popen(
-        command, pass_fds=[control], env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **who
-    )
+    null = subprocess.DEVNULL
+    return subprocess.Popen(command, pass_fds=[control], env={}, cwd="/", stdin=null, stdout=null, stderr=null, **who)
 
 
 def _told(settings: ServerSettings) -> dict[str, Any]:

@@ -34,6 +34,7 @@ PROCESSES = 32
 CHECK_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 2.0
 FLOOD_BYTES = 16 << 20
+LARGE_BYTES = 32 << 10
 
 log = logging.getLogger("perdure.sandbox")
 
@@ -91,6 +92,11 @@ class LinuxSandbox:
         self._spares: list[Call] = []
         self._spare_kind: Mapping[str, Any] | None = None
         self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        """The fork server's process; None: it does not run."""
+        return None if self._server is None else self._server.pid
 
     async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
         if job.network and not self._network:
@@ -262,9 +268,12 @@ class LinuxSandbox:
         limits = job.limits
         try:
             async with asyncio.timeout(limits.wall_s):
-                await call.send(frames.pack(_data(job)))
-                body = await call.frame(output_max=FLOOD_BYTES)
+                with call.weighed(limits.memory_mb):
+                    await call.send(frames.pack(_data(job)))
+                    body = await call.frame(output_max=FLOOD_BYTES)
                 if body is not None:
+                    if len(body) > LARGE_BYTES:
+                        return await asyncio.to_thread(result_of, body, job)
                     return result_of(body, job)
                 answered = not call.answer.ended
                 if answered:
@@ -297,7 +306,8 @@ class LinuxSandbox:
         while self._spares and self._spare_kind == how:
             call = self._spares.pop()
             if call.server.alive and not call.ended.done():
-                call.answer.keep = max(call.answer.keep, answer_bytes_max(job))
+                call.answer.keep = answer_bytes_max(job)
+                call.stdout.keep = call.stderr.keep = output_bytes_max(job.limits)
                 return call
             call.close()
         return None

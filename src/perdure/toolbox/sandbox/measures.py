@@ -8,7 +8,7 @@ from perdure.core.sandbox import Isolation, Measure
 
 __all__ = ["isolation_of", "no_isolation"]
 
-_REQUIRED = frozenset({"files", "writing", "network", "identity", "system calls"})
+_REQUIRED = frozenset({"files", "writing", "network", "identity", "system calls", "processes"})
 
 
 def isolation_of(

@@ -24,7 +24,7 @@ from .kernel import (
     unshare,
 )
 from .limits import set_limits
-from .root_folder import DEVICES, WORK, mount_packages, mount_work
+from .root_folder import DEVICES, RESOLVER_FILES, WORK, mount_packages, mount_work
 
 __all__ = ["USER", "Plan", "enter"]
 
@@ -125,5 +125,6 @@ def _landlock(plan: Plan, *, network: bool, packages: str | None) -> None:
     if plan.namespaces:
         landlock.restrict(plan.landlock, read=["/"], write=[WORK], devices=DEVICES, network=network)
     else:
-        read = [*plan.shown, *plan.site, *([f"{plan.store}/{packages}"] if packages else [])]
+        resolver = RESOLVER_FILES if network else ()
+        read = [*plan.shown, *plan.site, *resolver, *([f"{plan.store}/{packages}"] if packages else [])]
         landlock.restrict(plan.landlock, read=read, write=[], devices=DEVICES, network=network)

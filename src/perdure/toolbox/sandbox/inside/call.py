@@ -68,7 +68,7 @@ def _set_up(job: Mapping[str, Any], plan: Plan, packages: str | None) -> None:
     home = WORK if plan.namespaces else "/"
     os.environ.clear()
     os.environ.update({"HOME": home, "TMPDIR": home, "PATH": sys.executable.rpartition("/")[0], "LANG": "C.UTF-8"})
-    os.environ.update({"TZ": "UTC", **job["environment"]})
+    os.environ.update({"TZ": "UTC", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **job["environment"]})
     own = [PACKAGES] if plan.namespaces else [f"{plan.store}/{packages}"] if packages else []
     sys.path[:] = [*own, *sys.path[1:], *plan.site]
     sys.argv = ["tool"]

@@ -16,6 +16,7 @@ from .kernel import mount, pivot_root, system_call, unmount
 __all__ = [
     "DEVICES",
     "PACKAGES",
+    "RESOLVER_FILES",
     "SITE",
     "WORK",
     "enter_root",
@@ -43,6 +44,9 @@ MS_BIND, MS_REC, MS_PRIVATE, MS_RELATIME = 4_096, 16_384, 1 << 18, 1 << 21
 _KEPT_BITS = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | 1_024 | 2_048  # and noatime, nodiratime
 MNT_DETACH = 2
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000  # the same number on every processor
+
+RESOLVER_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf")
+"""What names are resolved with, for calls with a network that see the machine's own files."""
 
 _LIBRARIES = ("/lib", "/lib64", "/lib32", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64", "/nix/store")
 _FACTS = (

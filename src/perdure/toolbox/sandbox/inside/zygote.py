@@ -36,6 +36,7 @@ from .kernel import (
     unshare,
 )
 from .root_folder import SITE, enter_root, system_files
+from .weight import host_pid, own_pages, weight_bytes
 
 __all__ = ["main"]
 
@@ -59,8 +60,8 @@ def main(control_fd: int) -> None:
         _preload()
         serve = _with_namespaces if settings["namespaces"] else _without_namespaces
         serve(control, settings)
-    except (OSError, ValueError, RuntimeError) as error:
-        _tell(control, {"failed": str(error)})
+    except Exception as error:  # whatever it is, the server has to hear of it
+        _tell(control, {"failed": str(error) or type(error).__name__})
 
 
 def _preload() -> None:
@@ -147,12 +148,15 @@ class _Server:
         self._settings = settings
         self._own_pids = os.open("self/ns/pid", os.O_RDONLY, dir_fd=PROC) if plan.namespaces else -1
         self._calls: dict[int, tuple[int, int]] = {}  # pidfd -> (number of the call, pid)
+        self._too_heavy: set[int] = set()
+        self._shared_pages = 0
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
 
     def serve(self) -> None:
         gc.collect()
         gc.freeze()  # what is never collected is not copied into the children
+        self._shared_pages = own_pages(PROC) if self._plan.namespaces else 0
         _tell(self._control, {"ready": True, "landlock": self._plan.landlock, "root": self._plan.first_uid is not None})
         while True:
             for fd, _ in self._poll.poll():
@@ -166,9 +170,10 @@ class _Server:
 
     def _hear(self, message: Mapping[str, Any], fds: list[int]) -> None:
         if "kill" in message:
-            for number, pid in self._calls.values():
-                if number == message["kill"]:
-                    os.kill(pid, signal.SIGKILL)  # not yet waited for, so nobody else can have this number
+            self._kill(message["kill"])
+            return
+        if "weigh" in message:
+            self._weigh(message["weigh"], message["bytes_max"])
             return
         try:
             self._start(message, fds)
@@ -177,6 +182,25 @@ class _Server:
         finally:
             for fd in fds:
                 os.close(fd)
+
+    def _kill(self, wanted: int) -> None:
+        for number, pid in self._calls.values():
+            if number == wanted:
+                os.kill(pid, signal.SIGKILL)  # not yet waited for, so nobody else can have this number
+
+    def _weigh(self, wanted: int, bytes_max: int) -> None:
+        """End a call whose processes take too much memory together. Without namespaces it has just one."""
+        if not self._plan.namespaces:
+            return
+        for pidfd, (number, _) in self._calls.items():
+            if number == wanted:
+                try:
+                    heavy = weight_bytes(host_pid(pidfd, PROC), PROC, shared_pages=self._shared_pages) > bytes_max
+                except OSError:  # it has ended, or /proc hides it
+                    return
+                if heavy:
+                    self._too_heavy.add(number)
+                    self._kill(number)
 
     def _start(self, call: Mapping[str, Any], fds: list[int]) -> None:
         if self._plan.namespaces:
@@ -196,7 +220,10 @@ class _Server:
         os.close(pidfd)
         _, status, used = os.wait4(pid, 0)
         seconds = used.ru_utime + used.ru_stime
-        _tell(self._control, {"ended": number, "exit": os.waitstatus_to_exitcode(status), "cpu_s": seconds})
+        heavy = number in self._too_heavy
+        self._too_heavy.discard(number)
+        code = os.waitstatus_to_exitcode(status)
+        _tell(self._control, {"ended": number, "exit": code, "cpu_s": seconds, "heavy": heavy})
 
 
 def _tell(control: socket.socket, message: Mapping[str, Any]) -> None:
