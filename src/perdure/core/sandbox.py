@@ -36,7 +36,7 @@ class SandboxLimits:
 
     Args:
         wall_s: from its start to its result, in seconds. Waiting for a free place does not count.
-        cpu_s: processor time of one of its processes, in seconds.
+        cpu_s: processor time of one of its processes, in seconds; None: as `wall_s`.
         memory_mb: address space of one of its processes, in MiB.
         output_chars: of `stdout`, and of `stderr`; what is more is cut away, and the cut is told.
         result_bytes: of the result as JSON; a larger one is an error.
@@ -46,7 +46,7 @@ class SandboxLimits:
     """
 
     wall_s: float = 30.0
-    cpu_s: float = 30.0
+    cpu_s: float | None = None
     memory_mb: int = 512
     output_chars: int = 50_000
     result_bytes: int = 4_000_000

@@ -79,10 +79,10 @@ def ended_result(ended: Ended, limits: SandboxLimits, *, answered: bool) -> Sand
     if ended.heavy:
         error = f"its processes together need more memory than {limits.memory_mb:,} MiB"
         return SandboxResult(status="memory", error=error)
-    if code == -signal.SIGKILL and ended.cpu_s >= CPU_SLACK * limits.cpu_s:
-        return SandboxResult(
-            status="timeout", error=f"it used all the processor time it may have, {limits.cpu_s:g} s, and was stopped"
-        )
+    cpu_s = limits.wall_s if limits.cpu_s is None else limits.cpu_s
+    if code == -signal.SIGKILL and ended.cpu_s >= CPU_SLACK * cpu_s:
+        error = f"it used all the processor time it may have, {cpu_s:g} s, and was stopped"
+        return SandboxResult(status="timeout", error=error)
     if code == -signal.SIGKILL:
         return SandboxResult(
             status="memory", error="its process was killed, most likely because the machine's memory ran out"

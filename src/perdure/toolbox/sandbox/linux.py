@@ -47,8 +47,8 @@ class LinuxSandbox:
     Args:
         cache: the folder where requirements are installed; None: jobs with requirements are refused.
         concurrency: jobs that run at a time; others wait for a place.
-        spares: processes that wait in their cage for a job, so that it need not wait for them. They fit jobs with the
-            same limits as the last one, without network and requirements.
+        spares: processes that wait in their cage for a job, so that it need not wait for them. They fit jobs with as
+            large a work folder as the last one, without network and requirements.
         network: whether jobs that declare it get a network.
         memory_mb, processes: the most that a job gets, whatever its own limits are.
         unsafe: run code although this machine can't hold it back; each start logs a warning.
@@ -142,6 +142,19 @@ class LinuxSandbox:
             processes=min(limits.processes, self._processes),
         )
 
+    def _how(self, limits: SandboxLimits, *, network: bool, packages: str | None) -> dict[str, Any]:
+        """What the fork server must know of a call; what can be lowered later comes with the job."""
+        return {
+            "limits": {
+                "memory_mb": self._memory_mb,
+                "processes": self._processes,
+                "disk_mb": limits.disk_mb,
+                "files": limits.files,
+            },
+            "network": network,
+            "packages": packages,
+        }
+
     def _alive(self) -> bool:
         server = self._server
         return server is not None and server.alive and server.loop is asyncio.get_running_loop()
@@ -221,7 +234,7 @@ class LinuxSandbox:
         return server, isolation
 
     async def _checked(self, server: ForkServer, job: Mapping[str, Any]) -> tuple[Mapping[str, bool], str]:
-        how = {**_how(SandboxLimits(), network=False, packages=None), "check": True}
+        how = {**self._how(SandboxLimits(), network=False, packages=None), "check": True}
         call = await self._forked(server, how, SandboxJob(source=""))
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
@@ -241,7 +254,7 @@ class LinuxSandbox:
             self._finish(call)
 
     async def _run(self, server: ForkServer, job: SandboxJob, packages: str | None) -> SandboxResult:
-        how = _how(job.limits, network=job.network, packages=packages)
+        how = self._how(job.limits, network=job.network, packages=packages)
         if job.network:
             how["resolver"] = await asyncio.to_thread(_resolver)
         call = self._taken_spare(how, job) or await self._forked(server, how, job)
@@ -363,16 +376,6 @@ async def _caged(call: Call) -> str:
     return "" if said["status"] == "ready" else str(said["error"])
 
 
-def _how(limits: SandboxLimits, *, network: bool, packages: str | None) -> dict[str, Any]:
-    """What the fork server must know of a call before it has a cage."""
-    names = ("cpu_s", "memory_mb", "disk_mb", "files", "processes")
-    return {
-        "limits": {name: getattr(limits, name) for name in names},
-        "network": network,
-        "packages": packages,
-    }
-
-
 def _data(job: SandboxJob) -> dict[str, Any]:
     """What the call's own process is told."""
     return {
@@ -383,7 +386,11 @@ def _data(job: SandboxJob) -> dict[str, Any]:
         "agent": dict(job.agent) if job.agent is not None else None,
         "result_bytes": job.limits.result_bytes,
         "output_chars": job.limits.output_chars,
-        "memory_mb": job.limits.memory_mb,
+        "limits": {
+            "memory_mb": job.limits.memory_mb,
+            "processes": job.limits.processes,
+            "cpu_s": job.limits.wall_s if job.limits.cpu_s is None else job.limits.cpu_s,
+        },
     }
 
 

@@ -58,6 +58,11 @@ class Plan:
     proc: int
     filters: Mapping[bool, bytes]
 
+    @property
+    def counts_processes(self) -> bool:
+        """Whether a call's user id is its own, in its namespace or on the machine."""
+        return self.namespaces or self.first_uid is not None
+
 
 def enter(plan: Plan, call: Mapping[str, Any]) -> None:
     """Put this process into its cage. Nothing undoes it.
@@ -86,13 +91,13 @@ def enter(plan: Plan, call: Mapping[str, Any]) -> None:
         os.chdir(WORK)
         if network and (settings := call.get("resolver")):
             Path(WORK, ".resolv.conf").write_text(settings, encoding="utf-8")
-    _last_steps(plan, call, own_user=plan.namespaces or uid is not None)
+    _last_steps(plan, call)
 
 
-def _last_steps(plan: Plan, call: Mapping[str, Any], *, own_user: bool) -> None:
+def _last_steps(plan: Plan, call: Mapping[str, Any]) -> None:
     network, packages = bool(call["network"]), call["packages"]
     steps: list[Callable[[], None]] = [
-        lambda: set_limits(call["limits"], count_processes=own_user),
+        lambda: set_limits(call["limits"], count_processes=plan.counts_processes),
         drop_capabilities,
         _signals_of_parent,
         no_new_privileges,

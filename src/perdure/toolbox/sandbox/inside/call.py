@@ -13,6 +13,7 @@ from . import frames
 from .cage import Plan, enter
 from .checks import check
 from .execution import execute, printing_to
+from .limits import lower_limits
 from .root_folder import PACKAGES, WORK
 
 __all__ = ["PROC", "run"]
@@ -74,6 +75,7 @@ def _set_up(job: Mapping[str, Any], plan: Plan, packages: str | None) -> None:
     sys.argv = ["tool"]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+    lower_limits(job["limits"], count_processes=plan.counts_processes)
     bytes_max = job["output_chars"] * _BYTES_OF_A_CHARACTER + _NOTICE
     sys.stdout, sys.stderr = printing_to(1, bytes_max), printing_to(2, bytes_max)
 

@@ -50,7 +50,7 @@ def execute(job: Mapping[str, Any]) -> dict[str, Any]:
         return {"status": "error", "error": str(error)}
     except MemoryError as error:
         ballast.close()
-        limit = f"{job['memory_mb']:,} MiB"
+        limit = f"{job['limits']['memory_mb']:,} MiB"
         return {"status": "memory", "error": f"it needs more memory than {limit}", "frames": _frames(error, source)}
     except BaseException as error:  # SystemExit and KeyboardInterrupt too: it is the tool that ended, not this process
         return {"status": "error", "error": _told(error), "frames": _frames(error, source)}

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MEBIBYTE", "set_limits"]
+__all__ = ["MEBIBYTE", "lower_limits", "set_limits"]
 
 MEBIBYTE = 1 << 20
 _OPEN_FILES = 256
@@ -15,26 +15,28 @@ _PENDING_SIGNALS = 1_024
 
 
 def set_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
-    """Set them for this process and all that it starts, for good.
+    """Set what holds for every call, for this process and all that it starts, for good.
 
     Args:
+        limits: `memory_mb`, `disk_mb`, `processes`.
         count_processes: whether the user id is the call's own, so that its processes can be counted by it.
     """
-    disk = limits["disk_mb"] * MEBIBYTE
-    values = {
-        resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE,
-        resource.RLIMIT_CPU: max(1, math.ceil(limits["cpu_s"])),
-        resource.RLIMIT_FSIZE: disk,
-        resource.RLIMIT_NOFILE: _OPEN_FILES,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
-        resource.RLIMIT_SIGPENDING: _PENDING_SIGNALS,
-        resource.RLIMIT_RTPRIO: 0,
-        resource.RLIMIT_NICE: 0,
-    }
+    fixed = (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE)
+    _set({**dict.fromkeys(fixed, 0), resource.RLIMIT_RTPRIO: 0, resource.RLIMIT_NICE: 0})
+    _set({resource.RLIMIT_NOFILE: _OPEN_FILES, resource.RLIMIT_SIGPENDING: _PENDING_SIGNALS})
+    _set({resource.RLIMIT_FSIZE: limits["disk_mb"] * MEBIBYTE, resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE})
     if count_processes:
-        values[resource.RLIMIT_NPROC] = limits["processes"]
+        _set({resource.RLIMIT_NPROC: limits["processes"]})
+
+
+def lower_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
+    """Set those of one job, which can only be lower: `memory_mb`, `cpu_s`, `processes`."""
+    _set({resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE, resource.RLIMIT_CPU: max(1, math.ceil(limits["cpu_s"]))})
+    if count_processes:
+        _set({resource.RLIMIT_NPROC: limits["processes"]})
+
+
+def _set(values: Mapping[int, int]) -> None:
     for kind, value in values.items():
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
