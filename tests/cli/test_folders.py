@@ -68,6 +68,7 @@ def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:
     assert "docs/plan.md · 3 lines" in listed
     assert any(line.startswith("torn.pdf · error: ") for line in listed)
     assert "work/docs/plan.md · 3 lines" in perdure(home, "files", "helper").stdout
+    assert "  docs/plan.md:1-3  # Plan  Build it." in perdure(home, "search", "build plan", "--agent", "helper").stdout
     missing = perdure(home, "upload", str(tmp_path / "none"))
     assert (missing.returncode, "there is no file or directory" in missing.stderr) == (1, True)
     nobody = perdure(home, "files", "nobody")

@@ -517,7 +517,7 @@ def test_callers_change_a_folders_archive_only_by_its_files(tmp_path: Path) -> N
         file = folder.upload(b"the walrus sleeps", name="plan.md")
         reading(folder)
         archive, agent = perdure.archives.get(folder.info.archive_id), perdure.create_agent()
-        archive.attach_to(agent.id)
+        agent.files.attach("docs")
         before = archive.passages()
         refused: list[Callable[[], Any]] = [
             lambda: archive.insert("more"),
@@ -530,12 +530,53 @@ def test_callers_change_a_folders_archive_only_by_its_files(tmp_path: Path) -> N
             lambda: agent.delete_passage(before[0].id),
         ]
         for ask in refused:
-            with pytest.raises(InvalidInput, match="holds what a folder's files say: change the files"):
+            with pytest.raises(InvalidInput, match="holds what a folder's files say: change the files of 'docs'"):
                 ask()
         with pytest.raises(InvalidInput, match="delete the folder"):
             archive.delete()
-        assert (archive.passages(), [one.id for one in agent.archives.list()]) == (before, [archive.id])
+        with pytest.raises(InvalidInput, match="change the folder 'docs'"):
+            archive.update(name="mine")
+        with pytest.raises(InvalidInput, match="attach the folder"):
+            archive.attach_to(agent.id)
+        with pytest.raises(InvalidInput, match="detach the folder"):
+            agent.archives.detach(archive.id)
+        assert (archive.passages(), perdure.archives.get(archive.id).info) == (before, archive.info)
         assert agent.archive("My own.").archive_id != archive.id
 
         folder.delete_file(file.id)
         assert until(lambda: not archive.passages())
+
+
+def test_a_search_of_an_agent_finds_its_files(tmp_path: Path) -> None:
+    """With file and lines, beside what it put away, by words and among the newest; not those of folders it lost."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        folder, agent = perdure.folders.create("docs"), perdure.create_agent()
+        folder.upload(b"# Plan\n\nthe walrus sleeps\n", name="notes/plan.md")
+        reading(folder)
+        own = agent.archive("A walrus eats clams.")
+        assert [hit.passage for hit in agent.search_archive("walrus")] == [own]
+
+        agent.files.attach("docs")
+        found = {hit.passage.id: hit.passage for hit in agent.search_archive("walrus")}
+        (read,) = (passage for passage in found.values() if passage.id != own.id)
+        assert found[own.id] == own
+        place = {"file_name": "notes/plan.md", "first_line": 1, "last_line": 3}
+        assert place.items() <= read.source.items()
+        assert {hit.passage.id for hit in agent.search_archive("")} == set(found)
+        assert [hit.passage for hit in agent.search_archive("walrus", since=read.occurred_at, tags=read.tags)] == [read]
+        assert [one.id for one in agent.passages()] == [own.id]
+
+        agent.files.detach("docs")
+        assert [hit.passage for hit in agent.search_archive("walrus")] == [own]
+
+
+def test_lines_are_asked_for_in_order(tmp_path: Path) -> None:
+    """The last one before the first one is refused, with both."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        folder = perdure.folders.create("docs")
+        folder.upload(PLAN.encode(), name="plan.md")
+        reading(folder)
+        assert folder.text("plan.md", first_line=7, last_line=7) == "line 7 of the plan"
+        for first, last in ((7, 6), (1, 0), (5_000, 2)):
+            with pytest.raises(InvalidInput, match=f"last_line is {last}, before first_line, {first}"):
+                folder.text("plan.md", first_line=first, last_line=last)

@@ -156,7 +156,7 @@ async def test_a_folders_archive_is_changed_by_its_files_only() -> None:
         await server.letta.folders.files.upload(folder.id, file=("plan.md", io.BytesIO(TEXT), "text/markdown"))
         await until_read(server, folder.id)
         archive = (await server.library.folders.get("docs")).info.archive_id
-        path = f"/v1/archives/{archive}"
+        path, agent = f"/v1/archives/{archive}", await new_agent(server)
         before = await server.get(f"{path}/passages")
         one = f"{path}/passages/{before[0]['id']}"
         for method, url, body in [
@@ -166,7 +166,36 @@ async def test_a_folders_archive_is_changed_by_its_files_only() -> None:
             ("POST", f"{path}/passages/delete", {"text": "walrus"}),
             ("PATCH", one, {"text": "other"}),
             ("DELETE", one, None),
+            ("PATCH", path, {"name": "mine"}),
+            ("PATCH", f"/v1/agents/{agent['id']}/archives/attach/{archive}", None),
+            ("PATCH", f"/v1/agents/{agent['id']}/archives/detach/{archive}", None),
         ]:
             answer = await server.http.request(method, url, json=body)
             assert (answer.status_code, "holds what a folder's files say" in answer.text) == (422, True)
         assert await server.get(f"{path}/passages") == before
+
+
+async def test_what_files_say_has_pages_and_is_found() -> None:
+    """A folder's passages by cursors in both orders; those of an agent's folders with file and lines."""
+    async with routed() as server:
+        folder = await server.letta.folders.create(name="docs")
+        for number in range(5):
+            said = b"# Plan\n\nwalrus %d\n" % number
+            await server.letta.folders.files.upload(folder.id, file=(f"{number}.md", io.BytesIO(said), "text/markdown"))
+        await until_read(server, folder.id)
+        path = f"/v1/folders/{folder.id}/passages"
+        every = [one["id"] for one in await server.get(path)]
+        assert len(every) == 5
+        assert [one["id"] for one in await server.get(path, limit=2, after=every[1])] == every[2:4]
+        assert [one["id"] for one in await server.get(path, limit=2, before=every[3])] == every[1:3]
+        assert [one["id"] for one in await server.get(path, limit=2, order="desc", after=every[4])] == every[3:1:-1]
+
+        agent = await new_agent(server)
+        asked = {"agent_id": agent["id"], "query": "walrus", "limit": 3}
+        assert await server.post("/v1/passages/search", asked) == []
+        await server.letta.agents.folders.attach(folder.id, agent_id=agent["id"])
+        found = await server.post("/v1/passages/search", asked)
+        assert len(found) == 3
+        for hit in found:
+            assert (hit["passage"]["source_id"], hit["metadata"]) == (folder.id, {"first_line": 1, "last_line": 3})
+            assert hit["passage"]["file_name"] == f"{hit['passage']['text'].split()[-1]}.md"

@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.messages import ToolCall, ToolResult
+from perdure.core.passages import Passage
 from perdure.core.text import stems
 from perdure.memory.tool_specs import FILE_TOOLS
 
-__all__ = ["call_line", "diff_lines", "fold", "found_spans", "local_time", "outcome", "snippet", "visible"]
+__all__ = ["call_line", "diff_lines", "fold", "found_spans", "local_time", "outcome", "place", "snippet", "visible"]
 
 ARGUMENT_CHARS = 60
 OUTCOME_CHARS = 80
@@ -43,6 +44,14 @@ def fold(text: str, chars: int) -> str:
 def local_time(at: datetime) -> str:
     """Date and minute where this machine is."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def place(passage: Passage) -> str:
+    """Where a passage is from: file and lines, or an archive."""
+    source = passage.source
+    if "file_name" not in source:
+        return "archive"
+    return f"{source['file_name']}:{source.get('first_line')}-{source.get('last_line')}"
 
 
 def call_line(call: ToolCall) -> str:

@@ -146,12 +146,17 @@ def message_shape(message: Message) -> dict[str, Any]:
     }
 
 
+FILE_FIELDS = ("file_name", "first_line", "last_line", "page")
+"""What a passage of a file has beside the fields of all."""
+
+
 def passage_shape(passage: Passage) -> dict[str, Any]:
     return {
         "id": passage.id,
         "text": passage.text,
         "tags": list(passage.tags),
         "occurred_at": passage.occurred_at.isoformat(),
+        **{name: passage.source[name] for name in FILE_FIELDS if name in passage.source},
     }
 
 

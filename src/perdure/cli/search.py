@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.fold import local_time, snippet, visible
+from perdure.cli.fold import local_time, place, snippet, visible
 from perdure.cli.json_view import message_shape, passage_shape
 from perdure.cli.opened import Shown, with_store
 from perdure.cli.opening import go_on_with
@@ -35,7 +35,7 @@ async def search(
     why: bool,
     as_json: bool,
 ) -> int:
-    """Print what is found in the history and archives of an agent, or in an archive; the exit code."""
+    """Print what is found in the history, archives and files of an agent, or in an archive; the exit code."""
     shown = Shown(as_json=as_json)
 
     async def work(perdure: AsyncPerdure) -> int:
@@ -94,7 +94,9 @@ def _lines(
     for hit in messages or ():
         said = hit.message
         rows.append((local_time(said.occurred_at), said.name or said.role, said.text, hit.why))
-    rows += [(local_time(kept.passage.occurred_at), "archive", kept.passage.text, kept.why) for kept in passages]
+    for found in passages:
+        kept = found.passage
+        rows.append((local_time(kept.occurred_at), place(kept), kept.text, found.why))
     if not rows:
         yield Text(f"Nothing found for {visible(text)!r}.")
     width = max((len(visible(where)) for _, where, _, _ in rows), default=0)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perdure.cli.context_view import context_view, explanation_view, request_diff_view, short_id, steps_view
 from perdure.cli.facts_view import model_view
-from perdure.cli.fold import local_time, snippet, visible
+from perdure.cli.fold import local_time, place, snippet, visible
 from perdure.cli.render import RunRenderer, diff_view
 from perdure.cli.terminal import Terminal
 from perdure.cli.view import AgentRow, ModelRow
@@ -82,7 +82,7 @@ class TextView:
         rows: list[tuple[str, str, str]] = [
             (local_time(message.occurred_at), message.role, message.text) for message in messages
         ]
-        rows += [(local_time(passage.occurred_at), "archive", passage.text) for passage in passages]
+        rows += [(local_time(passage.occurred_at), visible(place(passage)), passage.text) for passage in passages]
         table = _table()
         for date, where, text in rows:
             line, spans = snippet(text, query)

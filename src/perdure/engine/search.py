@@ -17,6 +17,7 @@ from perdure.core.passages import Archive
 from perdure.core.ports import Clock, Embedder, Store, WordEmbedder
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.late_interaction import LateInteraction
+from perdure.memory.archives import archives_of
 from perdure.memory.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, with_arm
 from perdure.memory.search.recalled import Recalled, RecallScope
 
@@ -128,6 +129,7 @@ class Search:
         explain: bool = False,
         timezone: str = "UTC",
         skip_deleted: bool = False,
+        files: bool = False,
     ) -> Hits[PassageHit]:
         """The passages that best match, best first; without a text the newest ones.
 
@@ -136,10 +138,16 @@ class Search:
             limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
             timezone: where days begin that the query names; an agent's own one comes first.
             skip_deleted: leave out archives that are gone, for those that nobody named but a list before.
+            files: of an agent, find also what the files of its folders say.
 
         Raises: NotFound, StoreError.
         """
         from perdure.memory.search import passages as search
+
+        def searched(tx: Tx) -> Sequence[Archive]:
+            if isinstance(archives, str):
+                return archives_of(tx, archives, files=files)
+            return _archives(tx, archives, skip_deleted)
 
         most = offset + limit
         asked: Asked | None = None
@@ -151,17 +159,17 @@ class Search:
 
         if asked is None:
             newest = await self._store.read(
-                lambda tx: search.newest_passages(tx, _archives(tx, archives, skip_deleted), where=where, limit=most)
+                lambda tx: search.newest_passages(tx, searched(tx), where=where, limit=most)
             )
             return newest.page(offset, limit)
 
         first = min(most, FIRST_HITS)
 
         def rank(tx: Tx) -> RankedPassages:
-            return search.rank_passages(tx, _archives(tx, archives, skip_deleted), asked, where=where)
+            return search.rank_passages(tx, searched(tx), asked, where=where)
 
         def find_more(tx: Tx) -> Hits[PassageHit]:
-            found = search.rank_passages(tx, _archives(tx, archives, skip_deleted), asked, where=where, limit=HITS_MAX)
+            found = search.rank_passages(tx, searched(tx), asked, where=where, limit=HITS_MAX)
             return search.read_passages(tx, found, limit=HITS_MAX, explain=explain)
 
         if self._late is None:
@@ -289,10 +297,7 @@ class _Memory:
     indexes: VectorIndexes | None
 
 
-def _archives(tx: Tx, archives: AgentId | Sequence[ArchiveId], skip_deleted: bool) -> Sequence[Archive]:
-    if isinstance(archives, str):
-        tx.agents.model(archives)
-        return tx.archives.of_agent(archives)
+def _archives(tx: Tx, archives: Sequence[ArchiveId], skip_deleted: bool) -> Sequence[Archive]:
     found = []
     for archive_id in archives:
         try:

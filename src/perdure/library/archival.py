@@ -12,6 +12,7 @@ from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import Tx
 from perdure.library.archives import AsyncArchive, changes_in_utc, passage_filter
 from perdure.library.checks import check_limit, check_number, check_text, utc
+from perdure.memory.archives import attach_archive, detach_archive
 from perdure.memory.passages import (
     PassageChanges,
     archive_of,
@@ -65,8 +66,9 @@ class AsyncArchival:
         offset: int = 0,
         explain: bool = False,
     ) -> Hits[PassageHit]:
-        """The passages that best match, best first; for an empty text the newest ones. Its `ran` says which arms of the
-        search took part, and why others did not.
+        """The passages that best match, of the agent's archives and of the files of its folders, best first; for an
+        empty text the newest ones. The `source` of a file's passage names file and lines. The search's `ran` says which
+        arms took part, and why others did not.
 
         Args:
             limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
@@ -78,7 +80,9 @@ class AsyncArchival:
         check_number("offset", offset)
         check_text("text", text)
         where = passage_filter(tags, tag_match, since, until)
-        return await self._app.search.passages(self.id, text, where=where, limit=limit, offset=offset, explain=explain)
+        return await self._app.search.passages(
+            self.id, text, where=where, limit=limit, offset=offset, explain=explain, files=True
+        )
 
     async def passages(
         self,
@@ -132,9 +136,9 @@ class AsyncAgentArchives:
     async def attach(self, archive_id: ArchiveId) -> None:
         """Let the agent find what is in an archive. Attaching twice is no error. Raises: NotFound."""
         check_text("archive_id", archive_id)
-        await self._app.store.write(lambda tx: tx.archives.attach(self._agent_id, archive_id))
+        await self._app.store.write(attach_archive, self._agent_id, archive_id)
 
     async def detach(self, archive_id: ArchiveId) -> None:
         """Take an archive from the agent; its passages stay. Raises: NotFound."""
         check_text("archive_id", archive_id)
-        await self._app.store.write(lambda tx: tx.archives.detach(self._agent_id, archive_id))
+        await self._app.store.write(detach_archive, self._agent_id, archive_id)

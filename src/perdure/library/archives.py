@@ -16,10 +16,12 @@ from perdure.library.checks import check_choice, check_limit, check_number, chec
 from perdure.memory.archives import (
     ArchiveChanges,
     Selection,
+    attach_archive,
     check_own,
     create_archive,
     delete_archive_rows,
     delete_selected,
+    detach_archive,
     selected_seqs,
     update_archive,
 )
@@ -257,12 +259,12 @@ class AsyncArchive:
     async def attach_to(self, agent_id: AgentId) -> None:
         """Let an agent find what is in this archive. Attaching twice is no error. Raises: NotFound."""
         check_text("agent_id", agent_id)
-        await self._app.store.write(lambda tx: tx.archives.attach(agent_id, self.id))
+        await self._app.store.write(attach_archive, agent_id, self.id)
 
     async def detach_from(self, agent_id: AgentId) -> None:
         """Take the archive from an agent; its passages stay. Raises: NotFound: no such agent or archive."""
         check_text("agent_id", agent_id)
-        await self._app.store.write(lambda tx: tx.archives.detach(agent_id, self.id))
+        await self._app.store.write(detach_archive, agent_id, self.id)
 
     async def delete(self) -> None:
         """Remove the archive with its passages; see `AsyncArchives.delete`."""

@@ -150,10 +150,12 @@ class AsyncFolder:
         return await self._app.store.read(lambda tx: embedding(tx, self.id, [_file(tx, self.id, name_or_id)])[0])
 
     async def text(self, name_or_id: str, *, first_line: int = 1, last_line: int | None = None) -> str:
-        """Lines of a file's text, both ends included. Raises: NotFound, InvalidInput."""
+        """Lines of a file's text, both ends included.
+
+        Raises: NotFound; InvalidInput: no line numbers, or the last before the first.
+        """
         check_text("a file's name or id", name_or_id)
-        check_number("first_line", first_line)
-        check_number("last_line", last_line)
+        _check_lines(first_line, last_line)
 
         def lines(tx: Tx) -> str:
             file = _file(tx, self.id, name_or_id)
@@ -249,10 +251,7 @@ class AsyncAgentFiles:
         Raises: NotFound; InvalidInput: its text is not there, or there are no such lines.
         """
         check_text("a file's path or id", file)
-        check_number("first_line", first_line)
-        check_number("last_line", last_line)
-        if last_line is not None and last_line < first_line:
-            raise InvalidInput(f"last_line is {last_line}, before first_line, {first_line}: give the lines in order")
+        _check_lines(first_line, last_line)
         return await self._app.store.write(self._open, file, first_line, last_line)
 
     def _open(self, tx: Tx, name: str, first: int, last: int | None) -> Sequence[AgentFile]:
@@ -343,3 +342,10 @@ def _file(tx: Tx, folder_id: FolderId, name_or_id: str) -> File:
 def _detach_all(tx: Tx, folder_id: FolderId) -> None:
     for agent_id in tx.folders.agents(folder_id):
         detach_folder(tx, agent_id, folder_id)
+
+
+def _check_lines(first_line: int, last_line: int | None) -> None:
+    check_number("first_line", first_line)
+    check_number("last_line", last_line)
+    if last_line is not None and last_line < first_line:
+        raise InvalidInput(f"last_line is {last_line}, before first_line, {first_line}: give the lines in order")

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import ArchiveId
+from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.batching import batches
@@ -18,11 +18,14 @@ __all__ = [
     "NAME_MAX_CHARS",
     "ArchiveChanges",
     "Selection",
+    "archives_of",
+    "attach_archive",
     "check_archive",
     "check_own",
     "create_archive",
     "delete_archive_rows",
     "delete_selected",
+    "detach_archive",
     "selected_seqs",
     "update_archive",
 ]
@@ -76,17 +79,48 @@ def create_archive(
 def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at: datetime) -> Archive:
     """The archive as changed; as it was when nothing changes.
 
-    Raises: NotFound; InvalidInput: a value that can't be used, no such field.
+    Raises: NotFound; InvalidInput: a value that can't be used, no such field, a folder's archive.
     """
     if unknown := [name for name in changes if name not in ArchiveChanges.__annotations__]:
         there = ", ".join(ArchiveChanges.__annotations__)
         raise InvalidInput(f"an archive has no field {', '.join(unknown)} to change: there are {there}")
     before = tx.archives.get(archive_id)
+    check_own(tx, archive_id, help="change the folder")
     after = check_archive(replace(before, **changes))
     if after == before:
         return before
     tx.archives.put(replace(after, updated_at=at))
     return tx.archives.get(archive_id)
+
+
+def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
+    """The archives in which the agent finds things, in the order they were attached.
+
+    Args:
+        files: with those of its folders behind them, which hold what its files say.
+
+    Raises: NotFound.
+    """
+    tx.agents.model(agent_id)
+    own = tx.archives.of_agent(agent_id)
+    if not files:
+        return own
+    return [*own, *(tx.archives.get(folder.archive_id) for folder in tx.folders.of_agent(agent_id))]
+
+
+def attach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
+    """Let the agent find what is in the archive; twice is no error.
+
+    Raises: NotFound; InvalidInput: it is a folder's.
+    """
+    check_own(tx, archive_id, help="attach the folder")
+    tx.archives.attach(agent_id, archive_id)
+
+
+def detach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
+    """Take the archive from the agent. Raises: NotFound; InvalidInput: it is a folder's."""
+    check_own(tx, archive_id, help="detach the folder")
+    tx.archives.detach(agent_id, archive_id)
 
 
 def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | None:
@@ -96,8 +130,7 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
     crash, and go on where they were.
     Raises: NotFound; InvalidInput: it is a folder's, and nothing went.
     """
-    if tx.folders.of_archive(archive_id) is not None:
-        raise InvalidInput(f"{archive_id} holds what a folder's files say: delete the folder")
+    check_own(tx, archive_id, help="delete the folder")
     if tx.archives.detach_all(archive_id):
         return 0
     passages = tx.passages.list(archive_id, limit=limit)
@@ -130,10 +163,11 @@ def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: S
     return tx.passages.delete(archive_id, [passage.seq for passage in found])
 
 
-def check_own(tx: Tx, archive_id: ArchiveId) -> None:
-    """Nothing, when callers may change what is in the archive. Raises: InvalidInput: it is a folder's."""
-    if tx.folders.of_archive(archive_id) is not None:
-        raise InvalidInput(f"{archive_id} holds what a folder's files say: change the files")
+def check_own(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
+    """Nothing, when callers may change the archive. Raises: InvalidInput: it is a folder's, and what helps."""
+    folder = tx.folders.of_archive(archive_id)
+    if folder is not None:
+        raise InvalidInput(f"{archive_id} holds what a folder's files say: {help} {folder.name!r}")
 
 
 def check_archive(archive: Archive) -> Archive:

@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage
 from perdure.core.ports import Ids
 from perdure.core.tx import PassageFilter, Tx
-from perdure.memory.archives import check_own
+from perdure.memory.archives import archives_of, check_own
 from perdure.memory.values import as_tags, check_json
 
 __all__ = [
@@ -158,9 +158,9 @@ def delete_passage(tx: Tx, passage: Passage) -> None:
 
 
 def passage_of_agent(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> Passage:
-    """The passage of one of the agent's archives. Raises: NotFound, also for one of another agent's archive."""
+    """The passage of one of the agent's archives or files. Raises: NotFound, also for one of another agent's."""
     passage = tx.passages.get(passage_id)
-    if passage.archive_id not in {archive.id for archive in tx.archives.of_agent(agent_id)}:
+    if passage.archive_id not in {archive.id for archive in archives_of(tx, agent_id, files=True)}:
         raise NotFound("passage", passage_id, hint="it is in no archive of this agent")
     return passage
 

@@ -18,6 +18,7 @@ from perdure.core.ids import ConversationId
 from perdure.core.passages import Archive, Passage
 from perdure.core.text import query_of
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.memory.archives import archives_of
 from perdure.memory.packing import Candidate, Packed, pack
 from perdure.memory.ranking.fuse import Ranked
 from perdure.memory.ranking.matching import clause_counts
@@ -106,10 +107,7 @@ def recall(
 def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
     if scope.archives is not None:
         return [tx.archives.get(archive_id) for archive_id in dict.fromkeys(scope.archives)]
-    if scope.agent_id is None:
-        return ()
-    folders = [tx.archives.get(folder.archive_id) for folder in tx.folders.of_agent(scope.agent_id)]
-    return [*tx.archives.of_agent(scope.agent_id), *folders]
+    return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
 
 
 def _add_blocks(tx: Tx, agent: Agent, text: str, found: _Found) -> None:

@@ -27,7 +27,7 @@ from perdure.server.wire.passages import (
     passage_shape,
 )
 
-__all__ = ["router"]
+__all__ = ["passages_page", "router"]
 
 router = APIRouter(tags=["archives"])
 
@@ -57,27 +57,31 @@ async def list_passages(
 ) -> Response:
     """The archive's passages, oldest first by default. `before` and `after` are relative to the order."""
     where = PassageFilter(tags=filter_tags(tags or ()), tag_match=tag_match_mode)
+    found = await library.app.store.read(passages_page, archive_id, page, where=where, text=search)
+    return json_answer([passage_shape(passage) for passage in found])
 
-    def unit(tx: Tx) -> Sequence[Passage]:
-        tx.archives.get(archive_id)
-        after, before = (
-            None if cursor is None else passage_in(tx, archive_id, PassageId(cursor)).seq
-            for cursor in (page.after, page.before)
-        )
-        above, below = (after, before) if page.ascending else (before, after)
-        reverse = before is not None and after is None  # with `before` alone the page is read from its end
-        found = tx.passages.page(
-            archive_id,
-            where=where,
-            text=search,
-            above=above,
-            below=below,
-            newest_first=page.ascending is reverse,
-            limit=page.limit,
-        )
-        return found[::-1] if reverse else found
 
-    return json_answer([passage_shape(passage) for passage in await library.app.store.read(unit)])
+def passages_page(
+    tx: Tx, archive_id: ArchiveId, page: Page, *, where: PassageFilter | None = None, text: str | None = None
+) -> Sequence[Passage]:
+    """A page of an archive's passages. Raises: NotFound: no such archive, or a cursor that is none of its passages."""
+    tx.archives.get(archive_id)
+    after, before = (
+        None if cursor is None else passage_in(tx, archive_id, PassageId(cursor)).seq
+        for cursor in (page.after, page.before)
+    )
+    above, below = (after, before) if page.ascending else (before, after)
+    reverse = before is not None and after is None  # with `before` alone the page is read from its end
+    found = tx.passages.page(
+        archive_id,
+        where=where,
+        text=text,
+        above=above,
+        below=below,
+        newest_first=page.ascending is reverse,
+        limit=page.limit,
+    )
+    return found[::-1] if reverse else found
 
 
 @router.patch("/v1/archives/{archive_id}/passages/{passage_id}")

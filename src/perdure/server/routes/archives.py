@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
-from perdure.memory.archives import create_archive, update_archive
+from perdure.memory.archives import attach_archive, create_archive, detach_archive, update_archive
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ArchivePath, check_id
@@ -103,12 +103,12 @@ async def delete(archive_id: ArchivePath, library: Library) -> Response:
 @router.patch("/v1/agents/{agent_id}/archives/attach/{archive_id}")
 async def attach(agent_id: AgentPath, archive_id: ArchivePath, library: Library) -> Response:
     """Let the agent find what is in the archive; twice is no error. The first one takes what the agent puts away."""
-    await library.app.store.write(lambda tx: tx.archives.attach(agent_id, archive_id))
+    await library.app.store.write(attach_archive, agent_id, archive_id)
     return json_answer(None)
 
 
 @router.patch("/v1/agents/{agent_id}/archives/detach/{archive_id}")
 async def detach(agent_id: AgentPath, archive_id: ArchivePath, library: Library) -> Response:
     """Take the archive from the agent; its passages stay."""
-    await library.app.store.write(lambda tx: tx.archives.detach(agent_id, archive_id))
+    await library.app.store.write(detach_archive, agent_id, archive_id)
     return json_answer(None)

@@ -19,6 +19,7 @@ from perdure.memory.folders import create_folder, update_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import FilePath, FolderPath
+from perdure.server.routes.archive_passages import passages_page
 from perdure.server.wire.folders import FolderChangesIn, FolderIn, file_shape, folder_shape
 from perdure.server.wire.paging import Page, pages
 from perdure.server.wire.passages import passage_shape
@@ -111,15 +112,11 @@ async def list_agents(
 
 @router.get("/v1/folders/{folder_id}/passages")
 async def list_passages(
-    folder_id: FolderPath, library: Library, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+    folder_id: FolderPath, library: Library, page: Annotated[Page, pages("passage", limit=100, order="asc")]
 ) -> Response:
-    """What is found of the folder's files, in their order."""
-
-    def unit(tx: Tx) -> list[dict[str, Any]]:
-        folder = tx.folders.get(folder_id)
-        return [passage_shape(passage) for passage in tx.passages.list(folder.archive_id, limit=limit)]
-
-    return json_answer(await library.app.store.read(unit))
+    """What is found of the folder's files, in their order by default. `before` and `after` are relative to it."""
+    found = await library.app.store.read(lambda tx: passages_page(tx, tx.folders.get(folder_id).archive_id, page))
+    return json_answer([passage_shape(passage) for passage in found])
 
 
 # --- files

@@ -21,6 +21,7 @@ from perdure.core.passages import TagMatch
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.core.tx.agents import AgentFilter
 from perdure.engine.search import Search
+from perdure.memory.archives import archives_of
 from perdure.memory.query import parse_time
 from perdure.memory.search.hits import Hits, MessageHit, Ran
 from perdure.memory.values import filter_tags
@@ -77,8 +78,8 @@ async def search_agent(
 
 @router.post("/v1/passages/search")
 async def search_passages(body: PassageSearch, library: Library) -> Response:
-    """The passages of an agent, of an archive, or of all archives that best match, best first; without a query the
-    newest. Dates and times without an offset are in UTC, or where the agent lives."""
+    """The passages of an agent and its files, of an archive, or of all archives that best match, best first; without a
+    query the newest. Dates and times without an offset are in UTC, or where the agent lives."""
     if body.query is not None:
         _check_query("body.query", body.query)
     app = library.app
@@ -140,8 +141,7 @@ def _check_query(name: str, query: str) -> None:
 def _archives(tx: Tx, asked: PassageSearch) -> list[ArchiveId]:
     """The archives to search. Raises: NotFound; InvalidInput: there are too many to search them all."""
     if asked.agent_id is not None:
-        tx.agents.model(AgentId(asked.agent_id))
-        own = [archive.id for archive in tx.archives.of_agent(AgentId(asked.agent_id))]
+        own = [archive.id for archive in archives_of(tx, AgentId(asked.agent_id), files=True)]
         if asked.archive_id is None:
             return own
         if asked.archive_id not in own:

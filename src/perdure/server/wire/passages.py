@@ -164,7 +164,7 @@ def passage_shape(passage: Passage) -> dict[str, Any]:
         "is_deleted": False,
         "organization_id": ORG_ID,
         "archive_id": passage.archive_id,
-        "source_id": None,
+        "source_id": passage.source.get("folder_id"),
         "file_id": passage.source.get("file_id"),
         "file_name": passage.source.get("file_name"),
         "metadata": dict(passage.metadata),

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
-from perdure.core.passages import TagMatch
+from perdure.core.passages import Passage, TagMatch
 from perdure.memory.search.hits import Hits, MessageHit, PassageHit, Ran, Why
 from perdure.server.ids import check_id
 from perdure.server.wire.base import WireRequest, stamp
@@ -88,12 +88,17 @@ def agent_passages_shape(hits: Hits[PassageHit], *, explain: bool) -> dict[str, 
 
 
 def passages_shape(hits: Hits[PassageHit], *, explain: bool) -> list[dict[str, Any]]:
-    """What a search of passages found, best first: `[{passage, score, metadata}]`."""
+    """What a search of passages found, best first: `[{passage, score, metadata}]`; of a file's passage the metadata
+    say its lines, and its page if it has pages."""
     return [
-        {"passage": passage_shape(hit.passage), "score": hit.score, "metadata": {}}
+        {"passage": passage_shape(hit.passage), "score": hit.score, "metadata": _place(hit.passage)}
         | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
         for hit in hits
     ]
+
+
+def _place(passage: Passage) -> dict[str, Any]:
+    return {name: passage.source[name] for name in ("first_line", "last_line", "page") if name in passage.source}
 
 
 def messages_shape(
