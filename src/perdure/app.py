@@ -16,7 +16,9 @@ from typing import Any
 
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
-from perdure.core.ids import PREFIXES
+from perdure.core.errors import NotFound
+from perdure.core.ids import PREFIXES, McpServerId
+from perdure.core.mcp import Definition
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, Ids, Store, TokenCounter
 from perdure.core.sandbox import Sandbox
@@ -29,6 +31,7 @@ from perdure.engine.leases import process_owner
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.runner import Runner
 from perdure.engine.search import Search
+from perdure.memory.mcp import is_current, sync_tools
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.memory.tools import current_tools, put_tools
 from perdure.providers.catalog import ModelFacts, facts_of
@@ -43,6 +46,7 @@ from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
 from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions, tool
+from perdure.toolbox.mcp.toolbox import McpToolbox
 from perdure.toolbox.router import Toolboxes
 
 __all__ = [
@@ -95,8 +99,8 @@ class App:
 
     `choice` is the model of agents that are made without one: at first what is known without a network. `embedder`
     makes the vectors, and `worker` has texts get theirs; None is lexical-only: `embedding_reason` says why, and what
-    helps. `files` makes text of what is uploaded. `sandbox` runs tools' code, `custom` the
-    tools that are made of it.
+    helps. `files` makes text of what is uploaded. `sandbox` runs tools' code, `custom` the tools that are made of it,
+    and `mcp` holds the connections to MCP servers.
     """
 
     settings: Settings
@@ -112,6 +116,7 @@ class App:
     worker: EmbeddingWorker | None
     sandbox: Sandbox
     custom: CustomTools
+    mcp: McpToolbox
 
     @property
     def search(self) -> Search:
@@ -135,6 +140,7 @@ class App:
     async def close(self) -> None:
         await self.files.close()
         await self.runner.close()
+        await self.mcp.close()
         if self.worker is not None:
             await self.worker.close()
         if self.embedder is not None:
@@ -194,10 +200,11 @@ async def start(
         sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
         builtins = Builtins(converter=_converter(settings), web=_web(settings), sandbox=sandbox)
         custom = CustomTools(store, cipher, sandbox)
+        mcp = _mcp(store, cipher, settings, clock=clock, ids=ids)
         ports = Ports(
             store=store,
             models=registry,
-            toolbox=Toolboxes({"function": functions, "builtin": builtins, "custom": custom}),
+            toolbox=Toolboxes({"function": functions, "builtin": builtins, "custom": custom, "mcp": mcp}),
             search=Search(
                 store,
                 clock,
@@ -244,6 +251,7 @@ async def start(
         worker=worker,
         sandbox=sandbox,
         custom=custom,
+        mcp=mcp,
     )
 
 
@@ -292,6 +300,20 @@ def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
     others reach too, or a stand-in, has none."""
     no_file = address is None or str(address).startswith(("postgresql://", "postgres://"))
     return AesCipher(settings.secret_key, file=None if no_file else Path(str(address)).parent / KEY_FILE)
+
+
+def _mcp(store: Store, cipher: Cipher, settings: Settings, *, clock: Clock, ids: Ids) -> McpToolbox:
+    """The MCP servers of a store; what they say of their tools is taken down where it is new."""
+
+    async def listed(server_id: McpServerId, definitions: Sequence[Definition]) -> None:
+        if not await store.read(is_current, server_id, definitions):
+            await store.write(sync_tools, server_id, definitions, ids=ids, at=clock.now())
+
+    async def failed(server_id: McpServerId, why: str) -> None:
+        with contextlib.suppress(NotFound):  # it was removed meanwhile
+            await store.write(lambda tx: tx.mcp.read(server_id, failure=why, at=clock.now()))
+
+    return McpToolbox(store, cipher, listed=listed, failed=failed, timeout_s=settings.mcp_timeout_s)
 
 
 def _converter(settings: Settings) -> Converter:

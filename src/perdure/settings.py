@@ -50,6 +50,8 @@ class Settings:
         sandbox_memory_mb: the most memory that a call of a tool gets, in MiB.
         sandbox_processes: the most processes and threads that a call of a tool gets.
         sandbox_concurrency: how many tools run at a time; others wait.
+        mcp_stdio: `on`: clients of the API may register MCP servers that are programs of this machine.
+        mcp_timeout_s: how long a call of an MCP server's tool may take, in seconds.
 
     Raises: InvalidInput: a token counter, search engine or mode that there is not, an address that is none.
     """
@@ -73,6 +75,8 @@ class Settings:
     sandbox_memory_mb: int = 512
     sandbox_processes: int = 32
     sandbox_concurrency: int = 8
+    mcp_stdio: str = "off"
+    mcp_timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
         if self.token_counter not in TOKEN_COUNTERS:
@@ -86,6 +90,8 @@ class Settings:
             raise InvalidInput(f"PERDURE_SANDBOX is {self.sandbox!r}: one of {choices} is needed")
         if self.sandbox_network not in SWITCHES:
             raise InvalidInput(f"PERDURE_SANDBOX_NETWORK is {self.sandbox_network!r}: on or off is needed")
+        if self.mcp_stdio not in SWITCHES:
+            raise InvalidInput(f"PERDURE_MCP_STDIO is {self.mcp_stdio!r}: on or off is needed")
         if self.searxng_url and not self.searxng_url.startswith(("http://", "https://")):
             raise InvalidInput(f"PERDURE_SEARXNG_URL is {self.searxng_url!r}: it has to begin with http:// or https://")
 

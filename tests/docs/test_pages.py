@@ -13,7 +13,7 @@ import pytest
 
 import perdure
 from perdure.core import errors, events
-from perdure.library import sync, sync_archives, sync_folders, sync_secrets, tool_rules
+from perdure.library import sync, sync_archives, sync_folders, sync_mcp, sync_secrets, tool_rules
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.settings import Settings
 from tests.docs.cli_help import PAGE as CLI_PAGE
@@ -72,6 +72,7 @@ FACES = [
     tool_rules.AgentRules,
     *(sync_folders.Folders, sync_folders.Folder, sync_folders.AgentFiles),
     sync_secrets.Secrets,
+    sync_mcp.Mcp,
     *(sync_archives.Archives, sync_archives.Archive, sync_archives.Archival, sync_archives.AgentArchives),
 ]
 

@@ -30,6 +30,8 @@
     ├── ExtraMissing            packages that only some need are not installed
     ├── SecretKeyMissing        secrets need a key, and none is set
     ├── SecretUnreadable        a secret can't be decrypted
+    ├── McpUnreachable          an MCP server can't be reached, or ended
+    ├── McpStdioRefused         an MCP server that is a program may be registered by an admin only
     ├── RunFailed               a run ended without an answer; the message is kept
     ├── SandboxUnavailable      this machine can't hold code back; no custom tool is run
     ├── ModelError              the provider failed; the run ends with its reason
@@ -75,6 +77,7 @@ from perdure.core.model_errors import (
     ModelTimeout,
     ModelUnreachable,
 )
+from perdure.core.outside_errors import McpStdioRefused, McpUnreachable, SecretKeyMissing, SecretUnreadable
 from perdure.core.runs import StopReason
 from perdure.core.store_errors import (
     NotAStore,
@@ -107,6 +110,8 @@ __all__ = [
     "InvalidInput",
     "IrreducibleFloor",
     "LeaseLost",
+    "McpStdioRefused",
+    "McpUnreachable",
     "MessageTooLarge",
     "ModelAuthenticationFailed",
     "ModelError",
@@ -416,28 +421,6 @@ class ExtraMissing(PerdureError):
     def __init__(self, what: str, *, extra: str) -> None:
         super().__init__(f"{what} needs packages that are not installed: pip install 'perdure[{extra}]'")
         self.what, self.extra = what, extra
-
-
-class SecretKeyMissing(PerdureError):
-    """Secrets are kept encrypted, and there is no key to do it with. Nothing was written."""
-
-    code = "secret_key_missing"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "secrets need a key here: set PERDURE_SECRET_KEY to a long random text (`openssl rand -base64 32` prints"
-            " one), the same for every process of this store"
-        )
-
-
-class SecretUnreadable(PerdureError):
-    """A secret can't be decrypted: another key, or a damaged row. Its value is lost unless the key comes back."""
-
-    code = "secret_unreadable"
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"a secret can't be decrypted: {why}. Set the key back, or set the secret anew")
-        self.why = why
 
 
 class RunFailed(PerdureError):

@@ -21,6 +21,7 @@ __all__ = [
     "ConversationId",
     "FileId",
     "FolderId",
+    "McpServerId",
     "MessageId",
     "OrgId",
     "PassageId",
@@ -43,6 +44,7 @@ MessageId = NewType("MessageId", str)
 RunId = NewType("RunId", str)
 StepId = NewType("StepId", str)
 ToolId = NewType("ToolId", str)
+McpServerId = NewType("McpServerId", str)
 
 PREFIXES = {
     "org": "org",
@@ -58,6 +60,7 @@ PREFIXES = {
     "run": "run",
     "step": "step",
     "tool": "tool",
+    "mcp_server": "mcp_server",
 }
 """Kind -> prefix. The prefixes are the wire's."""
 

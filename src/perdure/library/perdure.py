@@ -19,6 +19,7 @@ from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
 from perdure.library.folders import AsyncFolders
+from perdure.library.mcp import AsyncMcp
 from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
 from perdure.library.secrets import AsyncSecrets
 from perdure.memory.agents import NewAgent, NewBlock, create_agent
@@ -41,6 +42,7 @@ class AsyncPerdure:
         self.archives = AsyncArchives(app)
         self.folders = AsyncFolders(app)
         self.secrets = AsyncSecrets(app)
+        self.mcp = AsyncMcp(app)
         self.path = path
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
 

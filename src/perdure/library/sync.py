@@ -30,6 +30,7 @@ from perdure.library.steps import StepInfo
 from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.library.sync_blocks import AgentBlocks, Blocks
 from perdure.library.sync_folders import AgentFiles, Folders
+from perdure.library.sync_mcp import Mcp
 from perdure.library.sync_secrets import Secrets
 from perdure.library.tool_rules import AgentRules
 from perdure.memory.agents import AgentChanges, NewBlock
@@ -86,6 +87,7 @@ class Perdure:
         self.archives = Archives(self._portal, self._inner.archives)
         self.folders = Folders(self._portal, self._inner.folders)
         self.secrets = Secrets(self._portal, self._inner.secrets)
+        self.mcp = Mcp(self._portal, self._inner.mcp)
 
     def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again. Closing twice is no error."""

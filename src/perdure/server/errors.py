@@ -18,6 +18,8 @@ from perdure.core.errors import (
     ExtraMissing,
     FileTooLarge,
     InvalidInput,
+    McpStdioRefused,
+    McpUnreachable,
     ModelError,
     ModelNotFound,
     NotFound,
@@ -89,6 +91,10 @@ def answer_of(error: PerdureError) -> Response:
             return _answer(409, {"detail": str(error)}, NO_RETRY)
         case NotSupported() | SecretKeyMissing() | ExtraMissing():
             return _answer(501, {"detail": str(error)}, NO_RETRY)
+        case McpStdioRefused():
+            return _answer(403, {"detail": str(error)}, NO_RETRY)
+        case McpUnreachable():
+            return _answer(502, {"detail": str(error)}, NO_RETRY)
         case SecretUnreadable():
             log.error("%s", error)
             return _answer(500, {"detail": str(error)}, NO_RETRY)

@@ -13,6 +13,7 @@ from perdure.storage.database import Database
 from perdure.storage.events import Events
 from perdure.storage.files import Files
 from perdure.storage.folders import Folders
+from perdure.storage.mcp import Mcp
 from perdure.storage.messages import Messages
 from perdure.storage.nodes import Nodes
 from perdure.storage.passages import Passages
@@ -49,5 +50,6 @@ class SqlTx:
         self.events = Events(db, org_id)
         self.tools = Tools(db, org_id)
         self.secrets = Secrets(db, org_id)
+        self.mcp = Mcp(db, org_id)
         self.vectors = Vectors(db, org_id)
         self.upkeep = Upkeep(db, org_id)

@@ -18,6 +18,7 @@ from perdure.core.tx.events import Events
 from perdure.core.tx.files import AgentFiles, Files
 from perdure.core.tx.folders import Folders
 from perdure.core.tx.found import Matches
+from perdure.core.tx.mcp import Mcp
 from perdure.core.tx.messages import MessageFilter, Messages, Turn
 from perdure.core.tx.nodes import Nodes
 from perdure.core.tx.passages import PassageFilter, Passages
@@ -43,6 +44,7 @@ __all__ = [
     "Files",
     "Folders",
     "Matches",
+    "Mcp",
     "MessageFilter",
     "Messages",
     "Nodes",
@@ -106,6 +108,8 @@ class Tx(Protocol):
     def tools(self) -> Tools: ...
     @property
     def secrets(self) -> Secrets: ...
+    @property
+    def mcp(self) -> Mcp: ...
     @property
     def vectors(self) -> Vectors: ...
     @property

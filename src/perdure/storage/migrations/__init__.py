@@ -19,6 +19,7 @@ from perdure.storage.migrations import (
     m0007_tag_labels,
     m0008_tools,
     m0010_secrets,
+    m0011_mcp,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -33,6 +34,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (7, "tag_labels", m0007_tag_labels.apply),
     (8, "tools", m0008_tools.apply),
     (10, "secrets", m0010_secrets.apply),
+    (11, "mcp", m0011_mcp.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

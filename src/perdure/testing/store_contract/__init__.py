@@ -15,6 +15,7 @@ from perdure.testing.store_contract.blocks import BlockContract
 from perdure.testing.store_contract.captures import CaptureContract
 from perdure.testing.store_contract.events import EventContract
 from perdure.testing.store_contract.folders import FolderContract
+from perdure.testing.store_contract.mcp import McpContract
 from perdure.testing.store_contract.messages import MessageContract
 from perdure.testing.store_contract.nodes import NodeContract
 from perdure.testing.store_contract.organisations import OrganisationContract
@@ -37,6 +38,7 @@ class StoreContract(
     CaptureContract,
     EventContract,
     FolderContract,
+    McpContract,
     MessageContract,
     NodeContract,
     OrganisationContract,

@@ -12,7 +12,8 @@ from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, LeaseLost, NotFound
 from perdure.core.events import RunQueued
-from perdure.core.ids import OrgId, StepId, ToolId
+from perdure.core.ids import McpServerId, OrgId, StepId, ToolId
+from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
@@ -43,6 +44,7 @@ class Property:
     step: Step
     prefix: Prefix
     tool: Tool
+    server: McpServer
 
 
 class OrganisationContract(Contract):
@@ -75,6 +77,18 @@ class OrganisationContract(Contract):
         tx.nodes.add(node_of(agent.id))
         for owner in (ORGANISATION, agent.id):
             tx.secrets.put(owner, "TOKEN", b"sealed", at=AT)
+        server = tx.mcp.add(
+            McpServer(
+                id=McpServerId(self.ids.new("mcp_server")),
+                org_id=tx.org_id,
+                name="files",
+                transport="sse",
+                url="https://files.example",
+                created_at=AT,
+                updated_at=AT,
+            )
+        )
+        tx.mcp.put_tool(McpTool(server_id=server.id, name="look", local_name="files__look", tool_id=tool.id))
         return Property(
             agent=tx.agents.get(agent.id),
             conversation=tx.conversations.at(agent.id, 0),
@@ -86,6 +100,7 @@ class OrganisationContract(Contract):
             step=step,
             prefix=prefix,
             tool=tool,
+            server=server,
         )
 
     def readers(self, p: Property) -> dict[str, Callable[[Tx], Any]]:
@@ -159,6 +174,11 @@ class OrganisationContract(Contract):
             "tools.of_agent": lambda tx: tx.tools.of_agent(agent_id),
             "secrets.find": lambda tx: tx.secrets.find(agent_id, "TOKEN"),
             "secrets.list": lambda tx: tx.secrets.list(agent_id),
+            "mcp.get": lambda tx: tx.mcp.get(p.server.id),
+            "mcp.find_by_name": lambda tx: tx.mcp.find_by_name("files"),
+            "mcp.list": lambda tx: tx.mcp.list(),
+            "mcp.tools": lambda tx: tx.mcp.tools(p.server.id),
+            "mcp.find_tool": lambda tx: tx.mcp.find_tool(p.tool.id),
             "secrets.list of all": lambda tx: tx.secrets.list(ORGANISATION),
         }
 
@@ -247,6 +267,13 @@ class OrganisationContract(Contract):
                 "tools.delete": lambda tx: tx.tools.delete(p.tool.id),
                 "tools.attach": lambda tx: tx.tools.attach(p.agent.id, "look"),
                 "tools.detach": lambda tx: tx.tools.detach(p.agent.id, "look"),
+                "mcp.put": lambda tx: tx.mcp.put(replace(p.server, name="stolen")),
+                "mcp.read": lambda tx: tx.mcp.read(p.server.id, failure="stolen", at=AT),
+                "mcp.delete": lambda tx: tx.mcp.delete(p.server.id),
+                "mcp.put_tool": lambda tx: tx.mcp.put_tool(
+                    McpTool(server_id=p.server.id, name="look", local_name="stolen")
+                ),
+                "mcp.delete_tool": lambda tx: tx.mcp.delete_tool(p.server.id, "look"),
                 "secrets.put": lambda tx: tx.secrets.put(p.agent.id, "TOKEN", b"stolen", at=AT),
                 "secrets.put for all": lambda tx: tx.secrets.put(ORGANISATION, "TOKEN", b"stolen", at=AT),
                 "secrets.delete": lambda tx: tx.secrets.delete(p.agent.id, "TOKEN"),

@@ -1,0 +1,312 @@
+"""MCP servers and the tools they offer: what is registered, what was approved, what the server says now."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import McpServerId, OrgId, ToolId
+from perdure.core.json_encoder import compact_json
+from perdure.core.secrets import Cipher, resolved
+
+if TYPE_CHECKING:
+    from perdure.core.tx import Tx
+
+__all__ = [
+    "DEFINITION_BYTES_MAX",
+    "SERVER_TOOLS_MAX",
+    "TOOL_NAME_CHARS_MAX",
+    "Definition",
+    "McpServer",
+    "McpTool",
+    "McpToolStatus",
+    "ServerSecrets",
+    "Transport",
+    "check_server",
+    "definition_of",
+    "local_name",
+    "open_server",
+    "seal_server",
+    "server_tag",
+]
+
+Transport = Literal["stdio", "streamable_http", "sse"]
+McpToolStatus = Literal["active", "pending", "changed", "missing"]
+"""`active`: it is what was approved. `pending`: it is new, and agents don't see it. `changed`: the server describes it
+otherwise than was approved; agents see what was approved, and calls wait. `missing`: the server has it no more."""
+
+TOOL_NAME_CHARS_MAX = 64
+"""What providers take as the name of a tool, in ASCII letters, digits, `_` and `-`."""
+
+DEFINITION_BYTES_MAX = 65_536
+SERVER_TOOLS_MAX = 500
+URL_CHARS_MAX = 2_000
+ARGUMENTS_MAX = 200
+DEPTH_MAX = 32
+
+_SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .\-]{0,63}", re.ASCII)
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9\-]|_(?!_))*(?<!_)", re.ASCII)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\-]{1,100}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_OUR_HEADERS = frozenset({"host", "connection", "content-length", "content-type", "transfer-encoding", "accept"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """A server as it was registered.
+
+    Args:
+        command, args: of a `stdio` server: the program that is run on this machine.
+        url: of the others.
+        auth_header: the header that carries the token; None: there is no token.
+        header_names, variable_names: what is sent besides, and what a `stdio` server finds in its environment. Their
+            values, and the token, are in `sealed` only.
+        trusted: its new tools need no approval, and its hints about them are believed. A changed definition waits all
+            the same.
+        sealed: the secret part of its configuration, encrypted.
+        listed_at: when its tools were last read; None: not yet.
+        failure: why the last try to reach it failed; empty: it did not.
+    """
+
+    id: McpServerId
+    org_id: OrgId
+    number: int = 0
+    name: str
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    url: str = ""
+    auth_header: str | None = None
+    header_names: tuple[str, ...] = ()
+    variable_names: tuple[str, ...] = ()
+    trusted: bool = False
+    sealed: bytes = field(default=b"", repr=False)
+    created_at: datetime
+    updated_at: datetime
+    listed_at: datetime | None = None
+    failure: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self.url or " ".join((self.command, *self.args))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSecrets:
+    """The secret part of a server's configuration. A value `secret:NAME` stands for the organisation's secret."""
+
+    token: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What a server says of one tool. `name` is its own name there."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that it says: what is approved is this."""
+        said = {name: getattr(self, name) for name in self.__slots__}
+        return hashlib.sha256(_canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTool:
+    """A tool of a server.
+
+    Args:
+        name: what the server calls it.
+        tool_id: the tool that agents are given; None until it is approved for the first time.
+        local_name: what agents call it.
+        pinned: what was approved; None: nothing yet.
+        seen: what the server said last; None: it has it no more.
+    """
+
+    server_id: McpServerId
+    name: str
+    local_name: str
+    tool_id: ToolId | None = None
+    pinned: Definition | None = None
+    seen: Definition | None = None
+
+    @property
+    def status(self) -> McpToolStatus:
+        if self.seen is None:
+            return "missing"
+        if self.pinned is None:
+            return "pending"
+        return "active" if self.pinned.digest == self.seen.digest else "changed"
+
+
+def local_name(server: str, tool: str, *, salt: int = 0) -> str:
+    """What agents call a tool of a server: `server__tool` where that can be a name and can be read in one way only,
+    else with a digest of both at its end. The same names always give the same one."""
+    plain = f"{server}__{tool}"
+    readable_as_one = _PLAIN_NAME.fullmatch(server) and re.fullmatch(r"[A-Za-z0-9_-]+", tool)
+    if readable_as_one and not salt and len(plain) <= TOOL_NAME_CHARS_MAX:
+        return plain
+    digest = hashlib.sha256(f"{server}\0{tool}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    readable = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
+    return f"{readable[: TOOL_NAME_CHARS_MAX - 9]}_{digest}"
+
+
+def server_tag(name: str) -> str:
+    """The tag of a server's tools."""
+    return f"mcp:{name}"
+
+
+def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) -> McpServer:
+    """The server with these as its secrets, encrypted; without any nothing is, so that no key is needed.
+
+    Raises: SecretKeyMissing.
+    """
+    kept = {"token": secrets.token, "headers": dict(secrets.headers), "environment": dict(secrets.environment)}
+    anything = any(kept.values())
+    return replace(
+        server,
+        auth_header=(server.auth_header or "Authorization") if secrets.token else None,
+        header_names=tuple(secrets.headers),
+        variable_names=tuple(secrets.environment),
+        sealed=cipher.encrypt(compact_json(kept).encode(), bound_to=_bound(server)) if anything else b"",
+    )
+
+
+def open_server(tx: Tx, server: McpServer, *, cipher: Cipher, resolve: bool = True) -> ServerSecrets:
+    """Its secrets; with `resolve` those that it names by `secret:NAME` are in their places.
+
+    Raises: SecretKeyMissing, SecretUnreadable; NotFound: a secret that it names.
+    """
+    if not server.sealed:
+        return ServerSecrets()
+    kept = json.loads(cipher.decrypt(server.sealed, bound_to=_bound(server)))
+    if not resolve:
+        return ServerSecrets(**kept)
+    token = kept["token"] and resolved(tx, {"token": kept["token"]}, cipher=cipher)["token"]
+    return ServerSecrets(
+        token=token,
+        headers=resolved(tx, kept["headers"], cipher=cipher),
+        environment=resolved(tx, kept["environment"], cipher=cipher),
+    )
+
+
+def _bound(server: McpServer) -> str:
+    return f"mcp_server/{server.org_id}/{server.id}"
+
+
+def check_server(server: McpServer, secrets: ServerSecrets) -> None:
+    """Nothing, when a server can be reached like this. Raises: InvalidInput, never with a secret in it."""
+    if not isinstance(server.name, str) or not _SERVER_NAME.fullmatch(server.name):
+        raise InvalidInput(
+            f"MCP server name {server.name!r:.80} can't be used: 1 to 64 ASCII letters, digits, spaces, _ . and -,"
+            " beginning with a letter or digit"
+        )
+    if server.transport not in get_args(Transport):
+        known = ", ".join(get_args(Transport))
+        raise InvalidInput(f"MCP transport {server.transport!r:.80} is not known: use {known}")
+    if server.transport == "stdio":
+        _check_command(server, secrets.environment)
+        if server.url or secrets.token or secrets.headers:
+            raise InvalidInput("a stdio server has a command, not a url, a token or headers")
+        return
+    if server.command or server.args or secrets.environment:
+        raise InvalidInput(f"a server of the transport {server.transport} has a url, not a command or an environment")
+    _check_url(server.url)
+    token = () if secrets.token is None else ((server.auth_header or "Authorization", secrets.token),)
+    for name, value in (*secrets.headers.items(), *token):
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name) or name.lower() in _OUR_HEADERS:
+            raise InvalidInput(f"header name {name!r:.80} can't be used for an MCP server")
+        if not isinstance(value, str) or not value.isprintable() or not value.isascii():
+            raise InvalidInput(f"the value of header {name} can't be sent: printable ASCII characters only")
+
+
+def _check_command(server: McpServer, environment: Mapping[str, str]) -> None:
+    command = server.command
+    if not isinstance(command, str) or not command.strip() or "\x00" in command:
+        raise InvalidInput("a stdio server needs a command to run")
+    if len(server.args) > ARGUMENTS_MAX or any(not isinstance(one, str) or "\x00" in one for one in server.args):
+        raise InvalidInput(f"the arguments of an MCP server are texts without NUL, at most {ARGUMENTS_MAX}")
+    for name, value in environment.items():
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            raise InvalidInput(f"variable name {name!r:.80} can't be used: ASCII letters, digits and _")
+        if not isinstance(value, str) or "\x00" in value:
+            raise InvalidInput(f"the value of variable {name} is no text that an environment can hold")
+
+
+def _check_url(url: str) -> None:
+    if not isinstance(url, str) or len(url) > URL_CHARS_MAX or not url.isprintable() or any(map(str.isspace, url)):
+        raise InvalidInput("the url of an MCP server is a text without white space, of at most 2,000 characters")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidInput(f"the url of an MCP server can't be read: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise InvalidInput(f"the url of an MCP server begins with http:// or https:// and a host, not {url!r:.80}")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidInput("the url of an MCP server holds no user or password: give a token or a header, encrypted")
+
+
+def definition_of(said: Mapping[str, Any]) -> Definition:
+    """The definition in what a server says of a tool, as the protocol writes it.
+
+    Raises: InvalidInput: no name, no schema of an object, too large, too deep.
+    """
+    name, schema = said.get("name"), said.get("inputSchema")
+    if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
+        raise InvalidInput(f"a tool's name {name!r:.80} can't be used")
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        raise InvalidInput(f"tool {name!r}: its input schema is no object's")
+    properties = schema.get("properties", {})
+    if not isinstance(properties, Mapping) or not all(isinstance(one, Mapping) for one in properties.values()):
+        raise InvalidInput(f"tool {name!r}: the properties of its input schema are no schemas")
+    required = schema.get("required", [])
+    if not isinstance(required, list | tuple) or not all(isinstance(one, str) for one in required):
+        raise InvalidInput(f"tool {name!r}: the required properties of its input schema are no names")
+    if not _is_shallow(schema, DEPTH_MAX):
+        raise InvalidInput(f"tool {name!r}: its input schema nests deeper than {DEPTH_MAX}")
+    annotations = said.get("annotations")
+    definition = Definition(
+        name=name,
+        description=str(said.get("description") or said.get("title") or ""),
+        parameters={**schema, "type": "object", "properties": properties},
+        annotations=annotations if isinstance(annotations, Mapping) else {},
+    )
+    size = len(_canonical(definition.parameters)) + len(definition.description)
+    if size > DEFINITION_BYTES_MAX:
+        raise InvalidInput(f"tool {name!r}: its definition has {size:,} characters, limit {DEFINITION_BYTES_MAX:,}")
+    return definition
+
+
+def _is_shallow(value: Any, depth: int) -> bool:
+    if isinstance(value, Mapping):
+        return depth > 0 and all(_is_shallow(one, depth - 1) for one in value.values())
+    if isinstance(value, list | tuple):
+        return depth > 0 and all(_is_shallow(one, depth - 1) for one in value)
+    return True
+
+
+def _canonical(value: Any) -> str:
+    """JSON that is the same for the same value, whatever order its keys came in."""
+    return compact_json(_sorted(value))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _sorted(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list | tuple):
+        return [_sorted(one) for one in value]
+    return value

@@ -1,0 +1,178 @@
+"""Connecting to one MCP server: a child process, streamable HTTP, or the older SSE.
+
+Only what was registered for a server is sent to it: nothing of the environment, of another server, or of whoever asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.errors import ExtraMissing
+from perdure.core.mcp import McpServer, ServerSecrets
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp import Client
+
+__all__ = ["StderrTail", "connect", "is_installed", "load_sdk"]
+
+CONNECT_S = 10.0
+STREAM_READ_S = 600.0
+"""How long a stream may be silent before it is given up; calls have limits of their own."""
+
+TAIL_BYTES = 2_000
+_METADATA = frozenset({"168.63.129.16", "fd00:ec2::254"})
+
+
+def is_installed() -> bool:
+    """Whether the `mcp` extra is there, without importing it."""
+    return importlib.util.find_spec("mcp") is not None
+
+
+async def load_sdk() -> None:
+    """Import the SDK, which takes half a second, beside the event loop. Raises: ExtraMissing."""
+    if not is_installed():
+        raise ExtraMissing("an MCP server", extra="mcp")
+    await asyncio.to_thread(_import)
+    # It logs what servers send, among it what can't be parsed; a program that wants that sets logging up.
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+def _import() -> None:
+    import httpx2  # noqa: F401
+    import mcp.client.sse
+    import mcp.client.stdio
+    import mcp.client.streamable_http  # noqa: F401
+
+
+class StderrTail(asyncio.Protocol):
+    """The end of what a child process writes to stderr, for people; its closing says that the child has gone."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self.closed = False
+
+    def data_received(self, data: bytes) -> None:
+        self._kept = (self._kept + data)[-TAIL_BYTES:]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+
+    @property
+    def last_line(self) -> str:
+        lines = self._kept.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    server: McpServer, secrets: ServerSecrets, *, tail: StderrTail, tools_changed: Callable[[], None]
+) -> AsyncIterator[Client]:
+    """A client of the server, past the handshake. It is left in the task that entered it.
+
+    Args:
+        tail: what a child process writes to stderr goes there.
+        tools_changed: called when the server says that its tools have changed.
+    Raises: what the SDK raises, often in an ExceptionGroup; OSError.
+    """
+    from mcp import Client
+    from mcp.types import Implementation, ToolListChangedNotification
+
+    async def on_message(message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            tools_changed()
+
+    async with contextlib.AsyncExitStack() as stack:
+        transport = await _transport(server, secrets, tail, stack)
+        client = Client(
+            transport,
+            message_handler=on_message,
+            client_info=Implementation(name="perdure", version="1"),
+            cache=None,  # what was listed is kept in the store
+        )
+        yield await stack.enter_async_context(client)
+
+
+async def _transport(
+    server: McpServer, secrets: ServerSecrets, tail: StderrTail, stack: contextlib.AsyncExitStack
+) -> Any:
+    if server.transport == "stdio":
+        return _child(server, secrets, tail)
+    import httpx2
+
+    headers = dict(secrets.headers)
+    if secrets.token:
+        name = server.auth_header or "Authorization"
+        scheme = "Bearer " if name.lower() == "authorization" and " " not in secrets.token else ""
+        headers[name] = scheme + secrets.token
+
+    def client_of(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+        # Proxies and certificates of the environment are for hosts outside; redirects are the SDK's, to the same host
+        # only.
+        return httpx2.AsyncClient(
+            headers=headers,
+            timeout=timeout or httpx2.Timeout(CONNECT_S, read=STREAM_READ_S),
+            event_hooks={"request": [_check_place]},
+        )
+
+    if server.transport == "sse":
+        from mcp.client.sse import sse_client
+
+        return sse_client(
+            server.url,
+            headers=headers,
+            timeout=CONNECT_S,
+            sse_read_timeout=STREAM_READ_S,
+            httpx_client_factory=client_of,
+        )
+    from mcp.client.streamable_http import streamable_http_client
+
+    return streamable_http_client(server.url, http_client=await stack.enter_async_context(client_of(headers)))
+
+
+@contextlib.asynccontextmanager
+async def _child(server: McpServer, secrets: ServerSecrets, tail: StderrTail) -> AsyncIterator[Any]:
+    """The streams of a child process, in a process group of its own, which ends with it.
+
+    Of our environment it sees what the SDK lets through (HOME, LOGNAME, PATH, SHELL, TERM, USER), and nothing else.
+    """
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    parameters = StdioServerParameters(
+        command=server.command, args=list(server.args), env=dict(secrets.environment), encoding_error_handler="replace"
+    )
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as errors:
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: tail, os.fdopen(reading, "rb", 0))
+        try:
+            async with stdio_client(parameters, errlog=errors) as streams:
+                errors.close()  # then only the child has it, and its end is seen
+                yield streams
+        finally:
+            pipe.close()
+
+
+async def _check_place(request: Any) -> None:
+    """Nothing, unless a request would go to where clouds keep their metadata, or to no host of its own.
+
+    An MCP server on this machine or in a private network is usual, and was registered by somebody who may.
+    """
+    host = request.url.host
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, request.url.port or 443, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConnectionError(f"the host {host} can't be resolved: {error.strerror or error}") from error
+    for entry in found:
+        address = ipaddress.ip_address(str(entry[4][0]).partition("%")[0])
+        address = getattr(address, "ipv4_mapped", None) or address
+        if address.is_link_local or address.is_multicast or address.is_unspecified or str(address) in _METADATA:
+            raise ConnectionError(f"the host {host} leads to {address}, where no MCP server is looked for")

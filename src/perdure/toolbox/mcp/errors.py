@@ -1,0 +1,57 @@
+"""What goes wrong with an MCP server, told without anything that is secret in how it is reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from perdure.core.errors import McpUnreachable
+
+__all__ = ["McpGone", "McpLate", "why_of"]
+
+WHY_CHARS = 300
+MASK = "***"
+SECRET_CHARS_MIN = 4
+"""A shorter value would blank out half of every text."""
+
+_ADDRESS = re.compile(r"https?://[^\s'\"<>]+")
+
+
+class McpGone(McpUnreachable):
+    """The connection ended while an answer was waited for."""
+
+
+class McpLate(McpUnreachable):
+    """No answer came in time."""
+
+
+def why_of(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """One line on what went wrong. Addresses lose their query, and what is secret is masked."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    text = f"it answered with HTTP status {status}" if status else _told(error)
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= SECRET_CHARS_MIN:
+            text = text.replace(secret, MASK)
+    text = _ADDRESS.sub(lambda found: _bare(found[0]), text)
+    return " ".join(text.split())[:WHY_CHARS]
+
+
+def _told(error: BaseException) -> str:
+    match error:
+        case FileNotFoundError():
+            return f"there is no program {error.filename!r}" if error.filename else str(error)
+        case TimeoutError():
+            return str(error) or "it did not answer in time"
+        case _:
+            return str(error) or type(error).__name__
+
+
+def _bare(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    except ValueError:
+        return MASK

@@ -1,0 +1,68 @@
+"""What an MCP server answered, as text for a model."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.json_encoder import compact_json
+from perdure.core.tools import ToolOutcome
+
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult
+
+__all__ = ["RESULT_CHARS_MAX", "outcome_of"]
+
+RESULT_CHARS_MAX = 1_000_000
+"""More than any tool's own limit lets through; what is beyond is not looked at."""
+
+
+def outcome_of(result: CallToolResult) -> ToolOutcome:
+    """Texts joined, other contents named, and structured content where the texts don't say it already."""
+    parts: list[str] = []
+    left = RESULT_CHARS_MAX
+    for content in result.content:
+        if left <= 0:
+            break
+        parts.append(_shown(content)[:left])
+        left -= len(parts[-1])
+    text = "\n".join(parts)
+    if result.structured_content is not None and not _says(text, result.structured_content):
+        structured = compact_json(result.structured_content)[: max(0, left)]
+        text = f"{text}\n{structured}" if text else structured
+    return ToolOutcome(text=text or "(no content)", status="error" if result.is_error else "success")
+
+
+def _shown(content: Any) -> str:
+    match content.type:
+        case "text":
+            return str(content.text)
+        case "image" | "audio":
+            return f"[{content.type}, {content.mime_type}, {_size(content.data)}: it can't be shown here]"
+        case "resource":
+            resource = content.resource
+            text = getattr(resource, "text", None)
+            if text is not None:
+                return f"[resource {resource.uri}]\n{text}"
+            return f"[resource {resource.uri}, {resource.mime_type or 'binary'}, {_size(resource.blob)}: not shown]"
+        case "resource_link":
+            about = f": {content.description}" if content.description else ""
+            return f"[resource {content.uri}, {content.name}{about}]"
+        case _:
+            return f"[{content.type}: it can't be shown here]"
+
+
+def _size(encoded: str) -> str:
+    return f"{len(encoded) * 3 // 4:,} bytes"
+
+
+def _says(text: str, structured: Any) -> bool:
+    """Whether the text is the structured content in other words: itself as JSON, or the one value that it wraps."""
+    if not text:
+        return False
+    if isinstance(structured, dict) and structured.keys() == {"result"}:
+        return True
+    try:
+        return bool(json.loads(text) == structured)
+    except (ValueError, RecursionError):
+        return False

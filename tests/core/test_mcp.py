@@ -1,0 +1,149 @@
+"""Names and definitions of MCP servers' tools: what servers say is looked at before it is kept."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import DEFAULT_ORG, McpServerId
+from perdure.core.mcp import McpServer, ServerSecrets, check_server, definition_of, local_name
+from perdure.testing.clock import START
+
+CANARY = "canary-19ac"
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=90) | st.text("ab_-1", min_size=1, max_size=70)
+
+
+@given(st.lists(st.tuples(names, names), min_size=2, max_size=2, unique=True))
+def test_names_are_valid_stable_and_never_shared(pairs: list[tuple[str, str]]) -> None:
+    """Whatever servers and their tools are called: two different tools never get one name."""
+    first, second = (local_name(server, tool) for server, tool in pairs)
+
+    assert first != second
+    for name, (server, tool) in zip((first, second), pairs, strict=True):
+        assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name)
+        assert local_name(server, tool) == name
+
+
+@pytest.mark.parametrize(
+    ("server", "tool", "name"),
+    [
+        ("github", "search_issues", "github__search_issues"),
+        ("a-b", "c__d", "a-b__c__d"),
+        ("my server", "x", "my_server__x_"),
+        ("a_", "b", "a___b_"),
+        ("a__b", "c", "a__b__c_"),
+        ("web", "naïve", "web__na_ve_"),
+        ("s", "t" * 80, "s__" + "t" * 52 + "_"),
+    ],
+)
+def test_names_stay_readable(server: str, tool: str, name: str) -> None:
+    """A plain pair is joined; what can't be, or could be read in two ways, gets eight digits at its end."""
+    made = local_name(server, tool)
+
+    assert made == name if not name.endswith("_") else re.fullmatch(re.escape(name) + "[0-9a-f]{8}", made)
+    assert local_name(server, tool, salt=1) != made
+
+
+def test_a_definition_is_the_same_whatever_the_order_of_its_keys() -> None:
+    """And another one when anything that it says is another."""
+    said: dict[str, Any] = {"name": "x", "description": "Do.", "inputSchema": {"type": "object", "properties": {}}}
+    swapped = {"inputSchema": {"properties": {}, "type": "object"}, "description": "Do.", "name": "x"}
+    digest = definition_of(said).digest
+
+    assert definition_of(swapped).digest == digest
+    for change in (
+        {"description": "Do it."},
+        {"inputSchema": {"type": "object", "properties": {"a": {}}}},
+        {"annotations": {"readOnlyHint": True}},
+    ):
+        assert definition_of({**said, **change}).digest != digest
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"name": "", "inputSchema": {"type": "object"}},
+        {"name": "x\n", "inputSchema": {"type": "object"}},
+        {"name": "x"},
+        {"name": "x", "inputSchema": {"type": "array"}},
+        {"name": "x", "inputSchema": {"type": "object", "properties": [1]}},
+        {"name": "x", "inputSchema": {"type": "object", "properties": {"a": True}}},
+        {"name": "x", "inputSchema": {"type": "object", "required": "a"}},
+        {"name": "x", "inputSchema": nested(20)},
+        {"name": "x", "inputSchema": {"type": "object"}, "description": "d" * 70_000},
+    ],
+)
+def test_what_is_no_definition_is_refused(said: dict[str, Any]) -> None:
+    """No name, no schema of an object, too large, too deep."""
+    with pytest.raises(InvalidInput):
+        definition_of(said)
+
+
+def a_server(**fields: Any) -> McpServer:
+    return McpServer(
+        **{
+            "id": McpServerId("mcp_server-1"),
+            "org_id": DEFAULT_ORG,
+            "name": "web",
+            "transport": "streamable_http",
+            "url": "https://mcp.example/x",
+            "created_at": START,
+            "updated_at": START,
+            **fields,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "secrets"),
+    [
+        ({"name": ""}, {}),
+        ({"name": "-x"}, {}),
+        ({"name": "x" * 65}, {}),
+        ({"name": "x/y"}, {}),
+        ({"transport": "carrier pigeon"}, {}),
+        ({"url": ""}, {}),
+        ({"url": "file:///etc/passwd"}, {}),
+        ({"url": "http://"}, {}),
+        ({"url": "http://[::1"}, {}),
+        ({"url": "http://x:0/"}, {}),
+        ({"url": "http://x:70000/"}, {}),
+        ({"url": f"http://ada:{CANARY}@x/"}, {}),
+        ({"url": "http://x/ y"}, {}),
+        ({"command": "sh"}, {}),
+        ({}, {"environment": {"A": CANARY}}),
+        ({}, {"token": f"{CANARY}\r\nX: y"}),
+        ({}, {"token": f"{CANARY}é"}),
+        ({}, {"headers": {"Host": CANARY}}),
+        ({}, {"headers": {"a b": CANARY}}),
+        ({}, {"headers": {"X": f"{CANARY}\n"}}),
+        ({"auth_header": "content-length"}, {"token": CANARY}),
+        ({"transport": "stdio", "url": "", "command": " "}, {}),
+        ({"transport": "stdio", "url": "", "command": "x\x00"}, {}),
+        ({"transport": "stdio", "command": "sh"}, {}),
+        ({"transport": "stdio", "url": "", "command": "sh", "args": ("\x00",)}, {}),
+        ({"transport": "stdio", "url": "", "command": "sh"}, {"token": CANARY}),
+        ({"transport": "stdio", "url": "", "command": "sh"}, {"environment": {"A=B": CANARY}}),
+        ({"transport": "stdio", "url": "", "command": "sh"}, {"environment": {"A": f"{CANARY}\x00"}}),
+    ],
+)
+def test_what_cannot_be_reached_is_refused(fields: dict[str, Any], secrets: dict[str, Any]) -> None:
+    """With what is wrong, and without what is secret."""
+    check_server(a_server(), ServerSecrets(token="t", headers={"X": "y"}))
+    with pytest.raises(InvalidInput) as caught:
+        check_server(a_server(**fields), ServerSecrets(**secrets))
+
+    assert CANARY not in str(caught.value)

@@ -1,0 +1,76 @@
+"""MCP servers as programs: where the one of `perdure.testing` is, and one that answers over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import perdure.testing
+
+__all__ = ["COMMAND", "Running", "child_arguments", "running", "wait_until_gone"]
+
+COMMAND = sys.executable
+_PROGRAM = Path(perdure.testing.__file__).with_name("mcp_server.py")
+
+
+def child_arguments(*more: str) -> Sequence[str]:
+    """What Python is given to be the server."""
+    return ("-P", str(_PROGRAM), *more)
+
+
+class Running:
+    """A server that answers over HTTP on this machine; it can be killed and started again at the same place."""
+
+    def __init__(self, option: str, path: str, state: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self._arguments = child_arguments(option, str(self.port), "--state", str(state))
+        self.url = f"http://127.0.0.1:{self.port}{path}"
+        self.state = state
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [COMMAND, *self._arguments], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            time.sleep(0.02)
+        raise AssertionError("the MCP server did not start")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def running(option: str, path: str, state: Path) -> Iterator[Running]:
+    """A server, ended with the block."""
+    server = Running(option, path, state)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def wait_until_gone(pid: int) -> None:
+    """Until there is no process of this number, or none that runs."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except OSError:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process {pid} is still there")
