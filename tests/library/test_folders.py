@@ -185,7 +185,7 @@ def test_deleted_files_and_folders_leave_nothing(tmp_path: Path) -> None:
             folder.upload(f"about {number}\n".encode(), name=f"{number}.txt")
         reading(folder)
         agent.files.attach("docs")
-        assert {"open_files", "grep_files", "semantic_search_files"} <= set(agent.tools())
+        assert {"open_files", "grep_files", "semantic_search_files"} <= {tool.spec.name for tool in agent.tools.list()}
         folder.delete_file("3.txt")
         until(lambda: len(passages(perdure, folder)) == 4)
         assert [file.name for file in folder.files()] == ["0.txt", "1.txt", "2.txt", "4.txt"]
@@ -193,7 +193,7 @@ def test_deleted_files_and_folders_leave_nothing(tmp_path: Path) -> None:
         perdure.folders.delete(folder.id)
         assert perdure.folders.list() == []
         assert agent.files.folders() == []
-        assert "open_files" not in agent.tools()
+        assert "open_files" not in [tool.spec.name for tool in agent.tools.list()]
         with pytest.raises(NotFound):
             folder.files()
         with pytest.raises(NotFound):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 from perdure.core.errors import InvalidInput
 from perdure.core.tool_schema_docs import read_docs
 
-__all__ = ["schema_of"]
+__all__ = ["schema_of", "without_titles"]
 
 
 def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
@@ -49,7 +49,7 @@ def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
         schema = model.model_json_schema()
     except pydantic.errors.PydanticUserError as error:
         raise InvalidInput(f"tool {name!r}: no JSON schema can be made of its signature: {error.message}") from error
-    return docs.description, _without_titles(schema)
+    return docs.description, without_titles(schema)
 
 
 def _annotated_text(hint: Any) -> str | None:
@@ -57,16 +57,16 @@ def _annotated_text(hint: Any) -> str | None:
     return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, str)), None)
 
 
-def _without_titles(schema: Any) -> Any:
-    """The schema without pydantic's generated titles, which cost tokens and say nothing."""
+def without_titles(schema: Any) -> Any:
+    """A JSON schema without pydantic's generated titles, which cost tokens and say nothing."""
     if isinstance(schema, dict):
         return {
-            key: {name: _without_titles(inner) for name, inner in value.items()}
+            key: {name: without_titles(inner) for name, inner in value.items()}
             if key in ("properties", "$defs") and isinstance(value, dict)
-            else _without_titles(value)
+            else without_titles(value)
             for key, value in schema.items()
             if not (key == "title" and isinstance(value, str))
         }
     if isinstance(schema, list):
-        return [_without_titles(item) for item in schema]
+        return [without_titles(item) for item in schema]
     return schema

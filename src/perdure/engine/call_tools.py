@@ -16,6 +16,7 @@ from perdure.context.expand import Budget
 from perdure.context.shown import shown_result
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
+from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.ids import MessageId, ToolId
@@ -312,9 +313,11 @@ async def _store(
             also(tx)
         edits: Sequence[MemoryEdited] = ()
         if outcome.blocks:
-            agent = tx.agents.get(run.key.agent_id)
-            call = MemoryCall(agent=agent, run=run, message_id=open_call.message.id, now=now, ids=ids)
-            edits = _edits(change_blocks(tx, call, outcome.blocks))
+            agent_id = run.key.agent_id
+            author = Author(
+                kind="agent", id=agent_id, agent_id=agent_id, run_id=run.id, message_id=open_call.message.id
+            )
+            edits = _edits(change_blocks(tx, agent_id, outcome.blocks, author=author, at=now))
         return _store_result(tx, log, open_call, outcome, edits, ids=ids, counter=counter, now=now)
 
     try:

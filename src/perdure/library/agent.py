@@ -47,6 +47,7 @@ from perdure.library.steps import (
     load_steps,
 )
 from perdure.library.tool_rules import AsyncAgentRules
+from perdure.library.tools import AsyncAgentTools
 from perdure.memory.agents import AgentChanges, update_agent
 from perdure.memory.importing import ImportedMessage
 from perdure.memory.search.hits import Hits, MessageHit
@@ -67,6 +68,7 @@ class AsyncAgent(AsyncArchival):
         self.archives = AsyncAgentArchives(app, agent.id)
         self.files = AsyncAgentFiles(app, agent.id)
         self.secrets = AsyncSecrets(app, agent.id)
+        self.tools = AsyncAgentTools(app, agent.id)
         self.rules = AsyncAgentRules(app, agent.id)
 
     async def send(
@@ -315,10 +317,6 @@ class AsyncAgent(AsyncArchival):
             await check_model(changes["model"], self._app.models)
         now = self._app.ports.clock.now()
         return AsyncAgent(self._app, await self._app.store.write(update_agent, self.id, changes, author=USER, at=now))
-
-    async def tools(self) -> list[str]:
-        """The names of the tools this agent has, sorted."""
-        return await self._app.store.read(lambda tx: [tool.spec.name for tool in tx.tools.of_agent(self.id)])
 
     async def attach_tool(self, name: str) -> None:
         """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are."""

@@ -17,11 +17,12 @@ from perdure.core.tx import Tx
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
-from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
+from perdure.library.checks import USER, check_limit, check_model, check_text
 from perdure.library.folders import AsyncFolders
 from perdure.library.mcp import AsyncMcp
 from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
 from perdure.library.secrets import AsyncSecrets
+from perdure.library.tools import AsyncTools
 from perdure.memory.agents import NewAgent, NewBlock, create_agent
 from perdure.memory.search.recalled import Recalled
 from perdure.memory.tool_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
@@ -43,6 +44,7 @@ class AsyncPerdure:
         self.folders = AsyncFolders(app)
         self.secrets = AsyncSecrets(app)
         self.mcp = AsyncMcp(app)
+        self.tools = AsyncTools(app)
         self.path = path
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
 
@@ -235,10 +237,6 @@ class AsyncPerdure:
             explain=explain,
             timezone=timezone,
         )
-
-    async def tools(self) -> list[str]:
-        """The names of the tools that agents of this store can be given, sorted."""
-        return await self._app.store.read(lambda tx: [tool.spec.name for tool in tx.tools.list(limit=LIMIT_MAX)])
 
     async def delete_agent(self, agent_id: AgentId) -> None:
         """Remove an agent with its whole history. Its blocks and archives stay: others may share them.

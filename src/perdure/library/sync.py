@@ -32,6 +32,7 @@ from perdure.library.sync_blocks import AgentBlocks, Blocks
 from perdure.library.sync_folders import AgentFiles, Folders
 from perdure.library.sync_mcp import Mcp
 from perdure.library.sync_secrets import Secrets
+from perdure.library.sync_tools import AgentTools, Tools
 from perdure.library.tool_rules import AgentRules
 from perdure.memory.agents import AgentChanges, NewBlock
 from perdure.memory.importing import ImportedMessage
@@ -88,6 +89,7 @@ class Perdure:
         self.folders = Folders(self._portal, self._inner.folders)
         self.secrets = Secrets(self._portal, self._inner.secrets)
         self.mcp = Mcp(self._portal, self._inner.mcp)
+        self.tools = Tools(self._portal, self._inner.tools)
 
     def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again. Closing twice is no error."""
@@ -192,10 +194,6 @@ class Perdure:
             )
         )
 
-    def tools(self) -> list[str]:
-        """The names of the tools that agents of this store can be given, sorted."""
-        return self._portal.run(self._inner.tools())
-
     def delete_agent(self, agent_id: AgentId) -> None:
         """Remove an agent with its whole history. Raises: NotFound."""
         self._portal.run(self._inner.delete_agent(agent_id))
@@ -213,6 +211,7 @@ class Agent(Archival):
         self.archives = AgentArchives(portal, inner.archives)
         self.files = AgentFiles(portal, inner.files)
         self.secrets = Secrets(portal, inner.secrets)
+        self.tools = AgentTools(portal, inner.tools)
         self.rules = AgentRules(portal, inner.rules)
 
     def send(
@@ -378,10 +377,6 @@ class Agent(Archival):
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
         """The agent as changed; this object stays as it was looked up."""
         return Agent(self._portal, self._portal.run(self._inner.update(**changes)))
-
-    def tools(self) -> list[str]:
-        """The names of the tools this agent has, sorted."""
-        return self._portal.run(self._inner.tools())
 
     def attach_tool(self, name: str) -> None:
         """Give the agent a tool."""

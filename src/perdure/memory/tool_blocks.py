@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
-from perdure.core.blocks import rewritten
+from perdure.core.blocks import Author, rewritten
 from perdure.core.errors import VersionConflict
+from perdure.core.ids import AgentId
 from perdure.core.tools import BlockChange
 from perdure.core.tx import Tx
-from perdure.memory.blocks import find_block
-from perdure.memory.calls import MemoryCall, MemoryEdit, edited
+from perdure.memory.blocks import edit_block, find_block
+from perdure.memory.calls import MemoryEdit
 
 __all__ = ["change_blocks"]
 
 
-def change_blocks(tx: Tx, call: MemoryCall, changes: Sequence[BlockChange]) -> tuple[MemoryEdit, ...]:
-    """The edits, by the agent, of blocks that are still as the tool was given them.
+def change_blocks(
+    tx: Tx, agent_id: AgentId, changes: Sequence[BlockChange], *, author: Author, at: datetime
+) -> tuple[MemoryEdit, ...]:
+    """The edits of blocks that are still as the tool was given them.
 
     Raises: VersionConflict, BlockNotFound, BlockReadOnly, BlockLimitExceeded: none of them then holds, because the
         caller's transaction ends.
     """
     edits: list[MemoryEdit] = []
     for change in changes:
-        before = find_block(tx, call.agent.id, change.label)
+        before = find_block(tx, agent_id, change.label)
         if before.version != change.version:
             raise VersionConflict(f"block {change.label!r}", expected=change.version, found=before.version)
-        edits.append(edited(tx, call, change.label, partial(rewritten, value=change.value)))
+        after = edit_block(tx, agent_id, change.label, partial(rewritten, value=change.value), author=author, at=at)
+        edits.append(MemoryEdit.of(before, after))
     return tuple(edits)

@@ -28,6 +28,7 @@ from perdure.server.routes import (
     search,
     secrets,
     steps,
+    tools,
 )
 from perdure.server.sse import Streams
 
@@ -58,6 +59,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
         messages,
         runs,
         steps,
+        tools,
         models,
         secrets,
     ):

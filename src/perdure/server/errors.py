@@ -25,8 +25,10 @@ from perdure.core.errors import (
     NotFound,
     PerdureError,
     RunFailed,
+    SandboxUnavailable,
     SecretKeyMissing,
     SecretUnreadable,
+    SourceInvalid,
     StoreBusy,
     StoreClosed,
     StoreError,
@@ -83,13 +85,15 @@ def answer_of(error: PerdureError) -> Response:
             return _answer(404, {"detail": _not_found(error)})
         case FileTooLarge():
             return _answer(413, {"detail": str(error)}, {"connection": "close"})
+        case SourceInvalid():
+            return _answer(400, {"detail": f"Failed to derive json schema: {error}"})
         case InvalidInput():
             return _answer(422, _unprocessable(str(error)))
         case ConversationBusy():
             return _answer(409, {"detail": str(error), "run_id": error.run_id})  # free again when that run has ended
         case Conflict():
             return _answer(409, {"detail": str(error)}, NO_RETRY)
-        case NotSupported() | SecretKeyMissing() | ExtraMissing():
+        case NotSupported() | SecretKeyMissing() | ExtraMissing() | SandboxUnavailable():
             return _answer(501, {"detail": str(error)}, NO_RETRY)
         case McpStdioRefused():
             return _answer(403, {"detail": str(error)}, NO_RETRY)

@@ -24,7 +24,7 @@ from perdure.memory.agents import AgentChanges, NewAgent, check_filled, create_a
 from perdure.memory.folders import detach_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
-from perdure.server.ids import AgentPath, ToolPath
+from perdure.server.ids import AgentPath
 from perdure.server.wire.agents import (
     BASE_TOOLS,
     AgentChangesIn,
@@ -40,7 +40,6 @@ from perdure.server.wire.blocks import add_block, block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
 from perdure.server.wire.paging import Page, pages
 from perdure.server.wire.secrets import set_secrets
-from perdure.server.wire.tools import tool_shape
 
 __all__ = ["agent_replies", "agent_reply", "parts_of", "router"]
 
@@ -263,56 +262,18 @@ async def core_memory(agent_id: AgentPath, library: Library) -> Response:
     return json_answer(await library.app.store.read(unit))
 
 
-# --- their tools
-
-
-@router.get("/v1/agents/{agent_id}/tools")
-async def list_tools(
-    agent_id: AgentPath, library: Library, page: Annotated[Page, pages("tool", limit=10, order="desc")]
-) -> Response:
-    """The agent's tools by name; `asc` is from A to Z."""
-
-    def unit(tx: Tx) -> Any:
-        tx.agents.model(agent_id)
-        return page.of(tx.tools.of_agent(agent_id), kind="tool of this agent", id_of=lambda tool: tool.id)
-
-    return json_answer([tool_shape(tool) for tool in await library.app.store.read(unit)])
-
-
-@router.patch("/v1/agents/{agent_id}/tools/attach/{tool_id}")
-async def attach_tool(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Response:
-    """Give the agent a tool; twice is no error."""
-
-    def unit(tx: Tx) -> AgentParts:
-        agent = tx.agents.get(agent_id)
-        tx.tools.attach(agent_id, tx.tools.get(tool_id).spec.name)
-        return parts_of(tx, agent)
-
-    return json_answer(agent_reply(library, await library.app.store.write(unit)))
-
-
-@router.patch("/v1/agents/{agent_id}/tools/detach/{tool_id}")
-async def detach_tool(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Response:
-    """Take a tool away from the agent."""
-
-    def unit(tx: Tx) -> AgentParts:
-        agent = tx.agents.get(agent_id)
-        tx.tools.detach(agent_id, tx.tools.get(tool_id).spec.name)
-        return parts_of(tx, agent)
-
-    return json_answer(agent_reply(library, await library.app.store.write(unit)))
-
-
 # --- what other routes use too
 
 
 def parts_of(tx: Tx, agent: Agent) -> AgentParts:
     """What the agent's state is put together from."""
     runs = tx.runs.list(agent.id, limit=2)
+    tools = tx.tools.of_agent(agent.id)
     return AgentParts(
         agent=agent,
         blocks=tx.blocks.of_agent(agent.id),
-        tools=tx.tools.of_agent(agent.id),
+        tools=tools,
+        codes=tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"]),
         folders=tx.folders.of_agent(agent.id),
         message_ids=tx.agents.shown(agent.id),
         run=next((run for run in runs if run.ended), None),

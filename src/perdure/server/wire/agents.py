@@ -17,7 +17,7 @@ from perdure.core.ids import BlockId, FolderId, MessageId, ToolId
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
-from perdure.core.tools import Tool
+from perdure.core.tools import Tool, ToolCode
 from perdure.memory.automatic import AUTOMATIC_SETTINGS
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.server.ids import check_id
@@ -219,11 +219,13 @@ class AgentIn(AgentChangesIn):
 
 @dataclass(frozen=True, slots=True)
 class AgentParts:
-    """What an agent's state is put together from. `run` is its newest, if it has one."""
+    """What an agent's state is put together from. `run` is its newest, if it has one; `codes` are those of its custom
+    tools."""
 
     agent: Agent
     blocks: Sequence[Block]
     tools: Sequence[Tool]
+    codes: Mapping[ToolId, ToolCode]
     folders: Sequence[Folder]
     message_ids: Sequence[MessageId]
     run: Run | None
@@ -315,7 +317,7 @@ def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> d
         "metadata": dict(agent.metadata),
         "memory": memory_shape(agent_type, blocks),
         "blocks": blocks,
-        "tools": [tool_shape(tool) for tool in parts.tools],
+        "tools": [tool_shape(tool, parts.codes.get(tool.id)) for tool in parts.tools],
         "sources": [folder_shape(folder, embedder) for folder in parts.folders],
         "tags": list(agent.tags),
         "tool_exec_environment_variables": secrets,

@@ -1,42 +1,274 @@
-"""Tools as the wire shows them."""
+"""Tools as the wire shows and takes them."""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
 
-from perdure.core.tools import Tool
-from perdure.server.wire.base import ACTOR_ID
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-__all__ = ["tool_shape"]
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId
+from perdure.core.tool_schema import without_titles
+from perdure.core.tools import Tool, ToolCode, ToolOutcome
+from perdure.memory.tool_search import ToolHit, text_of_tool
+from perdure.memory.tools import NewTool, ToolChanges
+from perdure.server.ids import check_id
+from perdure.server.wire.base import ACTOR_ID, WireRequest
+from perdure.server.wire.values import JsonObject
+
+__all__ = [
+    "AgentToolRunIn",
+    "GenerateSchemaIn",
+    "ToolChangesIn",
+    "ToolIn",
+    "ToolRunIn",
+    "ToolSearchIn",
+    "execution_shape",
+    "hit_shape",
+    "json_schema_shape",
+    "tool_shape",
+]
+
+# What the wire gives a tool beyond ours stands in its metadata under this name, which no reply shows.
+_KEPT = "perdure:wire"
+_HASH = "tool_hash"
+
+_NOT_OURS = ("request_heartbeat", "thinking", "inner_thoughts")
+"""Arguments that older agents' loops put into each schema, and that no function has."""
+
+_AgentId = Annotated[AgentId, AfterValidator(check_id("agent"))]
 
 
-def tool_shape(tool: Tool) -> dict[str, Any]:
-    """The tool with all fields of the wire. `source_code` is null: what runs is a function of the program or our
-    own."""
+class Requirement(BaseModel):
+    """A package, as the wire writes it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    version: str | None = None
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}=={self.version}" if self.version else self.name
+
+
+class ToolChangesIn(WireRequest):
+    """What may be changed of a tool. What is missing or null stays as it is.
+
+    The last six are Perdure's own, beyond the wire.
+    """
+
+    source_code: str | None = None
+    source_type: str | None = None
+    description: str | None = None
+    json_schema: JsonObject | None = None
+    args_json_schema: JsonObject | None = None
+    tags: list[str] | None = None
+    return_char_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    pip_requirements: list[Requirement] | None = None
+    npm_requirements: list[Requirement] | None = None
+    default_requires_approval: bool | None = None
+    enable_parallel_execution: bool | None = None
+    metadata: Annotated[JsonObject | None, Field(alias="metadata_")] = None
+    idempotent: bool | None = None
+    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    environment: Annotated[dict[str, str] | None, Field(alias="env_vars")] = None
+    network: bool | None = None
+    memory_mb: int | None = None
+    name: str | None = None
+
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=(), populate_by_name=True)
+
+    @field_validator("source_type")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        return "python" if value in (None, "", "json") else value  # clients of 1.x say "json" of Python
+
+    def changes(self, metadata: Mapping[str, Any]) -> ToolChanges:
+        """The changes to a tool that has this metadata. Raises: InvalidInput."""
+        given: dict[str, Any] = {
+            "source": self.source_code,
+            "source_type": self.source_type,
+            "name": self.name or _text(self.json_schema, "name"),
+            "description": self.description or _text(self.json_schema, "description"),
+            "schema": self._schema(),
+            "tags": self.tags,
+            "return_limit_chars": self.return_char_limit,
+            "requirements": None if self.pip_requirements is None else [one.text for one in self.pip_requirements],
+            "requires_approval": self.default_requires_approval,
+            "parallel": self.enable_parallel_execution,
+            "idempotent": self.idempotent,
+            "timeout_s": self.timeout_s,
+            "environment": self.environment,
+            "network": self.network,
+            "memory_mb": self.memory_mb,
+            "metadata": self._metadata(metadata),
+        }
+        made = {name: value for name, value in given.items() if value is not None}
+        if "source" not in made:
+            made.pop("source_type", None)  # clients send back what they were shown
+        return cast(ToolChanges, made)
+
+    def _schema(self) -> dict[str, Any] | None:
+        """The JSON schema of the arguments, if one is given."""
+        if self.json_schema is not None:
+            parameters = self.json_schema.get(
+                "parameters", self.json_schema if "properties" in self.json_schema else None
+            )
+            if parameters is None:
+                return None
+            if not isinstance(parameters, dict):
+                raise InvalidInput("json_schema.parameters must be an object")
+        elif self.args_json_schema:
+            parameters = without_titles(self.args_json_schema)
+            parameters.pop("description", None)
+        else:
+            return None
+        return _without_heartbeat(parameters)
+
+    def _metadata(self, before: Mapping[str, Any]) -> dict[str, Any] | None:
+        kept = dict(before.get(_KEPT, {}))
+        if self.args_json_schema is not None:
+            kept["args_json_schema"] = self.args_json_schema
+        if self.npm_requirements is not None:
+            kept["npm_requirements"] = [one.model_dump() for one in self.npm_requirements]
+        if self.metadata is None and kept == before.get(_KEPT, {}):
+            return None
+        shown = before if self.metadata is None else self.metadata
+        own = {name: value for name, value in shown.items() if name not in (_KEPT, _HASH)}
+        return own | ({_KEPT: kept} if kept else {})
+
+
+class ToolIn(ToolChangesIn):
+    """A tool to be made."""
+
+    source_code: str
+
+    def new(self) -> NewTool:
+        """Raises: InvalidInput."""
+        return NewTool(**self.changes({}))
+
+
+class ToolRunIn(ToolIn):
+    """A source to be tried."""
+
+    args: JsonObject = Field(default_factory=dict)
+
+
+class AgentToolRunIn(WireRequest):
+    """Arguments for a tool of an agent."""
+
+    args: JsonObject = Field(default_factory=dict)
+    agent_id: _AgentId | None = None
+
+
+class GenerateSchemaIn(WireRequest):
+    """A source whose schema is asked for."""
+
+    code: str
+    source_type: str | None = None
+
+
+class ToolSearchIn(WireRequest):
+    """What tools are looked for. They are found by words, whatever the mode: they have no vectors."""
+
+    query: str | None = None
+    search_mode: Literal["vector", "fts", "hybrid"] = "hybrid"
+    tool_types: list[str] | None = None
+    tags: list[str] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 50
+
+
+def json_schema_shape(tool: Tool) -> dict[str, Any]:
+    """A tool's schema as the wire has it: with its name and description around it."""
+    spec = tool.spec
+    return {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+
+
+def tool_shape(tool: Tool, code: ToolCode | None = None) -> dict[str, Any]:
+    """The tool with all fields of the wire. `source_code` is null of what is no custom tool: a function of the program,
+    our own, or another server's."""
     spec = tool.spec
     own = spec.tool_type != "custom"
+    kept = tool.metadata.get(_KEPT, {})
+    metadata = {name: value for name, value in tool.metadata.items() if name != _KEPT}
+    if code is not None:
+        digest = hashlib.sha256(code.source.encode("utf-8", "surrogatepass")).hexdigest()
+        metadata[_HASH] = digest[:12]
     return {
         "id": tool.id,
         "tool_type": spec.tool_type,
         "description": spec.description,
-        "source_type": "python",
+        "source_type": "python" if code is None else code.source_type,
         "name": spec.name,
         # Letta's own tools are tagged with their type, which clients use to tell them from a user's.
         "tags": list(tool.tags) or ([spec.tool_type] if own else []),
-        "source_code": None,
-        "json_schema": {
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": dict(spec.parameters),
-        },
-        "args_json_schema": None if own else {},
+        "source_code": None if code is None else code.source,
+        "json_schema": json_schema_shape(tool),
+        "args_json_schema": None if own else kept.get("args_json_schema", {}),
         "return_char_limit": spec.return_limit_chars,
-        "pip_requirements": None,
-        "npm_requirements": None,
-        "default_requires_approval": None,
+        "pip_requirements": None if code is None else [_requirement(one) for one in code.requirements] or None,
+        "npm_requirements": kept.get("npm_requirements"),
+        "default_requires_approval": spec.requires_approval or None,
         "enable_parallel_execution": spec.parallel,
         "created_by_id": ACTOR_ID,
         "last_updated_by_id": ACTOR_ID,
-        "metadata_": dict(tool.metadata),
+        "metadata_": metadata,
         "project_id": None,
+        # Only where they are set: a client of Letta's expects nothing else.
+        **_beyond(tool, code),
     }
+
+
+def hit_shape(hit: ToolHit, rank: int, code: ToolCode | None) -> dict[str, Any]:
+    """A tool that was found, `rank` from 1."""
+    return {
+        "tool": tool_shape(hit.tool, code),
+        "embedded_text": text_of_tool(hit.tool),
+        "fts_rank": rank if hit.score else None,
+        "vector_rank": None,
+        "combined_score": hit.score,
+    }
+
+
+def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[str, Any]:
+    """What came of a run by hand."""
+    return {
+        "status": outcome.status,
+        "func_return": outcome.text,
+        "agent_state": agent,
+        "stdout": list(outcome.stdout),
+        "stderr": list(outcome.stderr),
+        "sandbox_config_fingerprint": None,
+    }
+
+
+def _beyond(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {"idempotent": tool.spec.idempotent} if tool.spec.tool_type == "custom" else {}
+    if code is not None:
+        fields |= {"timeout_s": tool.spec.timeout_s, "network": code.network, "memory_mb": code.memory_mb}
+        fields["environment"] = dict(code.environment)
+    return {name: value for name, value in fields.items() if value}
+
+
+def _requirement(text: str) -> dict[str, Any]:
+    name, pinned, version = text.partition("==")
+    return {"name": name.strip(), "version": version.strip()} if pinned else {"name": text, "version": None}
+
+
+def _text(schema: Mapping[str, Any] | None, name: str) -> str | None:
+    value = None if schema is None or "properties" in schema else schema.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _without_heartbeat(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without what older agents' loops put into it."""
+    properties, required = parameters.get("properties"), parameters.get("required")
+    if not isinstance(properties, Mapping) or not any(name in properties for name in _NOT_OURS[:1]):
+        return dict(parameters)
+    made = {**parameters, "properties": {key: one for key, one in properties.items() if key not in _NOT_OURS}}
+    if isinstance(required, list):
+        made["required"] = [name for name in required if name not in _NOT_OURS]
+    return made

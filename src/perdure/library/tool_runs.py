@@ -1,0 +1,124 @@
+"""One run of a tool by hand, to try it out: the same checks, limits and sandbox as when an agent calls it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.app import App
+from perdure.core.agents import Agent
+from perdure.core.blocks import Author, Block
+from perdure.core.errors import InvalidInput, PerdureError, SandboxUnavailable, ToolError
+from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
+from perdure.core.ports import CallContext
+from perdure.core.secrets import Cipher, resolve_environment
+from perdure.core.tool_arguments import fit_arguments
+from perdure.core.tools import Tool, ToolCode, ToolOutcome
+from perdure.core.tx import Tx
+from perdure.memory.tool_blocks import change_blocks
+from perdure.memory.tools import NewTool, made_tool
+
+__all__ = ["run_source", "run_tool"]
+
+TRIED = ToolId("tool-tried")
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    environment: Mapping[str, str]
+    agent: Agent | None
+    blocks: Sequence[Block]
+
+
+async def run_source(
+    app: App,
+    new: NewTool,
+    arguments: Mapping[str, Any],
+    *,
+    agent_id: AgentId | None = None,
+    author: Author,
+    progress: Callable[[str], None] | None = None,
+) -> ToolOutcome:
+    """What a source does with these arguments; nothing of it is stored but what it changes of the agent's blocks.
+
+    Raises: SourceInvalid, SchemaMismatch, InvalidInput, SandboxUnavailable; NotFound: the agent, a secret.
+    """
+    tool, code = made_tool(new, TRIED)
+    return await _run_code(app, tool, code, arguments, agent_id, author, progress)
+
+
+async def run_tool(
+    app: App,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    *,
+    agent_id: AgentId | None = None,
+    author: Author,
+    progress: Callable[[str], None] | None = None,
+) -> ToolOutcome:
+    """What a tool does with these arguments.
+
+    Raises: InvalidInput: it is a tool of memory, or a client's, which only an agent's run can call; SandboxUnavailable;
+        NotFound: the agent, a secret.
+    """
+    if tool.spec.kind == "custom":
+        code = await app.store.read(lambda tx: tx.tools.code(tool.id))
+        if code is None:
+            raise InvalidInput(f"tool {tool.spec.name!r} has no source to run")
+        return await _run_code(app, tool, code, arguments, agent_id, author, progress)
+    if tool.spec.kind in ("memory", "client"):
+        raise InvalidInput(f"tool {tool.spec.name!r} works on an agent's own run: send the agent a message to have it")
+    if (missing := app.ports.toolbox.missing(tool)) is not None:
+        return ToolOutcome(text=missing, status="error")
+    context = CallContext(
+        agent_id=agent_id or AgentId(""), conversation_id=ConversationId(""), run_id=RunId(""), call_id="tried"
+    )
+    try:
+        fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
+        async with asyncio.timeout(tool.spec.timeout_s or TIMEOUT_S):
+            return await app.ports.toolbox.call(tool, fitted, context)
+    except TimeoutError:
+        text = f"tool {tool.spec.name!r} took more than {tool.spec.timeout_s or TIMEOUT_S:g} s and was stopped"
+        return ToolOutcome(text=text, status="error")
+    except SandboxUnavailable:
+        raise
+    except PerdureError as error:
+        return ToolOutcome(text=str(error), status="error", refused=isinstance(error, ToolError))
+
+
+async def _run_code(
+    app: App,
+    tool: Tool,
+    code: ToolCode,
+    arguments: Mapping[str, Any],
+    agent_id: AgentId | None,
+    author: Author,
+    progress: Callable[[str], None] | None,
+) -> ToolOutcome:
+    try:
+        fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
+    except ToolError as error:
+        return ToolOutcome(text=str(error), status="error", refused=True)
+    given = await app.store.read(_given, code, agent_id, app.ports.cipher)
+    outcome = await app.custom.run(
+        tool.spec, code, fitted, given.environment, given.agent, given.blocks, progress=progress
+    )
+    if not outcome.blocks or agent_id is None:
+        return outcome
+    now = app.ports.clock.now()
+    try:
+        await app.store.write(lambda tx: change_blocks(tx, agent_id, outcome.blocks, author=author, at=now))
+    except PerdureError as error:
+        text = f"{outcome.text}\n[NOTE: the tool ran, but what it changed of the memory was not stored: {error}]"
+        return replace(outcome, text=text, status="error", blocks=())
+    return outcome
+
+
+def _given(tx: Tx, code: ToolCode, agent_id: AgentId | None, cipher: Cipher) -> _Given:
+    environment = resolve_environment(tx, agent_id, code.environment, cipher=cipher)
+    if agent_id is None:
+        return _Given(environment, None, ())
+    return _Given(environment, tx.agents.get(agent_id), tx.blocks.of_agent(agent_id) if code.takes_agent else ())
