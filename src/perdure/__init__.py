@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Conflict,
         ConversationBusy,
         EmptyMessage,
+        HookBlocked,
         IdempotencyMismatch,
         InvalidInput,
         MessageTooLarge,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     )
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
     from perdure.core.files import File
+    from perdure.core.hooks import Verdict
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall
     from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
     from perdure.core.passages import Passage
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
         Perdure,
         Reply,
         Settings,
+        hook,
         tool,
     )
 
@@ -85,6 +88,7 @@ __all__ = [
     "EmptyMessage",
     "File",
     "Folder",
+    "HookBlocked",
     "IdempotencyMismatch",
     "ImportResult",
     "ImportedMessage",
@@ -121,7 +125,9 @@ __all__ = [
     "ToolCall",
     "ToolError",
     "Usage",
+    "Verdict",
     "VersionConflict",
+    "hook",
     "tool",
 ]
 
@@ -130,6 +136,7 @@ _HOMES = {
     "core.blocks": ("Block", "BlockVersion"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
     "core.files": ("File",),
+    "core.hooks": ("Verdict",),
     "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall"),
     "core.models": ("Model", "ModelDelta", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
@@ -149,6 +156,7 @@ _HOMES = {
         "Perdure",
         "Reply",
         "Settings",
+        "hook",
         "tool",
     ),
 }

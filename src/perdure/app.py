@@ -16,7 +16,8 @@ from typing import Any
 
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.hooks import Hook
 from perdure.core.ids import PREFIXES, McpServerId
 from perdure.core.mcp import Definition
 from perdure.core.models import Model
@@ -27,6 +28,7 @@ from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import ToolFilter, Tx
 from perdure.engine.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.files import FileWorker
+from perdure.engine.hooks import Hooks
 from perdure.engine.leases import process_owner
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.runner import Runner
@@ -46,6 +48,8 @@ from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
 from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions, tool
+from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks
+from perdure.toolbox.hooks.functions import entry_point_hooks, function_hooks, hook
 from perdure.toolbox.mcp.toolbox import McpToolbox
 from perdure.toolbox.router import Toolboxes
 
@@ -64,7 +68,9 @@ __all__ = [
     "Uuids",
     "check_file",
     "choose_embedder",
+    "configured_hooks",
     "facts_of",
+    "hook",
     "model_registry",
     "probe_tools",
     "sandbox_of",
@@ -72,6 +78,7 @@ __all__ = [
     "served_window",
     "start",
     "tool",
+    "web_search_engine",
 ]
 
 
@@ -175,15 +182,18 @@ async def start(
     ids: Ids | None = None,
     embedder: Embedder | None = None,
     sandbox: Sandbox | None = None,
+    hooks: Iterable[Callable[[Any], Any]] = (),
 ) -> App:
     """A running engine over the store at `address` (default: the file in the data folder), or over a given `store`.
 
     Args:
         embedder, sandbox: in place of those that the settings choose; `close` closes them.
-    Raises: StoreError, InvalidInput: a function that can't be a tool; a token counter that has no ranks on disk;
-        an embedder that was asked for and is not here, as ExtraMissing.
+        hooks: functions that `hook` has marked, called after those of the settings and of packages.
+    Raises: StoreError, InvalidInput: a function that can't be a tool or a hook; a file of hooks that can't be used; a
+        token counter that has no ranks on disk; an embedder that was asked for and is not here, as ExtraMissing.
     """
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
+    called = [*configured_hooks(settings, at_home=address is None and store is None), *function_hooks(hooks)]
     clock, ids = clock or SystemClock(), ids or Uuids()
     functions, registry, counter = Functions(tools), model_registry(models), await _token_counter(settings)
     address = settings.store_path if address is None else address
@@ -216,6 +226,7 @@ async def start(
             ids=ids,
             randomness=random.SystemRandom(),
             counter=counter,
+            hooks=Hooks(called),
             owner=process_owner(uuid.uuid4().hex[:12]),
             settings=EngineSettings(
                 lease_s=settings.lease_s,
@@ -324,6 +335,32 @@ def _converter(settings: Settings) -> Converter:
         return await convert_file(name, file, limits=Limits(file_bytes=settings.file_limit_bytes), progress=progress)
 
     return convert
+
+
+def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
+    """The hooks that are set for this machine, in the order in which they are called: commands of its owner, then those
+    of installed packages.
+
+    Args:
+        at_home: whether the store is the one in the data folder; only then its `hooks.toml` counts.
+    Raises: InvalidInput: a file or a package that can't be used.
+    """
+    if settings.hooks == "none":
+        return []
+    file = Path(settings.hooks).expanduser() if settings.hooks else settings.store_path.parent / HOOKS_FILE
+    if settings.hooks and not file.is_file():
+        raise InvalidInput(f"PERDURE_HOOKS is {settings.hooks!r}: there is no such file")
+    commands = command_hooks(file) if settings.hooks or at_home else []
+    return [*commands, *entry_point_hooks()]
+
+
+def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
+    """The name of the engine that `web_search` asks, empty: it is off; and the variables that turn one on."""
+    from perdure.toolbox.builtin.search_engines import ENGINES
+    from perdure.toolbox.builtin.web_search import choose_engine
+
+    engine = choose_engine(os.environ, wanted=settings.web_search, searxng_url=settings.searxng_url)
+    return "" if engine is None else engine.name, tuple(ENGINES.values())
 
 
 def _web(settings: Settings) -> WebSettings:

@@ -52,6 +52,8 @@ class Settings:
         sandbox_concurrency: how many tools run at a time; others wait.
         mcp_stdio: `on`: clients of the API may register MCP servers that are programs of this machine.
         mcp_timeout_s: how long a call of an MCP server's tool may take, in seconds.
+        hooks: the file that names commands as hooks; empty: `hooks.toml` in the data folder, for a store that is opened
+            there; `none`: no hook is called, those of packages neither.
 
     Raises: InvalidInput: a token counter, search engine or mode that there is not, an address that is none.
     """
@@ -77,6 +79,7 @@ class Settings:
     sandbox_concurrency: int = 8
     mcp_stdio: str = "off"
     mcp_timeout_s: float = 60.0
+    hooks: str = ""
 
     def __post_init__(self) -> None:
         if self.token_counter not in TOKEN_COUNTERS:

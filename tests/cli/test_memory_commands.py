@@ -219,3 +219,31 @@ def test_history_is_imported(tmp_path: Path) -> None:
     (agent,) = json.loads(called(tmp_path, "agents", "--json").stdout)
     assert agent["messages"] == 2 + 2 + 2
     assert "Bob" in called(tmp_path, "search", "medlars").stdout
+
+
+def test_the_hooks_of_this_machine_are_listed(tmp_path: Path) -> None:
+    """With where they come from and when they are called; a file that can't be used is told, by doctor too."""
+    empty = called(tmp_path, "hooks")
+    (tmp_path / "hooks.toml").write_text(
+        "[[hook]]\nname = 'limit'\non = ['run_end', 'before_tool']\ntools = ['pay']\ncommand = 'true'\n"
+    )
+    people, programs = called(tmp_path, "hooks"), called(tmp_path, "hooks", "--json")
+    (tmp_path / "hooks.toml").write_text("[[hook]]\n")
+    broken = called(tmp_path, "hooks")
+
+    assert (empty.returncode, empty.stdout) == (0, "")
+    assert people.stdout.splitlines() == [
+        "limit  before_tool, run_end of pay",
+        f"    from {tmp_path / 'hooks.toml'}; up to 10 s, and is passed over if it fails",
+    ]
+    assert json.loads(programs.stdout) == [
+        {
+            "name": "limit",
+            "on": ["before_tool", "run_end"],
+            "tools": ["pay"],
+            "source": str(tmp_path / "hooks.toml"),
+            "timeout_s": 10,
+            "if_it_fails": "go_on",
+        }
+    ]
+    assert broken.returncode == 1 and "command is a text for the shell" in broken.stderr

@@ -95,6 +95,14 @@ def agents(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
 
 
 @app.command()
+def hooks(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
+    """List the hooks of this machine, in the order in which they are called."""
+    from perdure.cli.hooks import list_hooks
+
+    raise typer.Exit(list_hooks(as_json=as_json))
+
+
+@app.command()
 def context(
     agent: Annotated[
         str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")

@@ -18,8 +18,10 @@ from perdure.app import (
     probe_tools,
     sandbox_of,
     served_window,
+    web_search_engine,
 )
 from perdure.cli.checks import Check, checks_view
+from perdure.cli.hooks import hooks_check
 from perdure.cli.models import price
 from perdure.cli.store_checks import store_checks
 from perdure.core.errors import InvalidInput, PerdureError
@@ -92,6 +94,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     yield await _sandbox(settings)
     progress("embedding a word…")
     yield await _embeddings(settings.embedding)
+    yield _web_search(settings)
+    yield hooks_check(settings)
 
 
 def _versions() -> Check:
@@ -228,6 +232,14 @@ async def _sandbox(settings: Settings) -> Check:
         fix = "" if settings.sandbox == "off" else "docs/sandbox.md says what the kernel or the container has to allow"
         return Check("sandbox", "note", f"custom tools and run_code are refused: {told}", fix)
     return Check("sandbox", "ok", told)
+
+
+def _web_search(settings: Settings) -> Check:
+    """Which engine `web_search` asks."""
+    name, variables = web_search_engine(settings)
+    if name:
+        return Check("web search", "ok", name)
+    return Check("web search", "note", f"off: set {' or '.join(variables)}; fetch_webpage works without")
 
 
 async def _port(port: int) -> Check:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from perdure.core.hooks import HookPoint
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.json_encoder import compact_json, json_text
 from perdure.core.messages import Message
@@ -26,6 +27,7 @@ __all__ = [
     "DeltaKind",
     "DeltaStreamed",
     "Event",
+    "HookAnswered",
     "MemoryEdited",
     "MemoryRecalled",
     "MessageAdded",
@@ -147,6 +149,17 @@ class MemoryRecalled:
     type: Literal["memory.recalled"] = "memory.recalled"
 
 
+@dataclass(frozen=True, slots=True)
+class HookAnswered:
+    """A hook blocked something, added a context to the next request, or failed; `text` says why, or what."""
+
+    point: HookPoint
+    hook: str
+    outcome: Literal["blocked", "context", "failed"]
+    text: str
+    type: Literal["hook.answered"] = "hook.answered"
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
@@ -225,6 +238,7 @@ Event = (
     | ToolStarted
     | MemoryEdited
     | MemoryRecalled
+    | HookAnswered
     | RunEnded
     | DeltaStreamed
 )
@@ -298,6 +312,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "tool.started": lambda shape: ToolStarted(**shape),
     "memory.edited": lambda shape: MemoryEdited(**shape),
     "memory.recalled": lambda shape: MemoryRecalled(**shape | {"sources": tuple(shape["sources"])}),
+    "hook.answered": lambda shape: HookAnswered(**shape),
     "run.ended": _run_ended,
     "delta.streamed": lambda shape: DeltaStreamed(Delta(**shape["delta"])),
 }

@@ -39,7 +39,7 @@ __all__ = [
 
 Role = Literal["system", "user", "assistant", "tool"]
 
-MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert", "approval"]
+MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert", "approval", "hook"]
 """`message` was said by somebody or is a tool's result; `approval` is what a person decided about calls, and is never
 shown to a model. Every other kind was added by the engine: JSON envelopes, not listed as history unless asked for, and
 nobody can forge them: the kind is a column, not text."""

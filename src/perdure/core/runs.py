@@ -136,7 +136,8 @@ class Run:
     """One request being served, from its messages to a stop reason.
 
     `first_message_seq` is where its input begins in the log; None while it waits behind another run, because a message
-    must not come to stand between that run's calls and their results.
+    must not come to stand between that run's calls and their results. `context` is what hooks have added and the next
+    request shows: it becomes rows of the log there.
     """
 
     id: RunId
@@ -158,6 +159,7 @@ class Run:
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    context: tuple[str, ...] = ()
 
     @property
     def ended(self) -> bool:

@@ -52,8 +52,8 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """What was said, for telling a retry from another message under the same key."""
-        said = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts]
+        """What was said, without what hooks added, for telling a retry from another message under the same key."""
+        said = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 

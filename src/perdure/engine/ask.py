@@ -19,6 +19,7 @@ from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted
 from perdure.core.ids import MessageId, StepId
 from perdure.core.messages import Draft, Message, MessageKind, Text
 from perdure.core.nodes import SummaryNode
+from perdure.core.quick import changed
 from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
@@ -26,6 +27,7 @@ from perdure.engine.asking import Asking, AutoRecalled
 from perdure.engine.auto_recall import NeedsRecall, recalled_for
 from perdure.engine.deltas import delta_texts
 from perdure.engine.finish import end_run
+from perdure.engine.hook_rows import add_context_rows
 from perdure.engine.next_action import Ask, Finish, next_action
 from perdure.engine.prefixes import Memory, compile_prefix, overcount_behind, read_memory, rows_tokens, store_prefix
 from perdure.engine.run_log import Progress, RunLog, run_log_of
@@ -92,7 +94,7 @@ def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | 
         events += begin_input(tx, run, *decode_drafts(waiting), now=asking.now)
         run = tx.runs.at(key)
     log = run_log_of(tx, run)
-    if isinstance(action := next_action(log), Ask):
+    if isinstance(action := next_action(log), Ask) and not asking.hooked:
         return _ask(tx, log, action, asking, events)
     return Progress(log, tx.events.add(key, events, at=asking.now))
 
@@ -147,6 +149,11 @@ def _ask(
         log = log.after(messages=deltas)
         events += [MessageAdded(message.seq, message) for message in deltas]
         view_tokens += sum(message.tokens for message in deltas)
+    if run.context:
+        added = add_context_rows(tx, run, ids=asking.ids, counter=counter, now=now)
+        log = log.after(run=changed(run, context=()), messages=added)
+        events += [MessageAdded(message.seq, message) for message in added]
+        view_tokens += sum(message.tokens for message in added)
     if reason is not None:
         events.append(PrefixRewritten(prefix.seq, reason))
     view = _view(tx, log, prefix, asking.have, conversation.stubs)

@@ -29,7 +29,8 @@ class AutoRecalled:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """What a unit of work that makes or plans a request can't find in the store. `have` is the view this process has
-    already, if any; `recalled` what was looked for already, if it was."""
+    already, if any; `hooked` whether hooks are called before a request is made; `recalled` what was looked for already,
+    if it was."""
 
     ids: Ids
     have: View | None
@@ -38,6 +39,7 @@ class Asking:
     settings: EngineSettings
     now: datetime
     until: datetime
+    hooked: bool = False
     recalled: AutoRecalled | None = None
 
     def window(self, agent: Agent) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from perdure.context.assemble import assemble
 from perdure.context.budget import overcount_measured
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.errors import (
+    HookBlocked,
     LeaseLost,
     ModelError,
     ModelNotFound,
@@ -29,6 +30,7 @@ from perdure.core.runs import Failure, RunKey, Step, StopReason
 from perdure.core.tx import Tx
 from perdure.engine.ask import Asked
 from perdure.engine.finish import end_run
+from perdure.engine.hook_points import after_model, keep
 from perdure.engine.hub import Tell
 from perdure.engine.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.leases import holding
@@ -65,6 +67,13 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
             if previews is not None:
                 tell(await previews.flush())
         _check_reply(reply, step, options.tool_choice)
+        if reply is not None and ports.hooks.wants("after_model"):
+            fired = await after_model(log, step, reply, ports)
+            kept = await keep(log, fired, ports)
+            log = kept.log
+            tell(kept.events)
+            if fired.blocked is not None:
+                raise fired.blocked
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log.run.key))
     except (LeaseLost, StoreError):
@@ -84,6 +93,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
             ids=ports.ids,
             settings=ports.settings,
             now=ports.clock.now(),
+            ends=not ports.hooks.wants("run_end"),
         )
     assert reply is not None
     parts = _with_rules(log, _with_unique_calls(log, reply.parts))
@@ -99,6 +109,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
         ids=ports.ids,
         settings=ports.settings,
         now=ports.clock.now(),
+        ends=not ports.hooks.wants("run_end"),
     )
 
 
@@ -115,6 +126,7 @@ def _store_reply(
     ids: Ids,
     settings: EngineSettings,
     now: datetime,
+    ends: bool,
 ) -> Progress:
     run = tx.runs.hold(key, log.lease, until=None, known=log.run)
     told = None if run.cancel_requested or run.background else log.told
@@ -135,7 +147,7 @@ def _store_reply(
         tx.steps.put_exchange(step, reply.exchange)
     log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
-    return _advanced(tx, log, events, ids=ids, settings=settings, now=now, told=told)
+    return _advanced(tx, log, events, ids=ids, settings=settings, now=now, ends=ends, told=told)
 
 
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
@@ -167,13 +179,14 @@ def _store_failure(
     ids: Ids,
     settings: EngineSettings,
     now: datetime,
+    ends: bool,
 ) -> Progress:
     run = tx.runs.hold(key, log.lease, until=None)
     step = tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
     log = log.after(run=run, step=step)
-    return _advanced(tx, log, [], ids=ids, settings=settings, now=now)
+    return _advanced(tx, log, [], ids=ids, settings=settings, now=now, ends=ends)
 
 
 def _advanced(
@@ -184,10 +197,11 @@ def _advanced(
     ids: Ids,
     settings: EngineSettings,
     now: datetime,
+    ends: bool,
     told: int | None = None,
 ) -> Progress:
-    """The progress of a step; the run is ended in the same transaction if nothing is left to do."""
-    if isinstance(action := next_action(log), Finish):
+    """The progress of a step; if it `ends` the run, and nothing is left to do, that is the same transaction."""
+    if ends and isinstance(action := next_action(log), Finish):
         return end_run(tx, log, action, events, ids=ids, settings=settings, now=now, told=told)
     return Progress(log, tx.events.add(log.run.key, events, at=now, after=told))
 
@@ -227,6 +241,8 @@ def _failure(error: BaseException) -> tuple[Failure, StopReason]:
     match error:
         case ModelError():
             return Failure(kind=error.kind, message=str(error)), error.stop_reason
+        case HookBlocked():
+            return Failure(kind=error.code, message=str(error)), "error"
         case PerdureError():
             return Failure(kind="internal_error", message=str(error)), "error"
         case _:

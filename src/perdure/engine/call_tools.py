@@ -27,6 +27,8 @@ from perdure.core.runs import Run, RunKey
 from perdure.core.tool_arguments import parse_arguments
 from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
+from perdure.engine.hook_points import after_memory_tool, after_tool, before_tool, keep
+from perdure.engine.hooks import Fired
 from perdure.engine.interrupts import Interrupted, is_cancelled
 from perdure.engine.leases import holding
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
@@ -63,15 +65,17 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
         batch = waiting[:1] if log.terms is not None else _batch(waiting, tools)
         del waiting[: len(batch)]
         first, tool = batch[0], tools.get(batch[0].call.name)
+        progress = Progress(log)
         if (broken := _violation(log, first, tools)) is not None:
             progress = await _store(log, first, broken, ports)
             yield progress
-        elif tool is not None and tool.spec.kind == "memory":
-            progress = await _call_memory(log, first, tools, ports)
-            yield progress
         else:
-            progress = Progress(log)
-            async for progress in _call_foreign(log, batch, tools, ports):
+            calling = _call_memory if tool is not None and tool.spec.kind == "memory" else _call_foreign
+            try:
+                async for progress in calling(log, batch, tools, ports):
+                    yield progress
+            except Interrupted:
+                progress = Progress(await ports.store.read(load_run_log, log.run.key))
                 yield progress
         if progress.log.run.cancel_requested:
             return
@@ -116,27 +120,45 @@ def _tools(tx: Tx, key: RunKey) -> dict[str, Tool]:
 _CONTEXT_TOOLS = {name: Tool(id=ToolId(""), spec=spec) for name, spec in CONTEXT_TOOL_SPECS.items()}
 
 
-async def _call_memory(log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], ports: Ports) -> Progress:
-    call = open_call.call
-    spec = tools[call.name].spec
+async def _call_memory(
+    log: RunLog, batch: Sequence[OpenCall], tools: Mapping[str, Tool], ports: Ports
+) -> AsyncIterator[Progress]:
+    """The one call of the batch. Raises: Interrupted, while a hook is asked."""
+    (open_call,) = batch
+    call, tool = open_call.call, tools[open_call.call.name]
     try:
-        arguments = parse_arguments(call.name, spec.parameters, _arguments(log, open_call, tools))
-        if call.name in SEARCH_TOOLS:
-            searched = await _search(log.run, call.name, arguments, ports)
-            return await _store(log, open_call, ToolOutcome(text=searched.text), ports, also=searched.note_use)
-        return await ports.store.write(
-            _store_edit,
-            log=log,
-            open_call=open_call,
-            arguments=arguments,
-            models=ports.models,
-            settings=ports.settings,
-            **_now(ports),
-        )
+        arguments = parse_arguments(call.name, tool.spec.parameters, _arguments(log, open_call, tools))
+        if ports.hooks.wants("before_tool"):
+            progress, refusal = await before_tool(log, call, tool, arguments, ports)
+            yield progress
+            if refusal is not None:
+                yield await _store(log, open_call, refusal, ports)
+                return
+        progress = await _memory_result(log, open_call, arguments, ports)
     except REFUSED as error:
         # The edit's own transaction is gone without a trace; its error is the result.
         refused = isinstance(error, InvalidArguments)
-        return await _store(log, open_call, ToolOutcome(text=str(error), status="error", refused=refused), ports)
+        yield await _store(log, open_call, ToolOutcome(text=str(error), status="error", refused=refused), ports)
+        return
+    yield progress
+    if ports.hooks.wants("after_tool"):
+        yield await after_memory_tool(progress.log, call, tool, arguments, ports)
+
+
+async def _memory_result(log: RunLog, open_call: OpenCall, arguments: Mapping[str, Any], ports: Ports) -> Progress:
+    """Raises: what a memory tool says no with."""
+    if open_call.call.name in SEARCH_TOOLS:
+        searched = await _search(log.run, open_call.call.name, arguments, ports)
+        return await _store(log, open_call, ToolOutcome(text=searched.text), ports, also=searched.note_use)
+    return await ports.store.write(
+        _store_edit,
+        log=log,
+        open_call=open_call,
+        arguments=arguments,
+        models=ports.models,
+        settings=ports.settings,
+        **_now(ports),
+    )
 
 
 async def _search(run: Run, name: str, arguments: Mapping[str, Any], ports: Ports) -> Searched:
@@ -207,9 +229,14 @@ def _show(tx: Tx, log: RunLog, result: MemoryResult) -> None:
 async def _call_foreign(
     log: RunLog, batch: Sequence[OpenCall], tools: Mapping[str, Tool], ports: Ports
 ) -> AsyncIterator[Progress]:
+    """The calls of the batch, at the same time. Raises: Interrupted."""
     runnable: list[tuple[OpenCall, Tool, dict[str, Any]]] = []
     for open_call in batch:
         ready = _ready(log, open_call, tools, ports)
+        if not isinstance(ready, ToolOutcome) and ports.hooks.wants("before_tool"):
+            noted, refusal = await before_tool(log, open_call.call, *ready, ports)
+            yield noted
+            ready = refusal or ready
         if isinstance(ready, ToolOutcome):
             yield await _store(log, open_call, ready, ports)
         else:
@@ -223,7 +250,7 @@ async def _call_foreign(
     if progress.log.run.cancel_requested:
         return
     running = {
-        asyncio.ensure_future(_run(log, open_call.call, tool, arguments, ports)): open_call
+        asyncio.ensure_future(_run_hooked(log, open_call.call, tool, arguments, ports)): open_call
         for open_call, tool, arguments in runnable
     }
     try:
@@ -231,10 +258,11 @@ async def _call_foreign(
             async with holding(log.run.key, log.lease, ports):  # only waiting may be interrupted, never storing
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                progress = await _store(log, running.pop(task), task.result(), ports)
+                outcome, fired = task.result()
+                if fired is not None:
+                    yield await keep(log, fired, ports)
+                progress = await _store(log, running.pop(task), outcome, ports)
                 yield progress
-    except Interrupted:
-        yield Progress(await ports.store.read(load_run_log, log.run.key))
     finally:
         for task in running:
             task.cancel()
@@ -261,6 +289,16 @@ def _ready(
         return tool, parse_arguments(call.name, tool.spec.parameters, _arguments(log, open_call, tools))
     except ToolError as error:
         return ToolOutcome(text=str(error), status="error", refused=isinstance(error, InvalidArguments))
+
+
+async def _run_hooked(
+    log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
+) -> tuple[ToolOutcome, Fired | None]:
+    """What came of it, as hooks leave it; and what they said."""
+    outcome = await _run(log, call, tool, arguments, ports)
+    if not ports.hooks.wants("after_tool"):
+        return outcome, None
+    return await after_tool(log, call, tool, arguments, outcome, ports)
 
 
 async def _run(log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports) -> ToolOutcome:

@@ -10,8 +10,10 @@ from perdure.core.events import Event, MessageAdded, RunEnded
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Message, Question, Text, ToolResult, parts_to_json
 from perdure.core.ports import Ids, TokenCounter
+from perdure.core.quick import changed
 from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
+from perdure.engine.hook_rows import add_context_rows
 from perdure.engine.next_action import Finish, next_action
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run_log import Progress, RunLog, run_log_of
@@ -38,6 +40,10 @@ def _finish(
         asked = _ask_user(tx, log, questions, ids=ids, counter=counter, now=now)
         events += [MessageAdded(message.seq, message) for message in asked]
         log = log.after(messages=asked)
+    if log.run.context and not log.open_calls:
+        added = add_context_rows(tx, log.run, ids=ids, counter=counter, now=now)
+        events += [MessageAdded(message.seq, message) for message in added]
+        log = log.after(run=changed(log.run, context=()), messages=added)
     return end_run(tx, log, action, events, ids=ids, settings=settings, now=now)
 
 
@@ -54,7 +60,7 @@ def _ask_user(
         at=now,
         tokens=[counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS],
         run=run,
-        step_id=log.messages[-1].step_id,
+        step_id=next(message.step_id for message in reversed(log.messages) if message.results),
     )
 
 

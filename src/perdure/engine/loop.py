@@ -6,6 +6,7 @@ from perdure.engine.ask import Asked, Full
 from perdure.engine.call_model import call_model
 from perdure.engine.call_tools import call_tools
 from perdure.engine.finish import finish
+from perdure.engine.hook_points import at_run_end, before_model
 from perdure.engine.hub import Tell
 from perdure.engine.make_room import make_room
 from perdure.engine.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
@@ -26,17 +27,29 @@ async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> Non
     Raises: LeaseLost: another process has taken the run; StoreError.
     """
     tell(progress.events)
+    hooks = ports.hooks
+    told_end = False
+    asked_hooks = (
+        -1
+    )  # the number of steps when hooks were told of the next one: once, however often room has to be made
     while True:
         log = progress.log
         match next_action(log):
             case Done():
                 views.learn(log)
+                if not told_end and hooks.wants("run_end"):
+                    await at_run_end(log, ports)
                 return
-            case Finish():
-                progress = await finish(log, ports)
+            case Finish() as action:
+                if not told_end and hooks.wants("run_end"):
+                    told_end, progress = True, await at_run_end(log, ports, finish=action)
+                else:
+                    progress = await finish(log, ports)
             case Ask():
                 if isinstance(progress, Full):
                     progress = await make_room(progress, views, ports)
+                elif len(log.steps) != asked_hooks and hooks.wants("before_model"):
+                    asked_hooks, progress = len(log.steps), await before_model(log, ports)
                 else:
                     progress = await views.ask(log, ports)
             case CallModel(step):

@@ -17,6 +17,7 @@ from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
 from perdure.engine.ask import Full
 from perdure.engine.asking import Asking
+from perdure.engine.hook_points import after_compaction, before_compaction
 from perdure.engine.interrupts import Interrupted
 from perdure.engine.leave_view import leave_view
 from perdure.engine.next_action import Ask, next_action
@@ -31,6 +32,20 @@ __all__ = ["make_room"]
 
 async def make_room(full: Full, views: Views, ports: Ports) -> Progress:
     """The progress of carrying out the plan. Raises: LeaseLost, StoreError."""
+    if not ports.hooks.wants("before_compaction", "after_compaction"):
+        return await _make_room(full, views, ports)
+    by = type(full.plan).__name__.lower()
+    try:
+        budget = full.window_tokens - full.reserve_tokens
+        before = await before_compaction(full.log, by=by, budget_tokens=budget, ports=ports)
+        made = await _make_room(full, views, ports)
+        after = await after_compaction(made.log, by=by, ports=ports)
+    except Interrupted:
+        return Progress(await ports.store.read(load_run_log, full.log.run.key))
+    return Progress(after.log, (*before.events, *made.events, *after.events))
+
+
+async def _make_room(full: Full, views: Views, ports: Ports) -> Progress:
     key = (full.agent.id, full.conversation.seq)
     match full.plan:
         case Stub() as stub:

@@ -9,6 +9,7 @@ from perdure.core.models import Models
 from perdure.core.ports import Clock, Ids, Randomness, Store, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.core.secrets import Cipher, NoCipher
+from perdure.engine.hooks import Hooks
 from perdure.engine.interrupts import Interrupts
 from perdure.engine.search import Search
 
@@ -71,4 +72,5 @@ class Ports:
     owner: str
     settings: EngineSettings = EngineSettings()
     cipher: Cipher = field(default_factory=NoCipher)
+    hooks: Hooks = field(default_factory=Hooks)
     interrupts: Interrupts[RunKey] = field(default_factory=Interrupts)

@@ -23,6 +23,7 @@ from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, begin_input, check_input, decode_drafts
 from perdure.engine.auto_capture import Captures
 from perdure.engine.finish import end_run
+from perdure.engine.hook_points import at_run_end, at_run_start
 from perdure.engine.hub import Hub, Listener, Sent
 from perdure.engine.leases import is_dead
 from perdure.engine.loop import run as run_loop
@@ -88,10 +89,12 @@ class Runner:
     async def accept(self, request: Request) -> Accepted:
         """T1 (to T3, where nothing is in the way), and the run is under way.
 
-        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, StoreError.
+        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError.
         """
         settings = self._ports.settings
         check_input(request.drafts, limit_chars=settings.message_limit_chars, max_steps=request.max_steps)
+        if self._ports.hooks.wants("run_start", "conversation_start"):
+            request = await at_run_start(request, self._ports)
         line = (request.agent_id, request.conversation_seq)
         self._accepting[line] += 1
         try:
@@ -295,6 +298,8 @@ class Runner:
                     log.exception("%s stopped by a defect", run.id)
                     ended = await self._give_up(run.key, error)
                     self._hub.publish(run.key, ended.events if ended else ())
+                    if ended is not None and self._ports.hooks.wants("run_end"):
+                        await at_run_end(ended.log, self._ports)
                     return
         finally:
             self._driven.discard(run.key)

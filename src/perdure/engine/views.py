@@ -40,6 +40,8 @@ class Views:
     async def begin(self, request: Request, ports: Ports, *, check_model: Callable[[str], None]) -> Accepted:
         """T1, with T2 and T3 where nothing is in the way. Raises: as `accept`."""
         asking = self.asking((request.agent_id, request.conversation_seq), ports)
+        if asking.hooked:
+            return await self._accepted(request, ports, asking, check_model=check_model)
         try:
             accepted = await _with_recall(
                 lambda asking: ports.store.write(begin, request, asking, check_model=check_model, owner=ports.owner),
@@ -47,12 +49,18 @@ class Views:
                 ports,
             )
         except CannotBegin:  # what is wrong with it shows when it is claimed, and ends the run
-            return await ports.store.write(
-                accept, request, check_model=check_model, owner=ports.owner, now=asking.now, until=asking.until
-            )
+            return await self._accepted(request, ports, asking, check_model=check_model)
         if accepted.begun is not None:
             self._kept(accepted.begun)
         return accepted
+
+    async def _accepted(
+        self, request: Request, ports: Ports, asking: Asking, *, check_model: Callable[[str], None]
+    ) -> Accepted:
+        """T1 alone."""
+        return await ports.store.write(
+            accept, request, check_model=check_model, owner=ports.owner, now=asking.now, until=asking.until
+        )
 
     async def claim(
         self, key: RunKey, conversation_seq: int, ports: Ports, *, dead_owner: str | None = None
@@ -100,6 +108,7 @@ class Views:
             settings=ports.settings,
             now=now,
             until=now + timedelta(seconds=ports.settings.lease_s),
+            hooked=ports.hooks.wants("before_model"),
         )
 
     def _kept(self, progress: Progress) -> Progress:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from perdure.app import tool
+from perdure.app import hook, tool
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.folders import AsyncFolder
@@ -35,5 +35,6 @@ __all__ = [
     "Perdure",
     "Reply",
     "Settings",
+    "hook",
     "tool",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from perdure.app import App, start
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, is_id
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, Ids, Store
@@ -60,6 +61,7 @@ class AsyncPerdure:
         clock: Clock | None = None,
         ids: Ids | None = None,
         embedder: Embedder | None = None,
+        hooks: Iterable[Callable[[Any], Any]] = (),
     ) -> AsyncPerdure:
         """The store at `address`: a file that is made if need be, or `postgresql://...`; by default the user's own.
 
@@ -69,6 +71,7 @@ class AsyncPerdure:
             settings: by default those of the environment (`PERDURE_...`).
             store, clock, ids: stand-ins, such as those of `perdure.testing`.
             embedder: what makes vectors, in place of what the setting `embedding` chooses; it is closed with the store.
+            hooks: functions marked by `hook`, called besides those that this machine has set.
         Raises: StoreError, InvalidInput.
         """
         if store is None and str(address) == ":memory:":
@@ -86,6 +89,7 @@ class AsyncPerdure:
             clock=clock,
             ids=ids,
             embedder=embedder,
+            hooks=hooks,
         )
         place = settings.store_path if address is None else address
         return cls(app, path=None if store is not None else _file_of(place))
@@ -244,7 +248,12 @@ class AsyncPerdure:
         Raises: NotFound.
         """
         check_text("agent_id", agent_id)
+        hooks, ended = self._app.ports.hooks, []
+        if hooks.wants("conversation_end"):
+            ended = [*await self._app.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))]
         await self._app.store.write(lambda tx: tx.agents.delete(agent_id))
+        for conversation in ended:
+            await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
 
 
 def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock, ...]:

@@ -66,6 +66,7 @@ class Perdure:
         clock: Clock | None = None,
         ids: Ids | None = None,
         embedder: Embedder | None = None,
+        hooks: Iterable[Callable[[Any], Any]] = (),
     ) -> None:
         self._portal = Portal()
         try:
@@ -79,6 +80,7 @@ class Perdure:
                     clock=clock,
                     ids=ids,
                     embedder=embedder,
+                    hooks=hooks,
                 )
             )
         except BaseException:

@@ -17,6 +17,7 @@ from perdure.core.errors import (
     ConversationBusy,
     ExtraMissing,
     FileTooLarge,
+    HookBlocked,
     InvalidInput,
     McpStdioRefused,
     McpUnreachable,
@@ -60,6 +61,7 @@ STATUS_OF_FAILURE: Mapping[str, int] = {
     "llm_bad_request": 400,
     "llm_refusal": 400,
     "context_window_exceeded": 400,
+    "hook_blocked": 403,
     "mcp_connection_error": 502,
 }
 """The wire's error type -> status; every other one is 500."""
@@ -102,6 +104,8 @@ def answer_of(error: PerdureError) -> Response:
         case SecretUnreadable():
             log.error("%s", error)
             return _answer(500, {"detail": str(error)}, NO_RETRY)
+        case HookBlocked():
+            return _answer(403, {"detail": str(error)}, NO_RETRY)
         case RunFailed(reply=Reply(failure=Failure() as failure)):
             return failure_answer(failure, run_id=error.run_id)
         case ModelError():

@@ -21,7 +21,7 @@ __all__ = ["Runs", "load_failure", "load_usage"]
 _COLUMNS = (
     "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count,"
-    " created_at, started_at, ended_at"
+    " created_at, started_at, ended_at, hook_context"
 )
 _OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
 _UNENDED = "status IN ('queued', 'running')"
@@ -254,6 +254,13 @@ class Runs:
             )
         )
 
+    def set_context(self, run: Run, context: Sequence[str]) -> Run:
+        self._db.run(
+            "UPDATE runs SET hook_context = :context WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            self._own(run.key) | {"context": dump(list(context)) if context else None},
+        )
+        return changed(run, context=tuple(context))
+
     def spend(self, key: RunKey, usage: Usage) -> None:
         total = self.at(key).usage + usage
         self._db.run(
@@ -390,4 +397,5 @@ def _run(row: Row) -> Run:
         created_at=from_iso(row[17]),
         started_at=from_iso(row[18]),
         ended_at=from_iso(row[19]),
+        context=tuple(load(row[20])) if row[20] else (),
     )

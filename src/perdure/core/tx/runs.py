@@ -121,6 +121,10 @@ class Runs(Protocol):
         """Whether the run had not ended and had no such request yet."""
         ...
 
+    def set_context(self, run: Run, context: Sequence[str]) -> Run:
+        """The run with this in place of what waited for its next request."""
+        ...
+
     def spend(self, key: RunKey, usage: Usage) -> None:
         """Add what was used besides the run's steps to its usage."""
         ...

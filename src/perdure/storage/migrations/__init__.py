@@ -20,6 +20,7 @@ from perdure.storage.migrations import (
     m0008_tools,
     m0010_secrets,
     m0011_mcp,
+    m0012_hooks,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -35,6 +36,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (8, "tools", m0008_tools.apply),
     (10, "secrets", m0010_secrets.apply),
     (11, "mcp", m0011_mcp.apply),
+    (12, "hooks", m0012_hooks.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

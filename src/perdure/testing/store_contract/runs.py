@@ -48,6 +48,21 @@ class RunContract(Contract):
             assert await store.read(lambda tx: tx.runs.get(first.id)) == run
             assert await store.read(lambda tx: tx.runs.at(first.key)) == run
 
+    async def test_what_waits_for_a_request_stands_on_the_run(self) -> None:
+        """It is there whoever reads the run, until something else, or nothing, takes its place."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            run = await store.write(self.add_run, agent.id)
+            assert run.context == ()
+
+            waiting = await store.write(lambda tx: tx.runs.set_context(tx.runs.at(run.key), AWKWARD))
+            assert waiting.context == AWKWARD
+            assert await store.read(lambda tx: tx.runs.at(run.key)) == waiting
+            assert (await store.write(claimed, run.key, "here")).context == waiting.context
+
+            assert (await store.write(lambda tx: tx.runs.set_context(waiting, ()))).context == ()
+            assert (await store.read(lambda tx: tx.runs.at(run.key))).context == ()
+
     async def test_a_run_takes_the_numbers_of_its_messages(self) -> None:
         """What a conversation's next run begins from is seen in one look; what is reckoned of it is what is stored."""
         async with self.opened() as store:

@@ -1,0 +1,177 @@
+"""Commands as hooks: `hooks.toml` in this machine's data folder names them. They get JSON and answer by JSON or by
+their exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+from perdure.core.hooks import GO_ON, HookInfo, HookPayload, Verdict, payload_to_json
+from perdure.toolbox.hooks.functions import checked
+
+__all__ = ["HOOKS_FILE", "CommandFailed", "CommandHook", "command_hooks"]
+
+HOOKS_FILE = "hooks.toml"
+
+OUTPUT_BYTES = 100_000
+BLOCKS = 2
+"""The exit code that blocks; what stands on stderr is the reason."""
+
+PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
+"""Variables that every command sees. Keys of providers are not among them."""
+
+_FIELDS = frozenset({"name", "on", "command", "tools", "timeout_s", "if_it_fails", "environment"})
+
+
+class CommandFailed(Exception):
+    """A command ended otherwise than by a verdict."""
+
+
+class CommandHook:
+    """`Hook` that runs a command, in a process group of its own.
+
+    Args:
+        command: for the shell, as a text; or a program and its arguments.
+        environment: names of variables that it sees besides `PASSED_ON`.
+        folder: where it is run.
+    """
+
+    def __init__(
+        self, command: str | tuple[str, ...], info: HookInfo, *, folder: Path, environment: tuple[str, ...] = ()
+    ) -> None:
+        self._command, self.info, self._folder, self._names = command, info, folder, (*PASSED_ON, *environment)
+
+    async def __call__(self, payload: HookPayload) -> Verdict:
+        """Raises: CommandFailed, OSError."""
+        command = ("/bin/sh", "-c", self._command) if isinstance(self._command, str) else self._command
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self._folder,
+            env={name: os.environ[name] for name in self._names if name in os.environ}
+            | {"PERDURE_HOOK": self.info.name, "PERDURE_HOOK_POINT": payload.point},
+            start_new_session=True,
+        )
+        try:
+            assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+            _, out, err = await asyncio.gather(
+                _give(process.stdin, payload_to_json(payload).encode() + b"\n"),
+                _taken(process.stdout),
+                _taken(process.stderr),
+            )
+            code = await process.wait()
+        finally:
+            # What it has started and left goes with it; the group is gone when nobody is left in it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        return _verdict(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+
+def command_hooks(file: Path) -> list[CommandHook]:
+    """The hooks that a file names, in its order; none, if there is no such file.
+
+    Raises: InvalidInput: others may change it, it is no TOML, or a hook of it can't be meant.
+    """
+    try:
+        mode = file.stat().st_mode
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} can't be read: {error}") from error
+    if mode & stat.S_IWOTH:
+        raise InvalidInput(f"{file} may be changed by anybody on this machine, and it runs commands: chmod o-w it")
+    try:
+        shape = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{file} is no TOML: {error}") from error
+    entries = shape.pop("hook", [])
+    if shape or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InvalidInput(f"{file}: only [[hook]] tables are known there, not {', '.join(shape) or 'another hook'}")
+    return [_hook(entry, file, number) for number, entry in enumerate(entries, start=1)]
+
+
+def _hook(entry: Mapping[str, Any], file: Path, number: int) -> CommandHook:
+    where = f"hook {number} of {file}"
+    if unknown := sorted(entry.keys() - _FIELDS):
+        raise InvalidInput(f"{where}: {unknown[0]!r} is not known; known are {', '.join(sorted(_FIELDS))}")
+    command = entry.get("command")
+    if isinstance(command, list):
+        command = tuple(_texts(command, f"{where}: command"))
+    if not command or not isinstance(command, str | tuple):
+        raise InvalidInput(f"{where}: command is a text for the shell, or a list of a program and its arguments")
+    timeout_s = entry.get("timeout_s", 10)
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
+        raise InvalidInput(f"{where}: timeout_s is a number of seconds")
+    on = entry.get("on", [])
+    info = HookInfo(
+        name=str(entry.get("name") or (command.split()[0] if isinstance(command, str) else command[0])),
+        points=frozenset(_texts([on] if isinstance(on, str) else on, f"{where}: on")),  # type: ignore[arg-type]  # checked below
+        source=str(file),
+        tools=tuple(_texts(entry.get("tools", []), f"{where}: tools")),
+        timeout_s=timeout_s,
+        if_it_fails=entry.get("if_it_fails", "go_on"),
+    )
+    try:
+        checked(info)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from error
+    environment = tuple(_texts(entry.get("environment", []), f"{where}: environment"))
+    return CommandHook(command, info, folder=file.parent, environment=environment)
+
+
+def _texts(value: Any, what: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise InvalidInput(f"{what} is a list of texts")
+    return value
+
+
+async def _give(stdin: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it need not read
+        stdin.write(data)
+        await stdin.drain()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stdin.close()
+        await stdin.wait_closed()
+
+
+async def _taken(stream: asyncio.StreamReader) -> bytes:
+    """What comes, up to a limit; what is more is read and left, so that the command need not wait."""
+    held = bytearray()
+    while piece := await stream.read(65_536):
+        held += piece[: max(0, OUTPUT_BYTES - len(held))]
+    return bytes(held)
+
+
+def _verdict(code: int, out: str, err: str) -> Verdict:
+    """Raises: CommandFailed."""
+    if code == BLOCKS:
+        return Verdict(block=err.strip() or "it gives no reason")
+    if code != 0:
+        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise CommandFailed(f"it ended with {ended}: {err.strip()[:500]}" if err.strip() else f"it ended with {ended}")
+    if not out.lstrip().startswith("{"):  # a command may chatter
+        return GO_ON
+    try:
+        said = json.loads(out)
+    except (ValueError, RecursionError) as error:
+        raise CommandFailed(f"its answer is no JSON: {error}") from error
+    context, reason = said.get("context"), said.get("reason")
+    if said.get("decision") not in (None, "go_on", "block") or not all(
+        text is None or isinstance(text, str) for text in (context, reason)
+    ):
+        raise CommandFailed('its answer is not {"decision": "go_on" or "block", "reason": text, "context": text}')
+    blocked = said.get("decision") == "block"
+    return Verdict(block=(reason or "it gives no reason") if blocked else None, context=context or None)
