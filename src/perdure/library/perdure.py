@@ -18,7 +18,7 @@ from perdure.core.tx import Tx
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
-from perdure.library.checks import USER, check_limit, check_model, check_text
+from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
 from perdure.library.folders import AsyncFolders
 from perdure.library.mcp import AsyncMcp
 from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
