@@ -6,10 +6,12 @@ import sqlite3
 import time
 from pathlib import Path
 
-__all__ = ["commits_ms"]
+__all__ = ["additions_s", "commits_ms"]
 
 COMMITS = 2
 """A plain reply costs two transactions: accepted and asked, answered and ended."""
+
+_ADDITIONS = compile("total = 0\nfor number in range(numbers):\n    total += number", "<additions>", "exec")
 
 
 def commits_ms(folder: Path, *, messages: int) -> float:
@@ -31,3 +33,10 @@ def commits_ms(folder: Path, *, messages: int) -> float:
         return (time.process_time() - began) * 1000 / messages
     finally:
         connection.close()
+
+
+def additions_s(numbers: int = 3_000_000) -> float:
+    """CPU seconds of 3,000,000 additions at a module's top level, by that of so many: how fast the machine is now."""
+    began = time.process_time()
+    exec(_ADDITIONS, {"numbers": numbers})
+    return (time.process_time() - began) * 3_000_000 / numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -236,3 +237,25 @@ async def test_a_query_of_any_length_is_bounded() -> None:
     """Its beginning counts, and no phrase of it is longer than some tokens."""
     query = query_of("猫" * 50_000 + ' "' + "walrus " * 50_000)
     assert sum(len(clause.tokens) for clause in query.clauses) < 100
+
+
+async def test_a_search_goes_by_words_as_they_are_now_whatever_was_looked_for_before(tmp_path: Path) -> None:
+    async with await opened(tmp_path) as perdure:
+        archive = await perdure.archives.create("notes")
+
+        async def found(tags: Sequence[str] = ()) -> list[str]:
+            return sorted(hit.passage.text for hit in await archive.search("harbour", tags=tags))
+
+        assert await found() == []
+        old = await archive.insert("The harbour was empty.", tags=["a"])
+        assert await found() == await found() == ["The harbour was empty."]
+        new = await archive.insert("A second harbour.", tags=["b"])
+        assert await found() == ["A second harbour.", "The harbour was empty."]
+        assert await found(tags=["b"]) == ["A second harbour."]
+        await archive.update_passage(new.id, tags=["a"])
+        assert await found(tags=["b"]) == []
+        assert await found(tags=["a"]) == ["A second harbour.", "The harbour was empty."]
+        await archive.update_passage(old.id, text="A church.")
+        assert await found() == ["A second harbour."]
+        await archive.delete_passage(new.id)
+        assert await found() == []

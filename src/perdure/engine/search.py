@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.memory.search.hits import Arm
     from perdure.memory.search.masks import Masks
     from perdure.memory.search.passages import RankedPassages
+    from perdure.memory.search.words import Words
     from perdure.memory.vector_index import VectorIndexes
 
 __all__ = ["QUERY_TIMEOUT_S", "Search"]
@@ -249,13 +250,14 @@ class Search:
         if self._memory is None:  # numpy takes 0.1 s to import, and many chats never search
             from perdure.memory.search.history import Histories
             from perdure.memory.search.masks import Masks
+            from perdure.memory.search.words import Words
 
             indexes = None
             if self._embedder is not None:
                 from perdure.memory.vector_index import VectorIndexes
 
                 indexes = VectorIndexes()
-            self._memory = _Memory(Histories(), Masks(), indexes)
+            self._memory = _Memory(Histories(), Masks(), Words(), indexes)
         return self._memory
 
     async def _asked(
@@ -283,6 +285,7 @@ class Search:
             now=self._clock.now(),
             histories=self._histories,
             masks=self._held.masks,
+            words=self._held.words,
             indexes=self._held.indexes,
             timezone=timezone,
             vectors=vectors,
@@ -294,6 +297,7 @@ class Search:
 class _Memory:
     histories: Histories
     masks: Masks
+    words: Words
     indexes: VectorIndexes | None
 
 

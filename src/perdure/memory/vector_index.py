@@ -30,6 +30,7 @@ ESTIMATED_ROWS = 1_024
 SCORED_ROWS = 512
 """The same where the vectors are in memory, so that a closer look is the last one; or one in 192."""
 NEAR_EACH = 8  # so many of them for each row that is wanted, at least
+NEAR_SHARE = 3  # but of few rows only one in so many, or half of that number for each that is wanted
 
 RESCORED_MIN, RESCORED_MAX, RESCORED_STEP = 128, 1_024, 128
 CERTAIN_TOP = 10
@@ -287,8 +288,10 @@ class _Search:
 
     def _near(self, rows: int) -> int:
         """Of so many rows, how many of those with the fewest differing signs are looked at."""
-        least = max(SCORED_ROWS, rows // 192) if self._rows.form == "halves" else max(ESTIMATED_ROWS, rows // 128)
-        return max(least, NEAR_EACH * self._limit)
+        if self._rows.form == "signs":
+            return max(ESTIMATED_ROWS, rows // 128, NEAR_EACH * self._limit)
+        most = max(rows // NEAR_SHARE, NEAR_EACH // 2 * self._limit)
+        return min(most, max(SCORED_ROWS, rows // 192, NEAR_EACH * self._limit))
 
     def _joined(self, seqs: IntArray, found: FloatArray, extra: FloatArray) -> tuple[IntArray, FloatArray]:
         return np.concatenate([seqs, self._seen.extra_seqs]), np.concatenate([found, extra])

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.text import Clause, Query
-from perdure.core.tx import Matches
+from perdure.core.tx import Matches, Postings
 from perdure.storage.database import Database
 
 __all__ = ["matches"]
@@ -42,6 +42,7 @@ def matches(
     join: str = "",
     conditions: str = "",
     params: Mapping[str, Any] | None = None,
+    known: Postings | None = None,
 ) -> Matches:
     """The best `limit` candidates of one scope.
 
@@ -50,9 +51,17 @@ def matches(
         labels: rows of any of these only; of all of them with `all_labels`.
         below: only rows with lower sequence numbers.
         join, conditions, params: what else must hold of them, as SQL; `{key}` in `join` is the row's sequence number.
+        known: what was read before of the same rows, with the same labels and conditions; it is added to.
     """
 
+    read: Postings = {} if known is None else known
+
     def rows(*clauses: Clause, most: int) -> Sequence[int]:
+        if (found := read.get((clauses, most))) is None:
+            found = read[clauses, most] = asked(*clauses, most=most)
+        return found
+
+    def asked(*clauses: Clause, most: int) -> Sequence[int]:
         text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
         return db.numbers(
             f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where}{conditions}"
@@ -65,14 +74,14 @@ def matches(
     frequency = [_frequency(found, newest) for found in held]
     weights = [math.log(1 + (newest + 1) / (count + 0.5)) for count in frequency]
     rarest_first = sorted(range(len(held)), key=lambda at: (frequency[at], at))
-    known: set[int] = set()
+    seen: set[int] = set()
     many: list[int] = []
     for at in rarest_first:
         if len(held[at]) == PROBED_ROWS:
             many.append(at)
-            if len(known) < limit:
+            if len(seen) < limit:
                 held[at] = rows(query.clauses[at], most=CLAUSE_ROWS)
-        known.update(held[at])
+        seen.update(held[at])
     # Rows that hold several words which many rows hold may be older than all those that were read.
     pairs = [
         (rows(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])

@@ -16,7 +16,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.passages import Passage, PassageText
 from perdure.core.text import Query, index_words, restored, storable
-from perdure.core.tx import Matches, PassageFilter
+from perdure.core.tx import Matches, PassageFilter, Postings
 from perdure.storage.agents import contains, pattern_of
 from perdure.storage.archives import OWN_ARCHIVE
 from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, owners_of, register
@@ -203,7 +203,9 @@ class Passages:
             {"archive_id": archive_id, "limit": limit} | params,
         )
 
-    def match(self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int) -> Matches:
+    def match(
+        self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int, known: Postings | None = None
+    ) -> Matches:
         numbers = self._db.rows(
             "SELECT number FROM archives WHERE id = :id AND org_id = :org_id",
             {"id": archive_id, "org_id": self._org_id},
@@ -223,6 +225,7 @@ class Passages:
             join="JOIN passages p ON p.archive_id = :archive_id AND p.seq = {key}" if conditions else "",
             conditions=conditions,
             params={"archive_id": archive_id, **params} if conditions else None,
+            known=known,
         )
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:

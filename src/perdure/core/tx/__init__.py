@@ -17,7 +17,7 @@ from perdure.core.tx.conversations import Conversations
 from perdure.core.tx.events import Events
 from perdure.core.tx.files import AgentFiles, Files
 from perdure.core.tx.folders import Folders
-from perdure.core.tx.found import Matches
+from perdure.core.tx.found import Matches, Postings
 from perdure.core.tx.mcp import Mcp
 from perdure.core.tx.messages import MessageFilter, Messages, Turn
 from perdure.core.tx.nodes import Nodes
@@ -52,6 +52,7 @@ __all__ = [
     "OwnerKind",
     "PassageFilter",
     "Passages",
+    "Postings",
     "Prefixes",
     "Runs",
     "Scope",

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Matches"]
+from perdure.core.text import Clause
+
+__all__ = ["Matches", "Postings"]
+
+Postings = dict[tuple[tuple[Clause, ...], int], Sequence[int]]
+"""Clauses that a row holds all of, and how many rows were asked for -> the newest of them, as one state of a scope and
+one filter have them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Protocol
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import Passage, PassageText, TagMatch
 from perdure.core.text import Query
-from perdure.core.tx.found import Matches
+from perdure.core.tx.found import Matches, Postings
 
 __all__ = ["PassageFilter", "Passages"]
 
@@ -79,8 +79,10 @@ class Passages(Protocol):
 
     def newest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[Passage]: ...
 
-    def match(self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int) -> Matches:
-        """Candidates of a full-text search."""
+    def match(
+        self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int, known: Postings | None = None
+    ) -> Matches:
+        """Candidates of a full-text search. What is read of the index goes by `known`, and is added to it."""
         ...
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure.memory.search.history import Histories
     from perdure.memory.search.hits import Arm
     from perdure.memory.search.masks import Masks
+    from perdure.memory.search.words import Words
     from perdure.memory.vector_index import VectorIndexes
 
 __all__ = ["Asked"]
@@ -35,6 +36,7 @@ class Asked:
     now: datetime
     histories: Histories
     masks: Masks
+    words: Words
     indexes: VectorIndexes | None = None
     timezone: str = "UTC"
     vectors: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)

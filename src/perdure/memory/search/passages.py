@@ -27,7 +27,7 @@ from perdure.memory.when import Span, spans
 __all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
 
 CANDIDATES, DENSE_CANDIDATES = 80, 80  # fewer than of messages: passages are longer, and have no neighbours
-POOL_ROWS = 100  # of one archive: what both arms found, then half of what only one did
+POOL_ROWS = 80  # of one archive: what both arms found, then half of what only one did
 FIRST = 50
 SPAN_CANDIDATES = 30
 APART = 1_000  # places between rows that are nobody's neighbours
@@ -74,7 +74,10 @@ def rank_passages(
     query, found = by_words(
         asked.text,
         lambda query: [
-            tx.passages.match(archive.id, query, where=where, limit=max(CANDIDATES, most)) for archive in archives
+            tx.passages.match(
+                archive.id, query, where=where, limit=max(CANDIDATES, most), known=asked.words.of(archive, where)
+            )
+            for archive in archives
         ],
     )
     meanings = [_meaning(tx, archive, asked, where, max(DENSE_CANDIDATES, most)) for archive in archives]
