@@ -535,9 +535,9 @@ def test_every_turn_ends(texts: list[str], value: str, tools: tuple[str, ...], l
 
 def test_a_huge_text_is_handled_quickly() -> None:
     """A megabyte of anything takes no longer than reading it."""
-    started = time.monotonic()
+    started = time.process_time()
     for unit in ("I like ", "'", "“", "我喜欢", " ", "a,b and ", "```", "?", "my my ", "记住", "\n"):
         World({"human": unit * 50_000}).tell(unit * (1_000_000 // len(unit)))
         World({"human": unit * 700}).tell(unit * (600 // len(unit)))
 
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20

@@ -6,16 +6,19 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block
+from perdure.core.files import File, Folder
 from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
     ArchiveId,
     BlockId,
     ConversationId,
+    FileId,
+    FolderId,
     MessageId,
     OrgId,
     PassageId,
@@ -165,6 +168,27 @@ class Contract:
         if agent_id is not None:
             tx.archives.attach(agent_id, archive.id)
         return archive
+
+    def add_folder(self, tx: Tx, /, name: str = "docs", **fields: Any) -> Folder:
+        archive_id = ArchiveId(self.ids.new("archive"))
+        tx.archives.add(Archive(id=archive_id, org_id=tx.org_id, name=name, created_at=AT, updated_at=AT))
+        return tx.folders.add(
+            Folder(
+                id=FolderId(self.ids.new("folder")),
+                org_id=tx.org_id,
+                name=name,
+                archive_id=archive_id,
+                created_at=AT,
+                updated_at=AT,
+                **fields,
+            )
+        )
+
+    def add_file(self, tx: Tx, /, folder_id: FolderId, name: str = "plan.md", **fields: Any) -> File:
+        file_id = FileId(self.ids.new("file"))
+        return tx.files.add(
+            File(id=file_id, org_id=tx.org_id, folder_id=folder_id, name=name, created_at=AT, updated_at=AT, **fields)
+        )
 
     def add_passage(
         self,

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, InvalidInput, LeaseLost, NotFound
-from perdure.core.files import File, FilePart, Folder, file_tag
-from perdure.core.ids import ArchiveId, FileId, FolderId, OrgId
-from perdure.core.passages import Archive
+from perdure.core.files import File, FilePart, file_tag
+from perdure.core.ids import FileId, FolderId, OrgId
 from perdure.core.tx import Tx
 from perdure.testing.store_contract.base import AT, AWKWARD, LATER, UNTIL, Contract, raises
 
@@ -19,27 +18,6 @@ OTHER = OrgId("org-other")
 
 
 class FolderContract(Contract):
-    def add_folder(self, tx: Tx, /, name: str = "docs", **fields: Any) -> Folder:
-        archive_id = ArchiveId(self.ids.new("archive"))
-        tx.archives.add(Archive(id=archive_id, org_id=tx.org_id, name=name, created_at=AT, updated_at=AT))
-        return tx.folders.add(
-            Folder(
-                id=FolderId(self.ids.new("folder")),
-                org_id=tx.org_id,
-                name=name,
-                archive_id=archive_id,
-                created_at=AT,
-                updated_at=AT,
-                **fields,
-            )
-        )
-
-    def add_file(self, tx: Tx, /, folder_id: FolderId, name: str = "plan.md", **fields: Any) -> File:
-        file_id = FileId(self.ids.new("file"))
-        return tx.files.add(
-            File(id=file_id, org_id=tx.org_id, folder_id=folder_id, name=name, created_at=AT, updated_at=AT, **fields)
-        )
-
     async def test_folders_come_back_as_they_were_put(self) -> None:
         """Numbered in order of creation, found by id, name and page; changed fields are kept, counts are the store's
         own."""

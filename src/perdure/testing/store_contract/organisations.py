@@ -12,6 +12,7 @@ from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, LeaseLost, NotFound
 from perdure.core.events import RunQueued
+from perdure.core.files import File, FilePart, Folder
 from perdure.core.ids import McpServerId, OrgId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
@@ -45,6 +46,9 @@ class Property:
     prefix: Prefix
     tool: Tool
     server: McpServer
+    folder: Folder
+    file: File
+    worked_on: File
 
 
 class OrganisationContract(Contract):
@@ -89,6 +93,7 @@ class OrganisationContract(Contract):
             )
         )
         tx.mcp.put_tool(McpTool(server_id=server.id, name="look", local_name="files__look", tool_id=tool.id))
+        folder, file, worked_on = self.fill_folder(tx, agent)
         return Property(
             agent=tx.agents.get(agent.id),
             conversation=tx.conversations.at(agent.id, 0),
@@ -101,7 +106,27 @@ class OrganisationContract(Contract):
             prefix=prefix,
             tool=tool,
             server=server,
+            folder=folder,
+            file=file,
+            worked_on=worked_on,
         )
+
+    def fill_folder(self, tx: Tx, agent: Agent) -> tuple[Folder, File, File]:
+        """A folder of the agent, a file of it that can be read and is open, and one that is being read."""
+        folder = self.add_folder(tx, "docs")
+        file, other = (self.add_file(tx, folder.id, name, digest=name) for name in ("plan.md", "other.md"))
+        tx.files.put_bytes(file.id, 0, b"walrus", at=AT)
+        tx.folders.attach(agent.id, folder.id, opens=True)
+        claim = tx.files.claim(owner="here", at=AT, until=UNTIL)
+        assert claim is not None
+        assert claim.id == file.id
+        tx.files.put_parts(file.id, [FilePart(seq=0, first_line=1, first_char=0, text="walrus")], [1])
+        tx.files.end(replace(claim, status="completed", line_count=1))
+        tx.agent_files.open(agent.id, file.id, 1, 1, at=AT)
+        worked_on = tx.files.claim(owner="here", at=AT, until=UNTIL)
+        assert worked_on is not None
+        assert worked_on.id == other.id
+        return tx.folders.get(folder.id), tx.files.get(file.id), worked_on
 
     def readers(self, p: Property) -> dict[str, Callable[[Tx], Any]]:
         """Every way to read what is there, by name."""
@@ -172,6 +197,7 @@ class OrganisationContract(Contract):
             "tools.find_by_name": lambda tx: tx.tools.find_by_name("look"),
             "tools.list": lambda tx: tx.tools.list(),
             "tools.of_agent": lambda tx: tx.tools.of_agent(agent_id),
+            **self.readers_of_files(p),
             "secrets.find": lambda tx: tx.secrets.find(agent_id, "TOKEN"),
             "secrets.list": lambda tx: tx.secrets.list(agent_id),
             "mcp.get": lambda tx: tx.mcp.get(p.server.id),
@@ -180,6 +206,59 @@ class OrganisationContract(Contract):
             "mcp.tools": lambda tx: tx.mcp.tools(p.server.id),
             "mcp.find_tool": lambda tx: tx.mcp.find_tool(p.tool.id),
             "secrets.list of all": lambda tx: tx.secrets.list(ORGANISATION),
+        }
+
+    def readers_of_files(self, p: Property) -> dict[str, Callable[[Tx], Any]]:
+        agent_id, folder_id, file_id = p.agent.id, p.folder.id, p.file.id
+        return {
+            "folders.get": lambda tx: tx.folders.get(folder_id),
+            "folders.find": lambda tx: tx.folders.find("docs"),
+            "folders.of_archive": lambda tx: tx.folders.of_archive(p.folder.archive_id),
+            "folders.list": lambda tx: tx.folders.list(),
+            "folders.count": lambda tx: tx.folders.count(),
+            "folders.of_agent": lambda tx: tx.folders.of_agent(agent_id),
+            "folders.agents": lambda tx: tx.folders.agents(folder_id),
+            "files.get": lambda tx: tx.files.get(file_id),
+            "files.find": lambda tx: tx.files.find(folder_id, "plan.md"),
+            "files.same_content": lambda tx: tx.files.same_content("plan.md", suffix=".md"),
+            "files.list": lambda tx: tx.files.list(folder_id),
+            "files.count": lambda tx: tx.files.count(folder_id),
+            "files.bytes_of": lambda tx: tx.files.bytes_of(file_id, 0),
+            "files.unended": lambda tx: tx.files.unended(),
+            "files.holders": lambda tx: tx.files.holders(),
+            "files.parts": lambda tx: tx.files.parts(file_id),
+            "files.page_starts": lambda tx: tx.files.page_starts(file_id),
+            "agent_files.shown": lambda tx: tx.agent_files.shown(agent_id),
+            "agent_files.get": lambda tx: tx.agent_files.get(agent_id, file_id),
+            "agent_files.opened": lambda tx: tx.agent_files.opened(agent_id),
+            "agent_files.named": lambda tx: tx.agent_files.named(agent_id, "plan.md"),
+            "agent_files.list": lambda tx: tx.agent_files.list(agent_id),
+        }
+
+    def writers_of_files(self, p: Property, their_agent: Agent, their_folder: Folder) -> dict[str, Callable[[Tx], Any]]:
+        folder, file = p.folder, p.file
+        return {
+            "folders.put": lambda tx: tx.folders.put(replace(folder, name="stolen")),
+            "folders.delete": lambda tx: tx.folders.delete(folder.id),
+            "folders.attach theirs": lambda tx: tx.folders.attach(p.agent.id, their_folder.id, opens=True),
+            "folders.attach ours": lambda tx: tx.folders.attach(their_agent.id, folder.id, opens=True),
+            "folders.detach": lambda tx: tx.folders.detach(p.agent.id, folder.id),
+            "files.add": lambda tx: self.add_file(tx, folder.id, "stolen.md"),
+            "files.delete": lambda tx: tx.files.delete(file.id),
+            "files.forget": lambda tx: tx.files.forget(p.worked_on),
+            "files.put_bytes": lambda tx: tx.files.put_bytes(file.id, 1, b"stolen", at=AT),
+            "files.drop_bytes": lambda tx: tx.files.drop_bytes(file.id),
+            "files.drop_abandoned": lambda tx: tx.files.drop_abandoned(before=UNTIL),
+            "files.claim": lambda tx: tx.files.claim(owner="there", at=UNTIL, until=UNTIL, dead_owners=["here"]),
+            "files.hold": lambda tx: tx.files.hold(p.worked_on, until=UNTIL, done=9, total=9),
+            "files.end": lambda tx: tx.files.end(replace(p.worked_on, status="error", problem="stolen")),
+            "files.release": lambda tx: tx.files.release("here"),
+            "files.put_parts": lambda tx: tx.files.put_parts(
+                file.id, [FilePart(seq=1, first_line=2, first_char=0, text="stolen")], [2]
+            ),
+            "files.drop_parts": lambda tx: tx.files.drop_parts(file.id),
+            "agent_files.open": lambda tx: tx.agent_files.open(p.agent.id, file.id, 1, 1, at=LATER),
+            "agent_files.close": lambda tx: tx.agent_files.close(p.agent.id, file.id),
         }
 
     async def test_another_organisation_sees_nothing(self) -> None:
@@ -205,6 +284,7 @@ class OrganisationContract(Contract):
             their_agent = await theirs.write(self.add_agent)
             their_block = await theirs.write(self.add_block, "persona")
             their_archive = await theirs.write(self.add_archive)
+            their_folder = await theirs.write(self.add_folder, "theirs")
             their_tool = await theirs.write(
                 lambda tx: tx.tools.put(
                     replace(p.tool, id=ToolId(self.ids.new("tool")), spec=replace(p.tool.spec, description="Peek.")),
@@ -274,6 +354,7 @@ class OrganisationContract(Contract):
                     McpTool(server_id=p.server.id, name="look", local_name="stolen")
                 ),
                 "mcp.delete_tool": lambda tx: tx.mcp.delete_tool(p.server.id, "look"),
+                **self.writers_of_files(p, their_agent, their_folder),
                 "secrets.put": lambda tx: tx.secrets.put(p.agent.id, "TOKEN", b"stolen", at=AT),
                 "secrets.put for all": lambda tx: tx.secrets.put(ORGANISATION, "TOKEN", b"stolen", at=AT),
                 "secrets.delete": lambda tx: tx.secrets.delete(p.agent.id, "TOKEN"),
