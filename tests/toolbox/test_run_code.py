@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from perdure.converters.convert import convert_file
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
-from perdure.core.sandbox import Isolation, SandboxJob, SandboxResult, ToolFrame
+from perdure.core.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult, ToolFrame
 from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
@@ -37,7 +38,7 @@ class GivenResults:
         pass
 
 
-def toolbox(sandbox: GivenResults | None) -> Builtins:
+def toolbox(sandbox: Sandbox | None) -> Builtins:
     return Builtins(converter=convert_file, web=WebSettings(), sandbox=sandbox)
 
 
@@ -105,3 +106,39 @@ def test_what_can_not_be_run_here_says_why() -> None:
     assert "EXA_API_KEY" in (toolbox(None).missing(tool("web_search")) or "")
     assert "no built-in tool 'fly'" in (toolbox(None).missing(other) or "")
     assert toolbox(None).missing(tool("fetch_webpage")) is None
+
+
+async def test_code_is_run_in_the_sandbox_of_this_machine() -> None:
+    """A notebook's cell: prints, a value, an error with its line; a value that is no JSON is shown as Python shows it;
+    nothing is left for the next run, and there is no network."""
+    if sys.platform != "linux":
+        pytest.skip("the sandbox works on Linux only")
+    from perdure.toolbox.sandbox.linux import LinuxSandbox
+
+    sandbox = LinuxSandbox()
+    try:
+        found = await sandbox.isolation()
+        if not found.enough:
+            pytest.skip(f"this machine can't hold code back: {found.summary}")
+        box = toolbox(sandbox)
+
+        async def told(code: str) -> str:
+            return (await box.call(tool("run_code"), {"code": code}, CONTEXT)).text
+
+        texts = [
+            await told("import math\nprint('hi')\nx = 6\nmath.factorial(x)"),
+            await told("1j"),
+            await told("def f():\n    return 1 / 0\nf()"),
+            await told("x"),
+            await told("import socket\nsocket.create_connection(('127.0.0.1', 80), 2)"),
+            await told("this is no Python"),
+        ]
+    finally:
+        await sandbox.close()
+
+    assert texts[0] == "stdout:\nhi\n\nvalue:\n720"
+    assert texts[1] == "value:\n1j"
+    assert "line 2, in f: return 1 / 0\nZeroDivisionError: division by zero" in texts[2]
+    assert "NameError: name 'x' is not defined" in texts[3]
+    assert texts[4].startswith("error:\n") and "Error" in texts[4]
+    assert texts[5].startswith("error:\n") and "line 1" in texts[5]
