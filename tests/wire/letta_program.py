@@ -86,6 +86,21 @@ def five_tools(client: Any, agent_id: str) -> None:
     assert [passage.text for passage in passages] == ["The user visited Oslo."]
 
 
+def questions(client: Any, model: str) -> None:
+    """A question of the agent is what it says last, in streams too, and the next message answers it."""
+    made = client.agents.create(model=model, memory_blocks=BLOCKS, tools=["ask_user"])
+    asked = client.agents.messages.create(made.id, messages=said("door ! ask"))
+    assert kinds(asked.messages) == ["tool_call_message", "tool_return_message", "assistant_message"], asked
+    assert asked.messages[-1].content == "Which colour for the door?"
+    assert asked.stop_reason.stop_reason == "end_turn"
+    assert client.agents.messages.create(made.id, messages=said("red")).messages[-1].content == "done"
+    for tokens in (True, False):
+        events = list(client.agents.messages.stream(made.id, messages=said("gate ! ask"), stream_tokens=tokens))
+        pieces = [event.content for event in events if event.message_type == "assistant_message"]
+        assert pieces == ["Which colour for the gate?"], events
+    client.agents.delete(made.id)
+
+
 def lists(client: Any, agent_id: str) -> None:
     """Pages by before, after, limit and order meet without a gap or a repetition."""
     everything = client.agents.messages.list(agent_id, limit=100, order="asc").items
@@ -202,6 +217,7 @@ def main(base_url: str, model: str) -> None:
     send(client, agent_id)
     stream(client, agent_id)
     five_tools(client, agent_id)
+    questions(client, model)
     lists(client, agent_id)
     blocks(client, agent_id)
     archive(client, agent_id)

@@ -33,6 +33,7 @@ STEPS: dict[str, tuple[str, dict[str, Any]]] = {
     "insert_passage": ("archival_memory_insert", {"content": "The user visited Oslo."}),
     "archive": ("archival_memory_insert", {"content": "note of KEY"}),
     "search_passage": ("archival_memory_search", {"query": "Oslo"}),
+    "ask": ("ask_user", {"question": "Which colour for the KEY?"}),
     "search_history": ("conversation_search", {"query": "hello"}),
 }
 """Word of a message -> tool and arguments; `KEY` stands for the message's first word."""
