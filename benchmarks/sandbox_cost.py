@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+import statistics
 import sys
+import tempfile
 import time
+import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 
+from perdure import AsyncPerdure
+from perdure.core.ids import ToolId
 from perdure.core.sandbox import SandboxJob
+from perdure.memory.tools import NewTool, create_tool
+from perdure.testing import ScriptedModel, calls, says
 from perdure.toolbox.sandbox.linux import LinuxSandbox
 
 CALLS = 200
@@ -20,7 +28,17 @@ TOGETHER = 100
 ADDITIONS = 3_000_000
 CALL_BAR_MS, TOGETHER_BAR_S, MEMORY_BAR_MB = 15.0, 1.0, 25.0
 
-JOB = SandboxJob(source="def add(a: int, b: int) -> int:\n    return a + b", function="add", arguments={"a": 1, "b": 2})
+SOURCE = '''def {name}(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: one of them.
+        b: the other.
+    """
+    return a + b
+'''
+JOB = SandboxJob(source=SOURCE.format(name="add"), function="add", arguments={"a": 1, "b": 2})
+MESSAGES = 100
 
 
 async def main() -> int:
@@ -48,6 +66,13 @@ async def main() -> int:
     assert sandbox.pid is not None
     weights = memory_mb(sandbox.pid)
     await sandbox.close()
+    inside = await message_ms("add_in_sandbox")
+    without = await message_ms("add_here")
+    print(
+        f"{'a call within a message, p50':<44}{inside - without:>9.1f} ms   {_verdict(inside - without, CALL_BAR_MS)}",
+        end="",
+    )
+    print(f"  (a message with it {inside:.1f}, with a function of the program {without:.1f})")
     print(f"{f'a call, p50 of {CALLS}':<44}{half:>9.1f} ms   {_verdict(half, CALL_BAR_MS)}")
     print(f"{'a call, p95':<44}{most:>9.1f} ms")
     print(f"{f'{TOGETHER} calls at a time':<44}{together * 1000:>9.1f} ms   {_verdict(together, TOGETHER_BAR_S)}")
@@ -56,6 +81,39 @@ async def main() -> int:
     print(f"{'held while idle (PSS)':<44}{idle:>9.1f} MB   {_verdict(idle, MEMORY_BAR_MB)}  ({parts})")
     print(f"{f'{ADDITIONS:,} additions in a loop':<44}{additions_ms():>9.1f} ms")
     return int(half > CALL_BAR_MS or together > TOGETHER_BAR_S or idle > MEMORY_BAR_MB)
+
+
+def add_here(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: one of them.
+        b: the other.
+    """
+    return a + b
+
+
+async def message_ms(tool: str) -> float:
+    """The median of messages that are answered with a call of this tool and a text."""
+    replies = [reply for _ in range(MESSAGES) for reply in (calls(tool, a=1, b=2), says("3"))]
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder, "agents.db")
+        models = {"test/scripted": ScriptedModel(*replies)}
+        async with await AsyncPerdure.open(store, models=models, tools=[add_here]) as perdure:
+            agent = await perdure.create_agent("adder", model="test/scripted")
+            if tool != add_here.__name__:
+                new = NewTool(source=SOURCE.format(name=tool))
+                tool_id = ToolId(f"tool-{uuid.uuid4()}")
+                await perdure.app.store.write(create_tool, new, tool_id, at=datetime.now(UTC))
+            await agent.attach_tool(tool)
+            times = []
+            for _ in range(MESSAGES):
+                began = time.perf_counter()
+                reply = await agent.send("add")
+                times.append((time.perf_counter() - began) * 1000)
+                assert reply.text == "3", reply
+                await asyncio.sleep(PAUSE_S)
+    return statistics.median(times)
 
 
 def memory_mb(pid: int) -> list[float]:
