@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -379,6 +384,50 @@ def test_a_network_must_be_allowed(cage: Cage) -> None:
 
     assert result.status == "refused"
     assert "the administrator does not allow" in result.error
+
+
+def test_a_server_that_is_killed_leaves_nothing_behind(cage: Cage) -> None:
+    """The fork server and what runs in it end with the server, however that ends."""
+    name = f"left{os.getpid()}"
+    source = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}'); time.sleep(60)"
+    program = (
+        "import asyncio, os, signal\n"
+        "from perdure.core.sandbox import SandboxJob\n"
+        "from perdure.toolbox.sandbox.linux import LinuxSandbox\n"
+        "async def main():\n"
+        "    sandbox = LinuxSandbox()\n"
+        "    await sandbox.isolation()\n"
+        f"    asyncio.create_task(sandbox.run(SandboxJob(source={source!r})))\n"
+        f"    while {name!r} not in names():\n"
+        "        await asyncio.sleep(0.05)\n"
+        "    print(sandbox.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def names():\n"
+        "    for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "        try:\n            yield open(f'/proc/{pid}/comm').read().strip()\n"
+        "        except OSError:\n            pass\n"
+        "asyncio.run(main())\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    until = time.monotonic() + 5
+    while running(name, done.stdout.strip()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert running(name, done.stdout.strip()) == []
+
+
+def running(name: str, pid: str) -> list[str]:
+    """What is left of a process of this name, and of this number."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if path.read_text(encoding="utf-8").strip() == name or path.parent.name == pid:
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
 
 
 class TestWithoutIsolation:

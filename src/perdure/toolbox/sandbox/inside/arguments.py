@@ -26,14 +26,7 @@ def bound(function: Callable[..., Any], arguments: Mapping[str, Any], agent: obj
 
     Raises: Misfit: one is missing, unknown, or can't be made what its annotation says.
     """
-    signature = inspect.signature(function)
-    given = dict(arguments)
-    if AGENT_STATE in signature.parameters:
-        given[AGENT_STATE] = agent
-    try:
-        signature.bind(**given)
-    except TypeError as error:
-        raise Misfit(f"the arguments don't fit {getattr(function, '__name__', 'it')}{signature}: {error}") from None
+    given = _named(function, arguments, agent)
     hints = _hints(function)
     for name in given.keys() & hints.keys() - {AGENT_STATE}:
         try:
@@ -46,14 +39,41 @@ def bound(function: Callable[..., Any], arguments: Mapping[str, Any], agent: obj
     return given
 
 
+def _named(function: Callable[..., Any], arguments: Mapping[str, Any], agent: object) -> dict[str, Any]:
+    """The arguments, and the agent where it is wanted. Raises: Misfit: one is missing or unknown."""
+    given = dict(arguments)
+    if type(function) is types.FunctionType and not hasattr(function, "__wrapped__"):
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        if AGENT_STATE in names:
+            given[AGENT_STATE] = agent
+        needed = names[: len(names) - len(function.__defaults__ or ())]
+        stars = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_posonlyargcount
+        if not (stars or code.co_kwonlyargcount) and set(needed) <= given.keys() <= set(names):
+            return given  # the usual case, without the cost of a signature
+    signature = inspect.signature(function)
+    if AGENT_STATE in signature.parameters:
+        given[AGENT_STATE] = agent
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        raise Misfit(f"the arguments don't fit {getattr(function, '__name__', 'it')}{signature}: {error}") from None
+    return given
+
+
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The types that its annotations name. One that is no type says nothing about its value.
 
     Names that the source does not import have their usual meaning.
     """
-    names = {**_USUAL, **getattr(function, "__globals__", {})}
+    own = getattr(function, "__globals__", {})
+    written = getattr(function, "__annotations__", {}).items()
+    open_ones = {name: one for name, one in written if not (isinstance(one, str) and one in _PLAIN and one not in own)}
+    if not open_ones:
+        return {}
+    names = {**_USUAL, **own}
     hints: dict[str, Any] = {}
-    for name, annotation in getattr(function, "__annotations__", {}).items():
+    for name, annotation in open_ones.items():
         holder = types.SimpleNamespace(__annotations__={name: annotation})
         try:
             hints |= typing.get_type_hints(holder, names)
@@ -61,6 +81,9 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
             continue
     return hints
 
+
+_PLAIN = ("str", "int", "bool", "list", "dict")
+"""Annotations of which nothing has to be made: JSON has them as they are."""
 
 _USUAL: Mapping[str, Any] = {
     **{name: getattr(typing, name) for name in typing.__all__},

@@ -85,14 +85,16 @@ class _Capped(io.RawIOBase):
 
 def _compiled(source: str, *, whole: bool) -> tuple[types.CodeType, types.CodeType | None]:
     """The code, and that of the last expression apart, where its value is wanted."""
+    if whole:
+        # Annotations stay texts: clients send functions without the imports that their annotations need.
+        flags = __future__.annotations.compiler_flag
+        return compile(source, SOURCE_NAME, "exec", flags=flags, dont_inherit=True), None
     tree = ast.parse(source, SOURCE_NAME)
     last = None
-    if not whole and tree.body and isinstance(end := tree.body[-1], ast.Expr):
+    if tree.body and isinstance(end := tree.body[-1], ast.Expr):
         last = compile(ast.Expression(end.value), SOURCE_NAME, "eval", dont_inherit=True)
         tree.body.pop()
-    # Annotations stay texts: clients send functions without the imports that their annotations need.
-    flags = __future__.annotations.compiler_flag if whole else 0
-    return compile(tree, SOURCE_NAME, "exec", flags=flags, dont_inherit=True), last
+    return compile(tree, SOURCE_NAME, "exec", dont_inherit=True), last
 
 
 def _outcome(code: tuple[types.CodeType, types.CodeType | None], job: Mapping[str, Any], agent: object) -> object:
