@@ -6,6 +6,7 @@ orders what the model does: after `!`, each word is one answer with a call (see 
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import letta_client
 from letta_client import Letta
+from pydantic import BaseModel
 
 BLOCKS = [{"label": "human", "value": "Name: Ann."}, {"label": "persona", "value": "I am helpful."}]
 TOOLS = ["archival_memory_insert", "archival_memory_search", "core_memory_append", "core_memory_replace"]
@@ -99,6 +101,99 @@ def questions(client: Any, model: str) -> None:
         pieces = [event.content for event in events if event.message_type == "assistant_message"]
         assert pieces == ["Which colour for the gate?"], events
     client.agents.delete(made.id)
+
+
+def roll(sides: int, label: str = "x") -> str:
+    """Roll a die.
+
+    Args:
+        sides (int): number of sides
+        label (str): label text
+    """
+    print("rolling")
+    return f"{label} rolled {min(sides, 1)}"
+
+
+def flip(side: str) -> str:
+    """Flip a coin.
+
+    Args:
+        side: heads or tails
+    """
+    return side
+
+
+class Item(BaseModel):
+    sku: str
+
+
+class Entry(BaseModel):
+    item: Item
+
+
+class Args(BaseModel):
+    data: Entry
+    change: int
+
+
+MANAGE = '''
+from pydantic import BaseModel
+
+class Item(BaseModel):
+    sku: str
+
+class Entry(BaseModel):
+    item: Item
+
+def manage_inventory(data: Entry, change: int) -> dict:
+    """Change what is in stock."""
+    return {"sku": data.item.sku, "change": change}
+'''
+
+
+def tools(client: Any, agent_id: str) -> None:
+    """Of source and of functions, found, changed, attached, called by the model, run by hand, deleted."""
+    source = inspect.getsource(roll)
+    if hasattr(client.tools, "create_from_function"):  # older clients
+        made = client.tools.upsert_from_function(func=roll, tags=["game"])
+        assert client.tools.create_from_function(func=roll).id == made.id
+        added = client.tools.upsert_from_function(func=flip, args_schema=None, return_char_limit=99)
+        assert (added.name, added.return_char_limit) == ("flip", 99)
+        client.tools.delete(added.id)
+    made = client.tools.upsert(source_code=source, tags=["game"], enable_parallel_execution=False)
+    assert (made.name, made.tool_type, made.tags, made.description) == ("roll", "custom", ["game"], "Roll a die.")
+    assert made.json_schema["parameters"]["required"] == ["sides"]
+    assert made.json_schema["parameters"]["properties"]["sides"]["description"] == "number of sides"
+    assert client.tools.create(source_code=source).id == made.id
+    managed = client.tools.create(source_code=MANAGE, args_json_schema=Args.model_json_schema())
+    assert client.tools.retrieve(managed.id).source_code == MANAGE
+    assert [tool.id for tool in client.tools.list(name="roll")] == [made.id]
+    assert {tool.name for tool in client.tools.list(limit=5)} >= {"roll", "manage_inventory", "memory", "run_code"}
+    assert client.tools.search(query="die")[0].tool.id == made.id
+    changed = client.tools.update(made.id, description="Throw a die.", tags=[])
+    assert (changed.description, changed.source_code) == ("Throw a die.", source)
+    for tool in (made, managed):
+        client.agents.tools.attach(tool.id, agent_id=agent_id)
+    assert {"roll", "manage_inventory"} <= {tool.name for tool in client.agents.tools.list(agent_id)}
+    body = {"args": {"sides": 3}}
+    if hasattr(client.agents.tools, "run"):  # newer clients
+        ran = client.agents.tools.run("roll", agent_id=agent_id, **body).model_dump()
+    else:
+        ran = client.post(f"/v1/agents/{agent_id}/tools/roll/run", cast_to=object, body=body)
+    assert (ran["status"], ran["func_return"], ran["stdout"]) == ("success", "x rolled 1", ["rolling\n"]), ran
+    reply = client.agents.messages.create(agent_id, messages=said("go ! roll manage"))
+    returns = [message.tool_return for message in reply.messages if message.message_type == "tool_return_message"]
+    assert returns == ["7 rolled 1", '{"sku": "A1", "change": 2}'], returns
+    client.agents.tools.detach(made.id, agent_id=agent_id)
+    client.tools.delete(managed.id)
+    names = [tool.name for tool in client.agents.tools.list(agent_id)]
+    assert "roll" not in names and "manage_inventory" not in names, names
+    for wrong in ("def f(:", "def f(a: int): ...", "def memory(): 'M.'"):
+        try:
+            client.tools.create(source_code=wrong)
+        except (letta_client.BadRequestError, letta_client.ConflictError):
+            continue
+        raise AssertionError(f"{wrong!r} was taken")
 
 
 def lists(client: Any, agent_id: str) -> None:
@@ -223,6 +318,7 @@ def main(base_url: str, model: str) -> None:
     archive(client, agent_id)
     archives(client, agent_id)
     search(client, agent_id)
+    tools(client, agent_id)
     cancel(client, agent_id)
     bad_input(client, agent_id)
     renamed = client.agents.update(agent_id, name="renamed", description="d")

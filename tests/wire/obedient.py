@@ -35,6 +35,8 @@ STEPS: dict[str, tuple[str, dict[str, Any]]] = {
     "search_passage": ("archival_memory_search", {"query": "Oslo"}),
     "ask": ("ask_user", {"question": "Which colour for the KEY?"}),
     "search_history": ("conversation_search", {"query": "hello"}),
+    "roll": ("roll", {"sides": "6", "label": 7}),
+    "manage": ("manage_inventory", {"data": '{"item": {"sku": "A1"}}', "change": 2.0}),
 }
 """Word of a message -> tool and arguments; `KEY` stands for the message's first word."""
 
@@ -56,7 +58,9 @@ def obey(asked: Mapping[str, Any]) -> HttpLine:
     calls = []
     for index, word in enumerate(steps[taken].split("+")):
         name, arguments = STEPS[word]
-        values = {label: value.replace("KEY", key) for label, value in arguments.items()}
+        values = {
+            label: value.replace("KEY", key) if isinstance(value, str) else value for label, value in arguments.items()
+        }
         calls.append(ToolCall(f"{key}-{taken}-{index}", name, json.dumps(values)))
     return ModelReply(parts=tuple(calls))
 

@@ -9,6 +9,7 @@ import typer
 
 from perdure.cli.leave import leave as _leave
 from perdure.cli.secret_commands import secret_app
+from perdure.cli.tool_commands import tool_app
 
 __all__ = ["app"]
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the model of new agents; without it, doctor tells which.",
 )
 app.add_typer(secret_app, name="secret")
+app.add_typer(tool_app, name="tool")
 
 
 Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this one message and leave.")]

@@ -1,0 +1,93 @@
+"""`perdure tool`, as a program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import called
+from tests.library.opened import open_sync
+
+ROLL = '''
+def helper(sides): return min(sides, 1)
+
+def roll(sides: int, label: str = "x") -> str:
+    """Roll a die."""
+    print("rolling")
+    return f"{label}: {helper(sides)} of {sides}"
+'''
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "roll.py"
+    path.write_text(ROLL)
+    return path
+
+
+def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> None:
+    """Each command says what comes next; nothing is made of the data folder until there is something to keep."""
+    home = tmp_path / "home"
+    assert "There are no tools of your own yet" in called(home, "tool", "list").stderr
+    assert called(home, "tool", "show", "roll").returncode == 1
+    assert not home.exists()
+
+    added = called(home, "tool", "add", str(file), "--timeout", "5", "--env", "A=b")
+    assert (added.returncode, added.stdout) == (0, "roll(sides, label?)\n")
+    assert """`perdure tool test roll '{"sides": 1}'`""" in added.stderr
+    tried = called(home, "tool", "test", "roll", '{"sides": "6"}')
+    assert (tried.returncode, tried.stdout) == (0, "x: 1 of 6\n")
+    assert "rolling" in tried.stderr
+    wrong = called(home, "tool", "test", "roll", '{"sides": "six"}')
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "'sides' must be of type integer" in wrong.stderr
+    assert "agent 'used last' not found: there is none yet" in called(home, "tool", "attach", "roll").stderr
+    with open_sync(home / "perdure.db") as store:
+        store.create_agent("ann")
+    assert "ann has roll" in called(home, "tool", "attach", "roll").stderr
+    (row,) = json.loads(called(home, "tool", "list", "--json").stdout)
+    assert (row["name"], row["agents"], row["timeout_s"]) == ("roll", ["ann"], 5.0)
+    assert called(home, "tool", "list").stdout.splitlines()[0].split()[:3] == ["tool", "kind", "agents"]
+    shown = json.loads(called(home, "tool", "show", "roll", "--json").stdout)
+    assert (shown["source"], shown["environment"]) == (ROLL, {"A": "b"})
+    assert "def roll" in called(home, "tool", "show", "roll").stdout
+    assert "no longer" in called(home, "tool", "detach", "roll", "--agent", "ann").stderr
+    assert called(home, "tool", "remove", "roll").returncode == 0
+    assert json.loads(called(home, "tool", "list", "--json").stdout) == []
+    every = json.loads(called(home, "tool", "list", "--all", "--json").stdout)
+    assert {"memory_insert", "run_code"} <= {row["name"] for row in every}
+
+
+def test_a_file_is_tried_before_it_is_added(tmp_path: Path, file: Path) -> None:
+    """As JSON, with what it printed; an error is exit code 1."""
+    tried = called(tmp_path, "tool", "test", str(file), '{"sides": 2, "label": "y"}', "--json")
+
+    assert json.loads(tried.stdout) == {"status": "success", "result": "y: 1 of 2", "stdout": "rolling\n", "stderr": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "told"),
+    [
+        (b"def f(:", (), "line 1: invalid syntax"),
+        (b"def f(a): 'F.'", (), "parameter 'a' of f has no annotation"),
+        (b"\xff", (), "no text in UTF-8"),
+        (ROLL.encode(), ("--env", "A"), "write NAME=VALUE"),
+        (ROLL.encode(), ("--requirement", "-r x"), "requirement '-r x' can't be used"),
+        (ROLL.encode(), ("--timeout", "0"), "timeout_s is 0.0"),
+        (ROLL.encode(), ("--name", "rolls"), "no function 'rolls'"),
+        (None, (), "can't be read"),
+    ],
+)
+def test_what_can_not_be_added_is_told(
+    tmp_path: Path, text: bytes | None, arguments: tuple[str, ...], told: str
+) -> None:
+    """On stderr, with exit code 1 and no traceback."""
+    path = tmp_path / "tool.py"
+    if text is not None:
+        path.write_bytes(text)
+    failed = called(tmp_path, "tool", "add", str(path), *arguments)
+
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert told in failed.stderr and "Traceback" not in failed.stderr
