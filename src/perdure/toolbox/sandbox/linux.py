@@ -29,6 +29,7 @@ __all__ = ["LinuxSandbox"]
 
 CONCURRENCY = 8
 SPARES = 2
+SPARE_DELAY_S = 0.02
 MEMORY_MB = 512
 PROCESSES = 32
 CHECK_TIMEOUT_S = 10.0
@@ -334,14 +335,15 @@ class LinuxSandbox:
                 self._finish(spare)
             self._spares.clear()
             self._spare_kind = how
-        if len(self._spares) + len(self._background) < self._spare_count:
-            task = asyncio.create_task(self._make_spare(server, how, job))
+        if len(self._spares) < self._spare_count and not self._background:
+            task = asyncio.create_task(self._make_spare(server, job))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 
-    async def _make_spare(self, server: ForkServer, how: Mapping[str, Any], job: SandboxJob) -> None:
-        while len(self._spares) < self._spare_count and server.alive and self._spare_kind == how:
-            self._spares.append(await self._forked(server, how, job))
+    async def _make_spare(self, server: ForkServer, job: SandboxJob) -> None:
+        await asyncio.sleep(SPARE_DELAY_S)  # whoever waited for the result goes first
+        while len(self._spares) < self._spare_count and server.alive and self._spare_kind and not self._places.waiting:
+            self._spares.append(await self._forked(server, self._spare_kind, job))
 
     def _finish(self, call: Call) -> None:
         """Let go of a call; its process is ended if it has not ended by itself."""
