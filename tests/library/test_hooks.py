@@ -209,16 +209,17 @@ def test_what_hooks_add_is_in_the_next_request_and_stays(tmp_path: Path) -> None
     assert listed == ["message"] * len(listed)
 
 
-def test_context_of_the_end_is_for_the_next_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", [("after_model",), ("run_end",), ("after_model", "run_end")])
+def test_context_of_the_end_is_for_the_next_message(tmp_path: Path, points: tuple[str, ...]) -> None:
     """Also of an answer without calls: it stands in the log when the next request is made."""
-    watcher, _ = at("after_model", "run_end", verdict=Verdict(context="be kind"))
+    watcher, _ = at(*points, verdict=Verdict(context="be kind"))
     perdure, model = opened(tmp_path, hooks=(watcher,))
     with perdure:
         agent = perdure.create_agent()
         agent.send("one")
         agent.send("two")
 
-    assert [entry["point"] for entry in shown(model.asked[1])] == ["after_model", "run_end"]
+    assert [entry["point"] for entry in shown(model.asked[1])] == [*points]
 
 
 def test_compaction_is_told_and_not_blocked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -200,8 +200,9 @@ def _advanced(
     ends: bool,
     told: int | None = None,
 ) -> Progress:
-    """The progress of a step; if it `ends` the run, and nothing is left to do, that is the same transaction."""
-    if ends and isinstance(action := next_action(log), Finish):
+    """The progress of a step; if it `ends` the run, and nothing is left to do or to tell, that is the same
+    transaction."""
+    if ends and not log.run.context and isinstance(action := next_action(log), Finish):
         return end_run(tx, log, action, events, ids=ids, settings=settings, now=now, told=told)
     return Progress(log, tx.events.add(log.run.key, events, at=now, after=told))
 
