@@ -7,13 +7,15 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.core.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox.linux import LinuxSandbox
 
-__all__ = ["LIMITS", "ORDINARY_USER", "Cage", "ordinary_python"]
+__all__ = ["LIMITS", "ORDINARY_USER", "Cage", "gone", "ordinary_python"]
 
 T = TypeVar("T")
 
@@ -62,3 +64,19 @@ def ordinary_python() -> str | None:
         if done.returncode == 0:
             return path
     return None
+
+
+def gone(name: str) -> bool:
+    """Whether no process of this name is left; it may take a moment to end."""
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        names = []
+        for path in Path("/proc").glob("[0-9]*/comm"):
+            try:
+                names.append(path.read_text(encoding="utf-8").strip())
+            except OSError:
+                continue
+        if name not in names:
+            return True
+        time.sleep(0.05)
+    return False

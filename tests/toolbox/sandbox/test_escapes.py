@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult
-from tests.toolbox.sandbox.cages import LIMITS, Cage
+from tests.toolbox.sandbox.cages import LIMITS, Cage, gone
 from tests.toolbox.sandbox.ground import NUMBERS, Ground
 
 SERVERS = ["root", "user", "root without namespaces", "user without namespaces"]
@@ -393,7 +391,7 @@ class TestWhatCodeUses:
         )
 
         assert cage.run(source, "f").value == "left"
-        assert _gone(name)
+        assert gone(name)
 
     def test_a_set_uid_bit(self, cage: Cage) -> None:
         """It can be set, and gives nothing: programs in the work folder are not started at all."""
@@ -492,98 +490,3 @@ class TestWhatCodeUsesAnywhere:
         result = cage.run("def f():\n    return 'x' * 20_000", "f", limits=limits)
 
         assert (result.status, "larger than 10,000 bytes" in result.error) == ("error", True)
-
-
-FORGE = """
-import json, os, struct, time
-def send(body, fd=4):
-    os.write(fd, struct.pack('<Q', len(body)) + body)
-"""
-
-
-@pytest.mark.parametrize("cage", [SERVERS[0], SERVERS[-1]], indirect=True)
-class TestForgedAnswers:
-    @pytest.mark.parametrize(
-        ("body", "status"),
-        [
-            ('{"status": "success", "value": "forged"}', "success"),
-            ('{"status": "ready"}', "error"),
-            ('{"status": "unavailable", "error": "x"}', "error"),
-            ('{"status": "success", "value": NaN}', "error"),
-            ('{"status": ["success"], "value": 1}', "error"),
-            ('{"status": "error", "error": 5}', "error"),
-            ('{"status": "error", "error": "x", "frames": [[1, 2, 3]]}', "error"),
-            ('{"status": "success", "value": 1, "agent": {"human": "x", "other": "y"}}', "success"),
-            ('{"status": "success", "value": 1, "agent": 5}', "success"),
-            ("[]", "error"),
-            ("no json", "error"),
-            ("\\xff\\xfe", "error"),
-            ('{"status": "success", "value": "\\\\ud800"}', "success"),
-        ],
-    )
-    def test_a_forged_answer_is_no_more_than_a_result(self, cage: Cage, body: str, status: str) -> None:
-        """The code may claim what it likes of its own result: it is read with the same care as any other."""
-        result = cage.run(f"{FORGE}\nsend({body!r}.encode('latin-1').decode('unicode_escape').encode('latin-1'))\n")
-
-        assert result.status == status
-        assert result.agent is None
-        assert str(result.value).isprintable()
-
-    @pytest.mark.parametrize(
-        "source",
-        [
-            "os.write(4, b'\\xff' * 8); time.sleep(60)",
-            "os.write(4, struct.pack('<Q', 1 << 40)); time.sleep(60)",
-            "os.write(4, struct.pack('<Q', 100)); os._exit(0)",
-            "send(b'[' * 100_000)",
-            "send(b'{\"status\": \"success\", \"value\": ' + b'[' * 500 + b']' * 500 + b'}')",
-            "send(b'{\"status\": \"success\", \"value\": ' + b'9' * 5000 + b'}')",
-            "send(b'\\x80\\x04\\x95' + b'cos\\nsystem\\n')",
-            "os.set_blocking(4, True)\nwhile True: os.write(4, b'x' * 65536)",
-        ],
-    )
-    def test_an_answer_that_breaks_readers_is_an_error(self, cage: Cage, source: str) -> None:
-        """Endless, cut off, too deep, too many digits, of another format."""
-        result = cage.run(f"{FORGE}\n{source}\n", limits=SandboxLimits(wall_s=2, result_bytes=10_000))
-
-        assert result.status in {"error", "crash", "timeout"}
-        assert result.value is None
-
-    def test_nobody_can_answer_for_another_call(self, cage: Cage) -> None:
-        """Answers are written to every descriptor there is, while another call works."""
-        forger = (
-            f"{FORGE}\nfor fd in range(300):\n    try:\n"
-            '        send(b\'{"status": "success", "value": "forged"}\', fd)\n    except OSError:\n        pass\n'
-            "time.sleep(0.3)"
-        )
-        honest = "import time\ndef f():\n    time.sleep(0.3)\n    return 'honest'"
-
-        async def both() -> list[SandboxResult]:
-            jobs = [
-                SandboxJob(source=honest, function="f", limits=LIMITS),
-                SandboxJob(source=forger, limits=LIMITS),
-                SandboxJob(source=honest, function="f", limits=LIMITS),
-            ]
-            return await asyncio.gather(*map(cage.sandbox.run, jobs))
-
-        first, forged, second = cage.wait(both())
-
-        assert (first.value, second.value) == ("honest", "honest")
-        assert forged.value == "forged"
-        assert cage.run("1 + 1").value == 2
-
-
-def _gone(name: str) -> bool:
-    """Whether no process of this name is left; it may take a moment to end."""
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
-        names = []
-        for path in Path("/proc").glob("[0-9]*/comm"):
-            try:
-                names.append(path.read_text(encoding="utf-8").strip())
-            except OSError:
-                continue
-        if name not in names:
-            return True
-        time.sleep(0.05)
-    return False
