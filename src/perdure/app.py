@@ -55,6 +55,7 @@ from perdure.toolbox.router import Toolboxes
 
 __all__ = [
     "ALIASES",
+    "KEY_FILE",
     "PROVIDERS",
     "App",
     "Choice",

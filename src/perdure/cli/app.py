@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.cli.leave import leave as _leave
+from perdure.cli.mcp_commands import mcp_app
 from perdure.cli.secret_commands import secret_app
 from perdure.cli.tool_commands import tool_app
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(secret_app, name="secret")
 app.add_typer(tool_app, name="tool")
+app.add_typer(mcp_app, name="mcp")
 
 
 Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this one message and leave.")]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from perdure.app import schema_version
+from perdure.app import KEY_FILE, schema_version
 from perdure.cli.checks import Check
 from perdure.core.errors import InvalidInput
 from perdure.settings import Settings
@@ -40,11 +41,11 @@ def store_checks(settings: Settings) -> Iterator[Check]:
             )
         yield from _room(folder)
         return
-    yield from _file(path)
+    yield from _file(path, given=bool(settings.secret_key))
     yield from _room(path.parent)
 
 
-def _file(path: Path) -> Iterator[Check]:
+def _file(path: Path, *, given: bool) -> Iterator[Check]:
     known = schema_version()
     try:
         size = path.stat().st_size
@@ -59,6 +60,8 @@ def _file(path: Path) -> Iterator[Check]:
             agents = connection.execute("SELECT count(*) FROM agents").fetchone()[0]
             fault = _fault(connection) if size <= QUICK_CHECK_BYTES else None
             vectors = _vectors(connection) if "vector_scopes" in tables else None
+            servers = list(_mcp_servers(connection)) if "mcp_servers" in tables else []
+            sealed = "secrets" in tables and bool(connection.execute("SELECT 1 FROM secrets LIMIT 1").fetchone())
     except (sqlite3.Error, OSError) as error:
         fix = "check who owns it; a backup can take its place: see docs/operations.md"
         yield Check("data", "broken", f"{path} can't be read: {error}", fix)
@@ -76,6 +79,43 @@ def _file(path: Path) -> Iterator[Check]:
     yield _writable(path)
     if vectors is not None:
         yield vectors
+    if sealed:
+        yield _key(path.parent / KEY_FILE, given=given)
+    yield from servers
+
+
+def _key(file: Path, *, given: bool) -> Check:
+    """What secrets are encrypted with, without trying it."""
+    if given:
+        return Check("secrets", "ok", "encrypted with PERDURE_SECRET_KEY")
+    if not file.exists():
+        fix = "put it back from a backup, or set PERDURE_SECRET_KEY to the old key; else set each secret anew"
+        return Check("secrets", "broken", f"their key file {file} is gone", fix)
+    if file.stat().st_mode & 0o077:
+        return Check("secrets", "note", f"{file} can be read by others", f"chmod 600 {file}")
+    return Check("secrets", "ok", f"encrypted with {file}")
+
+
+def _mcp_servers(connection: sqlite3.Connection) -> Iterator[Check]:
+    """How each MCP server stands; none is connected to."""
+    installed = importlib.util.find_spec("mcp") is not None
+    for server_id, name, transport, listed_at, failure in connection.execute(
+        "SELECT id, name, transport, listed_at, failure FROM mcp_servers ORDER BY number"
+    ).fetchall():
+        every, waiting = connection.execute(
+            "SELECT count(*), count(CASE WHEN seen IS NOT NULL AND (pinned IS NULL OR pinned <> seen) THEN 1 END)"
+            " FROM mcp_tools WHERE server_id = ?",
+            (server_id,),
+        ).fetchone()
+        told = f"{name} ({transport}): {every:,} tool{'' if every == 1 else 's'}"
+        if not installed:
+            yield Check("mcp", "broken", f"{told}, which can't be called", "pip install 'perdure[mcp]'")
+        elif failure:
+            yield Check("mcp", "note", f"{told}; the last try failed: {failure}", f"`perdure mcp refresh {name}`")
+        elif waiting:
+            yield Check("mcp", "note", f"{told}, {waiting:,} to approve", f"`perdure mcp approve {name}` shows them")
+        else:
+            yield Check("mcp", "ok", f"{told}, read {listed_at[:16]} UTC" if listed_at else f"{told}, not read yet")
 
 
 def _vectors(connection: sqlite3.Connection) -> Check | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ORGANISATION",
+    "REFERENCE",
     "SECRET_VALUE_CHARS_MAX",
     "Cipher",
     "NoCipher",

@@ -20,6 +20,7 @@ from perdure.server.routes import (
     context,
     folders,
     health,
+    mcp_servers,
     messages,
     models,
     passages,
@@ -62,6 +63,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
         tools,
         models,
         secrets,
+        mcp_servers,
     ):
         # Not `include_router`: it would build each route a second time, in every application.
         app.router.routes.extend(module.router.routes)

@@ -17,6 +17,7 @@ from perdure.core.ids import (
     ConversationId,
     FileId,
     FolderId,
+    McpServerId,
     MessageId,
     PassageId,
     RunId,
@@ -32,6 +33,7 @@ __all__ = [
     "ConversationPath",
     "FilePath",
     "FolderPath",
+    "McpServerPath",
     "MessagePath",
     "PassagePath",
     "RunPath",
@@ -72,6 +74,7 @@ BlockPath = Annotated[BlockId, path_id("block"), _PATH]
 ConversationPath = Annotated[ConversationId, path_id("conversation"), _PATH]
 FilePath = Annotated[FileId, path_id("file"), _PATH]
 FolderPath = Annotated[FolderId, path_id("folder"), _PATH]
+McpServerPath = Annotated[McpServerId, path_id("mcp_server"), _PATH]
 MessagePath = Annotated[MessageId, path_id("message"), _PATH]
 PassagePath = Annotated[PassageId, path_id("passage"), _PATH]
 RunPath = Annotated[RunId, path_id("run"), _PATH]

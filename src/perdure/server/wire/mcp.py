@@ -1,0 +1,149 @@
+"""MCP servers as the wire shows and takes them. What is secret is taken and never shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from perdure.core.errors import InvalidInput
+from perdure.core.mcp import Definition, McpServer, McpTool
+from perdure.memory.mcp import Synced
+from perdure.server.wire.base import WireRequest
+from perdure.server.wire.secrets import MASKED
+from perdure.server.wire.values import JsonObject
+
+__all__ = [
+    "McpApproveIn",
+    "McpServerChangesIn",
+    "McpServerIn",
+    "McpToolRunIn",
+    "known_tool_shape",
+    "server_shape",
+    "synced_shape",
+]
+
+Kind = Literal["stdio", "sse", "streamable_http"]
+
+
+class McpConfigIn(WireRequest):
+    """How a server is reached; of a change, what is missing or null stays."""
+
+    mcp_server_type: Kind | None = None
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, str] | None = None
+    server_url: str | None = None
+    auth_header: str | None = None
+    auth_token: str | None = None
+    custom_headers: dict[str, str] | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return self.mcp_server_type or ("stdio" if self.command is not None else "streamable_http")
+
+
+class McpServerIn(WireRequest):
+    """A server to register."""
+
+    server_name: str
+    config: McpConfigIn
+
+    def fields(self) -> dict[str, Any]:
+        """As `library.mcp.AsyncMcp.add` takes them, without the name."""
+        config = self.config
+        return {
+            "transport": config.kind,
+            "command": config.command or "",
+            "args": tuple(config.args or ()),
+            "environment": config.env or {},
+            "url": config.server_url or "",
+            "auth_header": config.auth_header or None,
+            "token": config.auth_token or None,
+            "headers": config.custom_headers or {},
+        }
+
+
+class McpServerChangesIn(WireRequest):
+    """What may be changed of a server."""
+
+    server_name: str | None = None
+    config: McpConfigIn = McpConfigIn()
+
+    def changes(self, server: McpServer) -> dict[str, Any]:
+        """As `library.mcp.AsyncMcp.update` takes them. Raises: InvalidInput: another kind of server."""
+        config = self.config
+        if config.mcp_server_type not in (None, server.transport):
+            raise InvalidInput(
+                f"MCP server {server.name!r} is of the type {server.transport}, which stays: register another one"
+            )
+        given = {
+            "name": self.server_name,
+            "command": config.command,
+            "args": None if config.args is None else tuple(config.args),
+            "environment": config.env,
+            "url": config.server_url,
+            "auth_header": config.auth_header,
+            "token": config.auth_token,
+            "headers": config.custom_headers,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class McpToolRunIn(WireRequest):
+    """The arguments of a call."""
+
+    args: JsonObject = Field(default_factory=dict)
+
+
+class McpApproveIn(WireRequest):
+    """Which tools are approved, by their names at the server; null is all. `expected`: name -> digest looked at."""
+
+    tools: list[str] | None = None
+    expected: dict[str, str] | None = None
+
+
+def server_shape(server: McpServer) -> dict[str, Any]:
+    """The server with the fields of its type; the names of what is secret, with empty values."""
+    shape: dict[str, Any] = {"id": server.id, "server_name": server.name, "mcp_server_type": server.transport}
+    if server.transport == "stdio":
+        return shape | {
+            "command": server.command,
+            "args": list(server.args),
+            "env": dict.fromkeys(server.variable_names, MASKED),
+        }
+    return shape | {
+        "server_url": server.url,
+        "auth_header": server.auth_header,
+        "auth_token": None if server.auth_header is None else MASKED,
+        "custom_headers": dict.fromkeys(server.header_names, MASKED),
+    }
+
+
+def known_tool_shape(tool: McpTool) -> dict[str, Any]:
+    """A tool of a server, with what was approved and what the server says now. The wire has nothing like it."""
+    return {
+        "name": tool.name,
+        "tool_name": tool.local_name,
+        "tool_id": tool.tool_id,
+        "status": tool.status,
+        "approved": _definition_shape(tool.pinned),
+        "offered": _definition_shape(tool.seen),
+    }
+
+
+def synced_shape(synced: Synced) -> Mapping[str, Any]:
+    """How the tools of a server stand, by their names there."""
+    return {name: list(getattr(synced, name)) for name in ("active", "pending", "changed", "missing", "added")}
+
+
+def _definition_shape(definition: Definition | None) -> dict[str, Any] | None:
+    if definition is None:
+        return None
+    return {
+        "description": definition.description,
+        "input_schema": dict(definition.parameters),
+        "annotations": dict(definition.annotations),
+        "digest": definition.digest,
+    }

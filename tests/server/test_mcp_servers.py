@@ -1,0 +1,181 @@
+"""MCP servers over the wire, with the official client: registered, read, called, and never told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from letta_client.types import StreamableHTTPMcpServer
+
+from tests.server.routed import Routed, new_agent, routed
+from tests.toolbox.mcp.servers import COMMAND, Running, running
+
+CANARY = "canary-61be"
+NOBODY = "mcp_server-00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One server over HTTP for all of these tests."""
+    with running("--http", "/mcp", tmp_path_factory.mktemp("web") / "state.json") as server:
+        yield server
+
+
+async def registered(server: Routed, web: Running, name: str = "web") -> str:
+    config: Any = {
+        "mcp_server_type": "streamable_http",
+        "server_url": web.url,
+        "auth_header": "Authorization",
+        "auth_token": f"Bearer {CANARY}",
+        "custom_headers": {"X-Team": CANARY},
+    }
+    made = await server.letta.mcp_servers.create(server_name=name, config=config)
+    assert made.id is not None
+    return made.id
+
+
+async def test_a_server_is_registered_called_and_removed_by_the_official_client(web: Running) -> None:
+    """Its tools are there at once, can be given to an agent, and go with it."""
+    async with routed() as server:
+        server_id = await registered(server, web)
+        one = await server.letta.mcp_servers.retrieve(server_id)
+        (listed,) = await server.letta.mcp_servers.list()
+        tools = await server.letta.mcp_servers.tools.list(server_id)
+        add = next(tool for tool in tools if tool.name == "web__add")
+        ran = await server.letta.mcp_servers.tools.run(add.id, mcp_server_id=server_id, args={"a": 2, "b": 3})
+        told = next(tool for tool in tools if tool.name == "web__told")
+        sent = await server.letta.mcp_servers.tools.run(told.id, mcp_server_id=server_id)
+        agent = await new_agent(server, tool_ids=[add.id])
+        assert isinstance(one, StreamableHTTPMcpServer)
+        assert listed == one
+        assert (one.server_url, one.auth_header, one.auth_token) == (web.url, "Authorization", "")
+        assert one.custom_headers == {"X-Team": ""}
+        assert (add.tool_type, add.tags) == ("external_mcp", ["mcp:web"])
+        assert (ran.status, ran.func_return) == ("success", "5")
+        assert json.loads(str(sent.func_return))["headers"]["authorization"] == f"Bearer {CANARY}"
+        assert [tool["name"] for tool in agent["tools"]] == ["web__add"]
+        same = await server.letta.mcp_servers.tools.retrieve(add.id, mcp_server_id=server_id)
+        assert same == add
+        await server.letta.mcp_servers.delete(server_id)
+
+        assert await server.letta.mcp_servers.list() == []
+        assert (await server.get(f"/v1/agents/{agent['id']}"))["tools"] == []
+        assert (await server.refused("GET", f"/v1/mcp-servers/{server_id}"))[0] == 404
+
+
+async def test_a_clients_own_token_is_not_passed_on(web: Running) -> None:
+    """What authorises a client here is nothing to a server that it has a tool called on."""
+    async with routed() as server:
+        made = await server.post(
+            "/v1/mcp-servers/", {"server_name": "bare", "config": {"server_url": web.url, "auth_token": None}}
+        )
+        path = f"/v1/mcp-servers/{made['id']}/tools"
+        told = next(tool for tool in await server.get(path) if tool["name"] == "bare__told")
+        answer = await server.http.post(
+            f"{path}/{told['id']}/run",
+            json={"args": {}},
+            headers={"authorization": f"Bearer {CANARY}", "x-api-key": CANARY, "cookie": CANARY},
+        )
+
+        assert answer.status_code == 200
+        assert CANARY not in answer.text
+        assert answer.json()["status"] == "success"
+
+
+async def test_a_change_keeps_what_is_sent_back_as_it_was_shown(web: Running) -> None:
+    """Empty values leave what is stored; the type stays; a held back tool is approved."""
+    async with routed() as server:
+        server_id = await registered(server, web)
+        path = f"/v1/mcp-servers/{server_id}"
+        shown = await server.get(path)
+        renamed = await server.patch(path, {"server_name": "net", "config": shown})
+        assert renamed == {**shown, "server_name": "net"}
+        told = next(tool for tool in await server.get(f"{path}/tools") if tool["name"] == "web__told")
+        ran = await server.post(f"{path}/tools/{told['id']}/run", {"args": {}})
+        assert json.loads(ran["func_return"])["headers"]["x-team"] == CANARY
+        assert (await server.refused("PATCH", path, {"config": {"mcp_server_type": "sse"}}))[0] == 422
+        web.state.write_text(json.dumps({"described": "Another."}))
+        synced = await server.patch(f"{path}/refresh")
+        (look,) = [one for one in await server.get(f"{path}/definitions") if one["name"] == "look"]
+        approved = await server.post(f"{path}/approve", {"tools": ["look"]})
+        web.state.unlink()
+
+        assert (synced["changed"], look["status"]) == (["look"], "changed")
+        assert (look["approved"]["description"], look["offered"]["description"]) == ("Look at something.", "Another.")
+        assert (approved["changed"], approved["pending"]) == ([], [])
+
+
+@pytest.mark.parametrize("config", [{"mcp_server_type": "stdio"}, {}])
+async def test_programs_are_refused_over_http(config: dict[str, Any]) -> None:
+    """403, nothing is run, nothing stored; also the change of one that an admin registered."""
+    async with routed() as server:
+        body = {"server_name": "shell", "config": {**config, "command": "touch", "args": ["/nowhere/at-all"]}}
+        status, detail = await server.refused("POST", "/v1/mcp-servers/", body)
+        assert (status, "perdure mcp add" in detail) == (403, True)
+        assert await server.get("/v1/mcp-servers/") == []
+        made = await server.library.mcp.add("ours", command=COMMAND, environment={"KEY": CANARY}, check=False)
+        status, _ = await server.refused("PATCH", f"/v1/mcp-servers/{made.id}", {"config": {"command": "sh"}})
+
+        assert status == 403
+        shown = await server.get(f"/v1/mcp-servers/{made.id}")
+        assert (shown["command"], shown["env"]) == (COMMAND, {"KEY": ""})
+
+
+async def test_a_setting_lets_clients_register_programs() -> None:
+    """One that can't be started is registered all the same, as with Letta; its tools come when it can."""
+    async with routed(mcp_stdio="on") as server:
+        body = {"server_name": "gone", "config": {"command": "/nowhere/at-all", "args": [], "env": {"K": CANARY}}}
+        made = await server.post("/v1/mcp-servers/", body)
+
+        assert (made["mcp_server_type"], made["env"]) == ("stdio", {"K": ""})
+        assert await server.get(f"/v1/mcp-servers/{made['id']}/tools") == []
+        assert (await server.refused("PATCH", f"/v1/mcp-servers/{made['id']}/refresh"))[0] == 502
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"server_name": "x"}, 422),
+        ({"server_name": "x", "config": {}}, 422),
+        ({"server_name": "x y/z", "config": {"server_url": "http://127.0.0.1:9"}}, 422),
+        ({"server_name": "x", "config": {"server_url": "file:///x"}}, 422),
+        ({"server_name": "x", "config": {"server_url": f"http://a:{CANARY}@x"}}, 422),
+        ({"server_name": "x", "config": {"server_url": "http://x", "auth_token": [CANARY]}}, 422),
+        ({"server_name": "x", "config": {"server_url": "http://x", "custom_headers": {"A": {"b": CANARY}}}}, 422),
+        ({"server_name": "x", "config": {"server_url": "http://x", "custom_headers": {"Host": CANARY}}}, 422),
+        ({"server_name": "x", "config": {"mcp_server_type": "carrier pigeon", "auth_token": CANARY}}, 422),
+        ({"server_name": "x", "config": CANARY}, 422),
+    ],
+)
+async def test_bad_input_is_refused_without_telling_a_secret(body: dict[str, Any], status: int) -> None:
+    """And nothing is stored."""
+    async with routed() as server:
+        answer = await server.http.post("/v1/mcp-servers/", json=body)
+
+        assert answer.status_code == status, answer.text
+        assert CANARY not in answer.text
+        assert await server.get("/v1/mcp-servers/") == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("PATCH", ""),
+        ("DELETE", ""),
+        ("PATCH", "/refresh"),
+        ("GET", "/tools"),
+        ("GET", "/definitions"),
+        ("POST", "/approve"),
+        ("GET", "/tools/tool-00000000-0000-4000-8000-000000000000"),
+        ("POST", "/tools/tool-00000000-0000-4000-8000-000000000000/run"),
+    ],
+)
+async def test_a_server_that_is_not_there_is_not_found(method: str, path: str) -> None:
+    """By every route; what is no id is refused."""
+    async with routed() as server:
+        assert (await server.refused(method, f"/v1/mcp-servers/{NOBODY}{path}", {}))[0] == 404
+        assert (await server.refused(method, f"/v1/mcp-servers/web{path}", {}))[0] == 422
