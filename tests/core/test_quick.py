@@ -9,7 +9,7 @@ from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from perdure.core.quick import changed, quick
+from perdure.core.quick import changed, maker, quick
 
 
 @quick
@@ -38,6 +38,33 @@ def test_it_is_made_and_compared_as_before() -> None:
     assert str(inspect.signature(Point)) == "(x: 'int', y: 'int' = 2, *, name: 'str' = 'p') -> None"
     with pytest.raises(TypeError, match=r"Point.__init__\(\) missing 1 required positional argument: 'x'"):
         Point()  # type: ignore[call-arg]
+
+
+def test_a_maker_makes_what_the_class_makes() -> None:
+    make_point, make_listed = maker(Point), maker(Listed)
+    made = make_point(1, name="q")
+
+    assert type(made) is Point
+    assert made == Point(1, name="q")
+    assert make_listed() == Listed()
+    assert make_listed().rows is not make_listed().rows
+    with pytest.raises(FrozenInstanceError):
+        made.x = 2  # type: ignore[misc]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        make_point()  # type: ignore[call-arg]
+
+
+def test_a_change_leaves_the_value_as_it_was() -> None:
+    listed = Listed([1])
+    copied = changed(listed)
+
+    assert copied == listed
+    assert copied is not listed
+    assert copied.rows is listed.rows
+    with pytest.raises((AttributeError, TypeError)):
+        changed(listed, column=1)  # type: ignore[call-arg]
+    with pytest.raises(FrozenInstanceError):
+        copied.rows = []  # type: ignore[misc]
 
 
 def test_it_is_still_frozen() -> None:

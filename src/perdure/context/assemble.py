@@ -15,7 +15,7 @@ from perdure.context.shown import is_cut, shown
 from perdure.context.summary_section import summary_message
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import Message, parts_to_json
-from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
+from perdure.core.models import ModelOptions, ModelRequest, ToolChoice, make_request
 from perdure.core.quick import quick
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.zones import zone
@@ -117,7 +117,7 @@ def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | 
         options = replace(options, parallel_tool_calls=False)
     if recipe.tool_choice is not None and options.tool_choice != "none":
         options = replace(options, tool_choice=cast("ToolChoice", recipe.tool_choice))
-    return ModelRequest(
+    return make_request(
         model=model,
         system=view.prefix.system,
         tools=view.prefix.tools,
@@ -199,6 +199,7 @@ def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "") -> st
     """The volatile tail: the date where the agent lives, current counts, and what was recalled for the newest message.
     It is in the recipe, not in the log."""
     local = now.astimezone(zone(timezone))
+    more = {"recalled": recalled} if recalled else {}
     return envelope(
         "context_status",
         date=local.date().isoformat(),
@@ -207,7 +208,7 @@ def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "") -> st
         timezone=timezone,
         recall_messages=counts.messages,
         archival_passages=counts.passages,
-        recalled=recalled or None,
+        **more,
     )
 
 

@@ -14,5 +14,6 @@ _encode = json_encoder(item_separator=", ", key_separator=": ")
 
 def envelope(kind: str, **fields: Any) -> str:
     """One line of JSON, `type` first, then the fields in the order given; fields that are None are left out."""
-    shape = {"type": kind} | {name: value for name, value in fields.items() if value is not None}
-    return _encode(shape)
+    if None in fields.values():
+        fields = {name: value for name, value in fields.items() if value is not None}
+    return _encode({"type": kind, **fields})

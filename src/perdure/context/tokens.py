@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Mapping
+from operator import mul
 
 __all__ = ["MESSAGE_OVERHEAD_TOKENS", "ScriptTokenCounter"]
 
@@ -94,7 +95,7 @@ for _name, _bytes in _CLASSES.items():
 _TABLE, _CONTINUATIONS, _NON_ASCII = bytes(_CLASS_OF), bytes(range(0x80, 0xC0)), bytes(range(0x80, 0x100))
 
 _WEIGHT_OF = bytes(_ASCII.get(chr(_class), 0) for _class in _TABLE)
-_PAIR_WEIGHTS = [(name.encode(), weight) for name, weight in _PAIRS.items()]
+_PAIR_NAMES, _PAIR_WEIGHTS = [name.encode() for name in _PAIRS], list(_PAIRS.values())
 _LATIN_WEIGHTS = [(name.encode(), weight) for name, weight in _LATIN_PAIRS.items()]
 _SAVED_BY_CLASS = [(name.encode(), size * _PER_BYTE - weight) for name, (size, weight) in _BY_CLASS.items()]
 _SAVED_BY_PREFIX = [(prefix, 3 * _PER_BYTE - weight) for prefix, weight in _BY_PREFIX.items()]
@@ -142,13 +143,13 @@ class ScriptTokenCounter:
         raw = text.encode("utf-8", "surrogatepass")
         classes = raw.translate(_TABLE, _CONTINUATIONS)
         hundredths = sum(raw.translate(_WEIGHT_OF))
-        hundredths += sum([classes.count(name) * weight for name, weight in _PAIR_WEIGHTS])
+        hundredths += sum(map(mul, map(classes.count, _PAIR_NAMES), _PAIR_WEIGHTS))
         if len(raw) > len(text):
             hundredths += _PER_BYTE * (len(raw) - len(raw.translate(None, _NON_ASCII)))
             hundredths += sum([classes.count(name) * weight for name, weight in _LATIN_WEIGHTS])
             hundredths -= sum([classes.count(name) * saved for name, saved in _SAVED_BY_CLASS])
             hundredths -= sum([raw.count(prefix) * saved for prefix, saved in _SAVED_BY_PREFIX])
-        if b"pppp" in classes and any(rule in text for rule in _RULES):
+        if classes.count(b"pppp") and any(rule in text for rule in _RULES):
             hundredths -= _SAVED_IN_A_RULE * sum([len(run) - 3 for run in _RULE_RUN.findall(text)])
         return -(-hundredths // 100) or min(1, len(text))
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from perdure.core.errors import NameInvalid
 from perdure.core.ids import AgentId, OrgId
-from perdure.core.quick import quick
+from perdure.core.quick import maker, quick
 
-__all__ = ["DEFAULT_AGENT_TYPE", "Agent", "check_name"]
+__all__ = ["DEFAULT_AGENT_TYPE", "Agent", "check_name", "make_agent"]
 
 DEFAULT_AGENT_TYPE = "letta_v1_agent"
 
@@ -50,6 +50,9 @@ class Agent:
     updated_at: datetime
     created_by: str | None = None
     updated_by: str | None = None
+
+
+make_agent = maker(Agent)
 
 
 def check_name(name: str, *, kind: str = "agent") -> str:

@@ -10,9 +10,9 @@ from typing import Any
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
-from perdure.core.quick import changed, quick
+from perdure.core.quick import changed, maker, quick
 
-__all__ = ["Conversation", "Opening"]
+__all__ = ["Conversation", "Opening", "make_conversation", "make_opening"]
 
 
 @quick
@@ -68,7 +68,7 @@ class Opening:
             return self
         said = sum([message.kind == "message" for message in messages])
         tokens = sum([message.tokens for message in messages])
-        return Opening(
+        return make_opening(
             agent=changed(self.agent, message_count=self.agent.message_count + said),
             conversation=changed(
                 self.conversation,
@@ -80,3 +80,6 @@ class Opening:
             next_message_seq=messages[-1].seq + 1,
             embedded=self.embedded,
         )
+
+
+make_conversation, make_opening = maker(Conversation), maker(Opening)

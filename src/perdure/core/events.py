@@ -19,7 +19,7 @@ from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.json_encoder import compact_json, json_text
 from perdure.core.messages import Message
 from perdure.core.nodes import MadeBy
-from perdure.core.quick import quick
+from perdure.core.quick import maker, quick
 from perdure.core.runs import Failure, StopReason, Usage, usage_to_json
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "ViewFull",
     "event_from_json",
     "event_to_json",
+    "make_stored_event",
 ]
 
 
@@ -256,21 +257,13 @@ class StoredEvent:
     created_at: datetime
 
 
+make_stored_event = maker(StoredEvent)
+
+
 def event_to_json(event: Event) -> str:
     """The event's fields without `type`, as compact JSON; a message is named, not copied."""
-    match event:
-        case MessageAdded(message_seq=seq):
-            return f'{{"message_seq":{seq}}}'
-        case RunEnded(run_id, reason, usage, count, failure):
-            why = compact_json(_fields(failure)) if failure else "null"
-            return (
-                f'{{"run_id":{json_text(run_id)},"stop_reason":{json_text(reason)},"usage":{usage_to_json(usage)},'
-                f'"step_count":{count},"failure":{why}}}'
-            )
-        case DeltaStreamed(delta=delta):
-            return compact_json({"delta": _fields(delta)})
-        case _:
-            return compact_json(_fields(event))
+    writer = _WRITERS.get(event.type)
+    return compact_json(_fields(event)) if writer is None else writer(event)
 
 
 def event_from_json(kind: str, text: str) -> Event:
@@ -297,6 +290,24 @@ def _run_ended(shape: Mapping[str, Any]) -> Event:
         Failure(**failure) if failure else None,
     )
 
+
+def _ended_json(event: RunEnded) -> str:
+    why = compact_json(_fields(event.failure)) if event.failure else "null"
+    return (
+        f'{{"run_id":{json_text(event.run_id)},"stop_reason":{json_text(event.stop_reason)},'
+        f'"usage":{usage_to_json(event.usage)},"step_count":{event.step_count},"failure":{why}}}'
+    )
+
+
+# Besides what is not as its fields are: what every run tells, written so in a fourth of the time.
+_WRITERS: dict[str, Callable[[Any], str]] = {
+    "run.queued": lambda event: f'{{"run_id":{json_text(event.run_id)}}}',
+    "run.started": lambda event: f'{{"run_id":{json_text(event.run_id)},"lease_number":{event.lease_number}}}',
+    "step.started": lambda event: f'{{"step_id":{json_text(event.step_id)},"index":{event.index}}}',
+    "message.added": lambda event: f'{{"message_seq":{event.message_seq}}}',
+    "run.ended": _ended_json,
+    "delta.streamed": lambda event: compact_json({"delta": _fields(event.delta)}),
+}
 
 _READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "run.queued": lambda shape: RunQueued(**shape),

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
 from perdure.core.json_encoder import compact_json, json_text
-from perdure.core.quick import quick
+from perdure.core.quick import maker, quick
 
 __all__ = [
     "Draft",
@@ -31,6 +31,8 @@ __all__ = [
     "ToolStatus",
     "Waits",
     "is_embedded",
+    "make_draft",
+    "make_message",
     "parts_from_json",
     "parts_to_json",
     "text_of",
@@ -190,6 +192,9 @@ class Message:
     @property
     def results(self) -> tuple[ToolResult, ...]:
         return tuple([part for part in self.parts if isinstance(part, ToolResult)])
+
+
+make_draft, make_message = maker(Draft), maker(Message)
 
 
 def text_of(parts: Sequence[Part]) -> str:

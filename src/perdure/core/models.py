@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from perdure.core.messages import Message, Part
-from perdure.core.quick import quick
+from perdure.core.quick import maker, quick
 from perdure.core.runs import StopReason, Usage
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Models",
     "ReasoningEffort",
     "ToolChoice",
+    "make_request",
 ]
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
@@ -52,6 +53,8 @@ class ModelOptions:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> ModelOptions:
         """The options among an agent's settings, under the names of the fields; whatever else stands there is left."""
+        if not settings:
+            return _DEFAULTS
         found = {name: settings[name] for name in cls.__slots__ if settings.get(name) is not None}
         if isinstance(choice := found.get("tool_choice"), list):  # settings are stored as JSON
             found["tool_choice"] = tuple(choice)
@@ -115,6 +118,9 @@ class ModelReply:
     usage: Usage = field(default_factory=Usage)
     stop_reason: StopReason = "end_turn"
     exchange: Exchange | None = None
+
+
+make_request = maker(ModelRequest)
 
 
 class Model(Protocol):

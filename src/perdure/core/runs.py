@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
-from perdure.core.quick import quick
+from perdure.core.quick import maker, quick
 
 __all__ = [
     "FAILED_REASONS",
@@ -24,6 +24,9 @@ __all__ = [
     "StepStatus",
     "StopReason",
     "Usage",
+    "make_recipe",
+    "make_run",
+    "make_step",
     "status_of",
     "usage_to_json",
 ]
@@ -245,3 +248,6 @@ class Step:
     failure: Failure | None = None
     created_at: datetime
     ended_at: datetime | None = None
+
+
+make_run, make_recipe, make_step = maker(Run), maker(Recipe), maker(Step)

@@ -181,11 +181,12 @@ def index_words(text: str) -> str:
     """What the full-text index stores for `text`: tokens in order, then the originals of stemmed words,
     space-separated."""
     if text.isascii():  # most texts: no runs, no symbols, and so only one language's words, stemmed in one call
-        words = [word[:MAX_TOKEN_CHARS] for word in _ASCII_WORD.findall(text.lower())]
+        words = _ASCII_WORD.findall(text.lower())
+        if max(map(len, words), default=0) > MAX_TOKEN_CHARS:
+            words = [word[:MAX_TOKEN_CHARS] for word in words]
         stemmed = _stemmers.english.stemWords(words)
-        return " ".join(
-            (*stemmed, *dict.fromkeys(word for word, stem in zip(words, stemmed, strict=True) if word != stem))
-        )
+        changed = [word for word, stem in zip(words, stemmed, strict=True) if word != stem]
+        return " ".join((*stemmed, *dict.fromkeys(changed)))
     tokens: list[str] = []
     originals: dict[str, None] = {}
     for kind, found in _tokens(text):

@@ -20,7 +20,7 @@ from perdure.core.ids import MessageId, StepId
 from perdure.core.messages import Draft, Message, MessageKind, Text
 from perdure.core.nodes import SummaryNode
 from perdure.core.quick import changed
-from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey
+from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey, make_recipe
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
 from perdure.engine.asking import Asking, AutoRecalled
@@ -179,7 +179,7 @@ def _ask(
     if recalled.event is not None:
         events.append(recalled.event)
     standing = log.standing(next_answer=True)
-    recipe = Recipe(
+    recipe = make_recipe(
         prefix_seq=prefix.seq,
         upto_message_seq=view.next_seq - 1,
         tail=status,
@@ -200,6 +200,7 @@ def _ask(
         recipe=recipe,
         lease=log.lease,
         at=now,
+        held=True,
     )
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(run.key, events, at=now, after=told)

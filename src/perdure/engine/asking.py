@@ -26,6 +26,7 @@ class AutoRecalled:
     event: MemoryRecalled | None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """What a unit of work that makes or plans a request can't find in the store. `have` is the view this process has

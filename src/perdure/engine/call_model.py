@@ -23,7 +23,7 @@ from perdure.core.errors import (
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
 from perdure.core.ids import MessageId
-from perdure.core.messages import Draft, Part, Reasoning, Text, ToolCall, parts_to_json
+from perdure.core.messages import Draft, Part, Reasoning, Text, ToolCall, make_draft, parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.ports import Ids
 from perdure.core.runs import Failure, RunKey, Step, StopReason
@@ -102,7 +102,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
         log.run.key,
         log=log,
         step=step,
-        draft=Draft(id=message_id, role="assistant", parts=parts),
+        draft=make_draft(id=message_id, role="assistant", parts=parts),
         reply=reply,
         window_tokens=window_tokens(asked.agent, ports.models, ports.settings),
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
@@ -252,6 +252,8 @@ def _failure(error: BaseException) -> tuple[Failure, StopReason]:
 
 def _with_unique_calls(log: RunLog, parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts, every call id unique within the run: some models number their calls anew in each answer."""
+    if len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text:  # most answers
+        return tuple(parts)
     taken = {call.call_id for message in log.messages for call in message.calls}
     unique: list[Part] = []
     for part in parts:

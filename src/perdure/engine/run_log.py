@@ -9,8 +9,8 @@ from operator import add
 
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.events import StoredEvent
-from perdure.core.messages import Message, Question, ToolCall, ToolDecision
-from perdure.core.quick import quick
+from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
+from perdure.core.quick import maker, quick
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
 from perdure.core.tool_rules import ToolRules, rules_of
 from perdure.core.tx import Tx
@@ -74,8 +74,8 @@ class RunLog:
         """The log with another run row, more messages, a step that is new or in another state, and events."""
         steps = self.steps
         if step is not None:
-            steps = (*(other for other in steps if other.index != step.index), step)
-        return RunLog(
+            steps = (*[other for other in steps if other.index != step.index], step)
+        return _make_log(
             run=run or self.run,
             messages=(*self.messages, *messages) if messages else self.messages,
             steps=steps,
@@ -94,13 +94,17 @@ class RunLog:
     @property
     def open_calls(self) -> tuple[OpenCall, ...]:
         """Calls without a result, in the order they were asked."""
-        answered = {result.call_id for message in self.messages for result in message.results}
-        found = [
-            OpenCall(call, message)
-            for message in self.messages
-            for call in message.calls
-            if call.call_id not in answered
-        ]
+        answered: set[str] = set()
+        asked: list[OpenCall] = []
+        for message in self.messages:
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    asked.append(OpenCall(part, message))
+                elif isinstance(part, ToolResult):
+                    answered.add(part.call_id)
+        if not asked:
+            return ()
+        found = [one for one in asked if one.call.call_id not in answered]
         if any(one.call.awaits is not None for one in found):
             decided = {one.call_id: one for message in self.messages for one in message.decisions}
             found = [OpenCall(one.call, one.message, decided.get(one.call.call_id)) for one in found]
@@ -167,7 +171,7 @@ class RunLog:
     @property
     def steps_taken(self) -> int:
         """Model calls that count towards `max_steps`: those that a crash took away do not."""
-        return sum(step.status != "abandoned" for step in self.steps)
+        return sum([step.status != "abandoned" for step in self.steps])
 
     @property
     def usage(self) -> Usage:
@@ -199,6 +203,9 @@ class RunLog:
     def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
         """The tool calls of the answer that this step brought."""
         return tuple(call for message in self.messages if message.step_id == step.id for call in message.calls)
+
+
+_make_log = maker(RunLog)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ import contextlib
 import functools
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 
 from perdure.core.errors import LeaseLost, ModelNotFound, PerdureError, StoreClosed, StoreError
-from perdure.core.events import Delta, Event, RunCancelRequested, RunEnded, StoredEvent
+from perdure.core.events import Delta, Event, RunCancelRequested, StoredEvent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.ports import Ids
 from perdure.core.runs import Failure, Run, RunKey
@@ -23,6 +23,7 @@ from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, begin_input, check_input, decode_drafts
 from perdure.engine.auto_capture import Captures
 from perdure.engine.finish import end_run
+from perdure.engine.following import Following
 from perdure.engine.hook_points import at_run_end, at_run_start
 from perdure.engine.hub import Hub, Listener, Sent
 from perdure.engine.leases import is_dead
@@ -124,45 +125,24 @@ class Runner:
         Raises: StoreError: this process could not go on with the run; it is taken up again later; NotFound: it was
         deleted with its agent.
         """
-        async with contextlib.aclosing(self.batches(run, after=after, known=known)) as batches:
-            async for batch in batches:
-                for sent in batch:
-                    yield sent
-
-    async def batches(
-        self, run: Run, *, after: int = 0, known: Sequence[StoredEvent] = ()
-    ) -> AsyncGenerator[Sequence[StoredEvent | Delta], None]:
-        """What `follow` gives, together what came together: for who has no use for it before the end."""
         listener = self._hub.listen(run.key)
         try:
-            stored = known or await self._stored(run.key, after)
-            batch: list[StoredEvent | Delta] = [event for event in stored if event.seq > after]
-            last = stored[-1].seq if batch else after
-            ended = bool(batch) and isinstance(stored[-1].event, RunEnded)
-            while True:
-                if batch:
-                    yield batch
-                if ended:
-                    return
-                batch = []
-                for sent in listener.take() or await self._next(run, listener):
-                    match sent:
-                        case Delta():
-                            batch.append(sent)
-                            continue
-                        case PerdureError():
-                            if batch:
-                                yield batch
-                            raise sent
-                        case StoredEvent() if sent.seq <= last + 1:
-                            stored = (sent,) if sent.seq > last else ()
-                        case _:  # nothing came, or not the next one: another process drives, or we listened too late
-                            stored = await self._stored(run.key, last)
-                    if stored:
-                        batch += stored
-                        last, ended = stored[-1].seq, isinstance(stored[-1].event, RunEnded)
-                        if ended:
-                            break
+            following = self._following(run, listener, after, known)
+            while not following.ended:
+                for sent in await following.more():
+                    yield sent
+        finally:
+            self._hub.leave(run.key, listener)
+
+    async def outcome(self, run: Run, *, known: Sequence[StoredEvent] = ()) -> list[StoredEvent]:
+        """All events of a run, once it has ended. Raises: as `follow`."""
+        listener = self._hub.listen(run.key, patient=True)
+        try:
+            following = self._following(run, listener, 0, known)
+            events: list[StoredEvent] = []
+            while not following.ended:
+                events += [sent for sent in await following.more() if isinstance(sent, StoredEvent)]
+            return events
         finally:
             self._hub.leave(run.key, listener)
 
@@ -321,8 +301,18 @@ class Runner:
     def _is_wanted(self, run: Run) -> bool:
         return run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
 
+    def _following(self, run: Run, listener: Listener, after: int, known: Sequence[StoredEvent]) -> Following:
+        return Following(
+            stored=functools.partial(self._stored, run.key),
+            sent=functools.partial(self._next, run, listener),
+            after=after,
+            known=known,
+        )
+
     async def _next(self, run: Run, listener: Listener) -> Sequence[Sent]:
         """What is sent next; None when the store should be looked at."""
+        if taken := listener.take():
+            return taken
         if self._is_wanted(run):
             return await listener.get()  # the driver ends with a word to everybody whose run it worked for
         try:

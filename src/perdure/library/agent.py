@@ -15,7 +15,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
-from perdure.core.messages import Draft, Message, Role, Text
+from perdure.core.messages import Message, Role, Text, make_draft
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, Tx
@@ -94,8 +94,7 @@ class AsyncAgent(AsyncArchival):
         runner = self._app.runner
         accepted = await runner.accept(request)
         try:
-            batches = runner.batches(accepted.run, known=accepted.events)
-            events = [sent async for batch in batches for sent in batch if isinstance(sent, StoredEvent)]
+            events = await runner.outcome(accepted.run, known=accepted.events)
         except StoreError as error:
             raise _although_kept(error, accepted.run.id) from error
         reply = Reply.of(events)
@@ -418,7 +417,7 @@ class AsyncAgent(AsyncArchival):
         seq = 0
         if conversation is not None:
             seq = (await ports.store.read(_conversation, self.info, conversation)).seq
-        draft = Draft(id=MessageId(ports.ids.new("message")), role="user", parts=(Text(text),))
+        draft = make_draft(id=MessageId(ports.ids.new("message")), role="user", parts=(Text(text),))
         # A text over the limit is refused before anything is done with it, so it is not counted either.
         tokens = 0 if len(text) > ports.settings.message_limit_chars else ports.counter.count(text)
         return Request(

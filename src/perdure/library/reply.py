@@ -36,18 +36,22 @@ class Reply:
         """The reply that a whole run's events tell; the last one is its end."""
         end = events[-1].event
         assert isinstance(end, RunEnded)
-        messages = tuple(
-            event.event.message
-            for event in events
-            if isinstance(event.event, MessageAdded) and event.event.message is not None
-        )
+        messages: list[Message] = []
+        edits: list[MemoryEdited] = []
+        for stored in events:
+            event = stored.event
+            if isinstance(event, MessageAdded):
+                if event.message is not None:
+                    messages.append(event.message)
+            elif isinstance(event, MemoryEdited):
+                edits.append(event)
         said = [message.text for message in messages if message.role == "assistant" and message.text]
         return cls(
             text="\n".join(said),
             run_id=end.run_id,
             stop_reason=end.stop_reason,
-            messages=messages,
-            edits=tuple(event.event for event in events if isinstance(event.event, MemoryEdited)),
+            messages=tuple(messages),
+            edits=tuple(edits),
             usage=end.usage,
             step_count=end.step_count,
             failure=end.failure,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.agents import Agent
+from perdure.core.agents import Agent, make_agent
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, MessageId, OrgId
 from perdure.core.text import restored, storable
@@ -318,7 +318,7 @@ def _params(agent: Agent) -> dict[str, Any]:
 
 
 def agent_of(row: Row) -> Agent:
-    return Agent(
+    return make_agent(
         id=row[0],
         org_id=row[1],
         number=row[2],

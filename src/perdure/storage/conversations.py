@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from perdure.core.conversations import Conversation, Opening
+from perdure.core.conversations import Conversation, Opening, make_conversation, make_opening
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, OrgId
 from perdure.core.runs import Prefix
@@ -23,9 +24,11 @@ _COLUMNS = (
 
 
 _OF_C = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
+# Without what is known from the parameters: `sqlite3` takes a column's name and type anew each time.
 _OPENING = (
-    f"SELECT {_OF_C}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r WHERE r.conversation_id = c.id"
-    f" AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded, {AGENT_COLUMNS} FROM {AGENT_TABLES}"
+    f"SELECT {_OF_C.replace(' c.agent_id, c.seq,', '')}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r"
+    " WHERE r.conversation_id = c.id AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded,"
+    f" {AGENT_COLUMNS.removeprefix('a.id, a.org_id, ')} FROM {AGENT_TABLES}"
     " LEFT JOIN conversations c ON c.agent_id = a.id AND c.seq = :seq WHERE a.id = :agent_id AND a.org_id = :org_id"
 )
 
@@ -71,13 +74,13 @@ class Conversations:
         row = rows[0]
         if row[0] is None:
             raise NotFound("conversation", f"{seq} of {agent_id}")
-        return Opening(
-            agent=agent_of(row[18:]),
-            conversation=_conversation(row),
-            active_run_seq=row[16],
-            next_run_seq=row[14],
-            next_message_seq=row[15],
-            embedded=bool(row[17]),
+        return make_opening(
+            agent=agent_of((agent_id, self._org_id, *row[16:])),
+            conversation=_conversation((row[0], agent_id, seq, *row[1:12])),
+            active_run_seq=row[14],
+            next_run_seq=row[12],
+            next_message_seq=row[13],
+            embedded=bool(row[15]),
         )
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
@@ -118,22 +121,34 @@ class Conversations:
 
 
 def _conversation(row: Row) -> Conversation:
-    return Conversation(
+    return make_conversation(
         id=row[0],
         agent_id=row[1],
         seq=row[2],
         summary=None if row[3] is None else restored(row[3]),
         settings=load(row[4]),
-        seen=load(row[5]),
+        seen=_seen(row[5]),
         prefix_seq=row[6],
         view_tokens=row[7],
         archived_at=from_iso(row[8]),
         created_at=from_iso(row[9]),
         updated_at=from_iso(row[10]),
         last_message_at=from_iso(row[11]),
-        stubs=load_stubs(load(row[12])),
+        stubs=_stubs(row[12]),
         overcount=row[13],
     )
+
+
+# Every message of a conversation reads the same two texts again. What they stand for is only looked at.
+@functools.lru_cache(maxsize=512)
+def _seen(text: str) -> Mapping[str, int]:
+    found: Mapping[str, int] = load(text)
+    return found
+
+
+@functools.lru_cache(maxsize=512)
+def _stubs(text: str) -> Mapping[int, int]:
+    return load_stubs(load(text))
 
 
 def load_stubs(stored: Mapping[str, int]) -> dict[int, int]:

@@ -137,7 +137,7 @@ class Database(Protocol):
 @functools.lru_cache(maxsize=64)  # a unit of work writes the same moment into many rows
 def iso(at: datetime) -> str:
     """The time as text that sorts: UTC, microseconds."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")
+    return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(timespec="microseconds")
 
 
 def from_iso(text: str | None) -> Any:

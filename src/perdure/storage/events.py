@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perdure.core.errors import NotFound
-from perdure.core.events import Event, MessageAdded, StoredEvent, event_from_json, event_to_json
+from perdure.core.events import Event, MessageAdded, StoredEvent, event_from_json, event_to_json, make_stored_event
 from perdure.core.ids import OrgId
 from perdure.core.runs import RunKey
 from perdure.core.text import restored, storable
@@ -35,7 +35,7 @@ class Events:
             ],
         )
         return [
-            StoredEvent(agent_id=key.agent_id, run_seq=key.seq, seq=first + index, event=event, created_at=at)
+            make_stored_event(agent_id=key.agent_id, run_seq=key.seq, seq=first + index, event=event, created_at=at)
             for index, event in enumerate(events)
         ]
 

@@ -6,6 +6,7 @@ show instead.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +24,7 @@ from perdure.core.messages import (
     ToolCall,
     ToolResult,
     is_embedded,
+    make_message,
     parts_from_json,
     parts_to_json,
     text_of,
@@ -42,10 +44,7 @@ _COLUMNS = (
     "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
     " created_at, occurred_at, revision"
 )
-_INSERT = (
-    f"INSERT INTO messages ({_COLUMNS}) VALUES (:id, :agent_id, :seq, :conversation_seq, :role, :kind, :parts,"
-    " :run_seq, :run_id, :step_id, :name, :otid, :sender_id, :tokens, :created_at, :occurred_at, 0)"
-)
+_NULLABLE = ("run_seq", "run_id", "step_id", "name", "otid", "sender_id")
 
 _FORM_CHARS = len(parts_to_json([Text("")]))
 
@@ -72,7 +71,7 @@ class Messages:
         else:
             first, number, embedded = self._take_numbers(agent_id, drafts)
         messages = [
-            Message(
+            make_message(
                 id=draft.id,
                 agent_id=agent_id,
                 seq=first + index,
@@ -92,11 +91,15 @@ class Messages:
             )
             for index, draft in enumerate(drafts)
         ]
-        self._db.run_many(_INSERT, [_params(message) for message in messages])
-        register(self._db, self._org_id, agent_id, [(message.id, message.seq) for message in messages])
+        rows = [_params(message) for message in messages]
+        given = frozenset([name for row in rows for name in _NULLABLE if row[name] is not None])
+        self._db.run_many(_insert(given), rows)
+        if opening is None:  # else the run has registered them with itself
+            register(self._db, self._org_id, agent_id, [(message.id, message.seq) for message in messages])
+        learned = "" if overcount is None else ", overcount = :overcount"
         self._db.run(
-            "UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens,"
-            " overcount = COALESCE(:overcount, overcount) WHERE agent_id = :agent_id AND seq = :seq",
+            f"UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens{learned}"
+            " WHERE agent_id = :agent_id AND seq = :seq",
             {
                 "at": iso(at),
                 "tokens": sum(tokens),
@@ -412,6 +415,17 @@ def _check_calls_kept(before: Message, parts: Sequence[Part] | None) -> None:
         raise InvalidInput(f"{before.id} holds tool calls or results, which a revision can't remove, add or rename")
 
 
+@functools.cache
+def _insert(given: frozenset[str]) -> str:
+    """The statement for rows that have only these of the columns that may be null.
+
+    A parameter that is None takes as long as ten that are not: `sqlite3` looks for an adapter of its class.
+    """
+    columns = [column.strip() for column in _COLUMNS.split(",")]
+    named = [column for column in columns if column != "revision" and (column not in _NULLABLE or column in given)]
+    return f"INSERT INTO messages ({', '.join(named)}) VALUES ({', '.join(f':{column}' for column in named)})"
+
+
 def _conditions(where: MessageFilter, table: str = "") -> tuple[str, dict[str, Any]]:
     """The conditions and their parameters; `table` is the prefix that tells these columns from those of a joined
     table."""
@@ -456,7 +470,7 @@ def _params(message: Message) -> dict[str, Any]:
 
 
 def _message(row: Row) -> Message:
-    return Message(
+    return make_message(
         id=row[0],
         agent_id=row[1],
         seq=row[2],

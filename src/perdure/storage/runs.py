@@ -11,7 +11,7 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId
 from perdure.core.messages import Draft
 from perdure.core.quick import changed
-from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, status_of, usage_to_json
+from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, make_run, status_of, usage_to_json
 from perdure.core.text import restored, storable
 from perdure.core.tx.runs import RunFilter
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
@@ -35,6 +35,16 @@ _OLDEST = (
 
 
 _NO_USAGE = Usage()
+
+
+_INSERT_WAITING = (
+    "INSERT INTO runs (agent_id, seq, id, org_id, conversation_seq, conversation_id, status, background, max_steps,"
+    " first_message_seq, waiting_input, lease_owner, lease_number, lease_until, created_at, started_at) VALUES"
+    " (:agent_id, :seq, :id, :org_id, :conversation_seq, :conversation_id, :status, :background, :max_steps, :first,"
+    " :waiting_input, :lease_owner, :lease_number, :lease_until, :at, :started_at)"
+)
+# Without the column where it is None: such a parameter takes as long as ten that are not.
+_INSERT_BEGUN = _INSERT_WAITING.replace(" waiting_input,", "").replace(" :waiting_input,", "")
 
 
 class Runs:
@@ -71,7 +81,7 @@ class Runs:
         )
         if not advanced:
             raise NotFound("agent", agent_id)
-        run = Run(
+        run = make_run(
             id=run_id,
             key=RunKey(agent_id, opening.next_run_seq),
             conversation_seq=conversation.seq,
@@ -87,11 +97,7 @@ class Runs:
             started_at=at if running else None,
         )
         self._db.run(
-            "INSERT INTO runs (agent_id, seq, id, org_id, conversation_seq, conversation_id, status, background,"
-            " max_steps, first_message_seq, waiting_input, lease_owner, lease_number, lease_until, created_at,"
-            " started_at) VALUES (:agent_id, :seq, :id, :org_id, :conversation_seq, :conversation_id, :status,"
-            " :background, :max_steps, :first, :waiting_input, :lease_owner, :lease_number, :lease_until, :at,"
-            " :started_at)",
+            _INSERT_BEGUN if waiting_input is None else _INSERT_WAITING,
             {
                 "agent_id": agent_id,
                 "seq": run.key.seq,
@@ -111,7 +117,8 @@ class Runs:
                 "started_at": iso(at) if running else None,
             },
         )
-        register(self._db, self._org_id, agent_id, [(run_id, run.key.seq)])
+        begun_by = [(draft.id, opening.next_message_seq + index) for index, draft in enumerate(drafts)]
+        register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *begun_by])
         return run
 
     def get(self, run_id: RunId) -> Run:
@@ -271,8 +278,9 @@ class Runs:
     def end(
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
+        why = "NULL" if failure is None else ":failure"  # a parameter that is None takes as long as ten that are not
         ended = self._db.run(
-            "UPDATE runs SET status = :status, stop_reason = :reason, failure = :failure, usage = :usage,"
+            f"UPDATE runs SET status = :status, stop_reason = :reason, failure = {why}, usage = :usage,"
             " step_count = :step_count, lease_owner = NULL, lease_until = NULL, ended_at = :at"
             f" WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id AND {_UNENDED}",
             self._own(run.key)
@@ -377,7 +385,7 @@ def _conditions(where: RunFilter) -> tuple[list[str], dict[str, Any]]:
 
 
 def _run(row: Row) -> Run:
-    return Run(
+    return make_run(
         id=row[0],
         key=RunKey(row[1], row[2]),
         conversation_seq=row[3],

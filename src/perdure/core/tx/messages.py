@@ -64,7 +64,8 @@ class Messages(Protocol):
         Args:
             overcount: what the request before these messages taught of the conversation's estimate
                 (`Conversation.overcount`); None: nothing.
-            opening: what the `run` was added to in this transaction; it has taken the numbers for these messages.
+            opening: what the `run` was added to in this transaction; it has taken the numbers for these messages,
+                and they are found by their ids already.
         """
         ...
 

@@ -43,9 +43,9 @@ class Runs(Protocol):
         waiting_input: str | None,
     ) -> Run:
         """A queued run, reserved for the process that accepted it until `lease_until`; or with `running` one that this
-        process holds from the start, under its first lease. It takes the numbers for its messages, the `drafts`, which
-        are then to be appended; unless it has to wait behind another run: then `waiting_input` is its encoded input,
-        which becomes messages when the run is claimed.
+        process holds from the start, under its first lease. It takes the numbers for its messages, the `drafts`, and
+        puts their ids into the directory; they are then to be appended. Unless it has to wait behind another run: then
+        `waiting_input` is its encoded input, which becomes messages when the run is claimed.
 
         Raises: NotFound: the agent.
         """

@@ -24,7 +24,15 @@ class Steps(Protocol):
         recipe: Recipe,
         lease: Lease,
         at: datetime,
-    ) -> Step: ...
+        held: bool = False,
+    ) -> Step:
+        """A step that is about to be asked.
+
+        Args:
+            held: the run was added, claimed or held in this transaction, so that it is known to be there.
+        Raises: NotFound: there is no such run.
+        """
+        ...
 
     def get(self, step_id: StepId) -> Step:
         """Raises: NotFound."""
