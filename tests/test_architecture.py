@@ -50,7 +50,7 @@ QUIET_ROOMS = frozenset({"core", "context", "memory", "engine", "storage"})
 # Slow to import, and needed only by what is asked for later: a face, a wire model, another database.
 HEAVY = (
     *("typer", "rich", "prompt_toolkit", "pydantic", "psycopg"),
-    *("pypdf", "mammoth", "numpy", "tokenizers", "safetensors"),
+    *("pypdf", "mammoth", "numpy", "tokenizers", "safetensors", "mcp", "httpx2", "cryptography"),
 )
 
 
