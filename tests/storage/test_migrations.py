@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreTooNew
-from perdure.core.ids import AgentId
+from perdure.core.ids import DEFAULT_ORG, AgentId
+from perdure.core.tx import ToolFilter
 from perdure.storage import migrations, sqlite
 from perdure.storage.database import Database
 from perdure.storage.postgres import PostgresStore
@@ -138,3 +140,35 @@ async def test_postgres_is_brought_up_and_refused_alike(monkeypatch: pytest.Monk
         await PostgresStore.open(address, at=START)
 
     assert run_sql(address, "SELECT MAX(number) FROM schema_migrations") == [(migrations.SCHEMA_VERSION + 1,)]
+
+
+async def test_tools_of_an_older_file_are_listed_in_order_of_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They had no order of creation and no type of their own; they run no source."""
+    path = tmp_path / "perdure.db"
+    with monkeypatch.context() as older:
+        older.setattr(migrations, "MIGRATIONS", tuple(one for one in migrations.MIGRATIONS if one[0] < 8))
+        older.setattr(migrations, "SCHEMA_VERSION", 7)
+        older.setattr(sqlite, "SCHEMA_VERSION", 7)
+        await SqliteStore.open(path, at=START).close()
+    connection = sqlite3.connect(path)
+    for name, tool_type in (("look", "custom"), ("ask", "letta_core")):
+        spec = {"name": name, "description": "Do.", "parameters": {"type": "object"}, "tool_type": tool_type}
+        connection.execute(
+            "INSERT INTO tools (id, org_id, name, spec, tags, metadata, created_at, updated_at)"
+            " VALUES (?, ?, ?, ?, '[]', '{}', '', '')",
+            (f"tool-{name}", DEFAULT_ORG, name, json.dumps(spec)),
+        )
+    connection.commit()
+    connection.close()
+
+    store = SqliteStore.open(path, at=START)
+    listed = await store.read(lambda tx: tx.tools.page(where=ToolFilter(), ascending=True))
+    letta = await store.read(lambda tx: tx.tools.page(where=ToolFilter(letta=True)))
+    codes = await store.read(lambda tx: tx.tools.codes([tool.id for tool in listed]))
+    await store.close()
+
+    assert [tool.spec.name for tool in listed] == ["ask", "look"]
+    assert [tool.spec.name for tool in letta] == ["ask"]
+    assert codes == {}

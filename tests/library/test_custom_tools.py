@@ -1,0 +1,263 @@
+"""Tools made of a source: created, tried, run for an agent in the sandbox, with secrets and blocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import AsyncPerdure, Perdure, tool
+from perdure.app import start
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound, SandboxUnavailable, SourceInvalid, ToolBuiltIn
+from perdure.core.sandbox import Isolation, SandboxJob, SandboxResult, ToolFrame
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel, calls, says
+
+MODEL = "test/m"
+SETTINGS = Settings(secret_key="for tests, this one", embedding="none")
+
+NOTE = '''
+def note(text: str, client, agent_state=None) -> str:
+    """Note a text."""
+    return text
+'''
+
+Answer = SandboxResult | Callable[[SandboxJob], SandboxResult] | Exception
+
+
+@dataclass
+class Boxed:
+    """`Sandbox` that answers as it is told; `jobs` are what it was given."""
+
+    answer: Answer = field(default_factory=lambda: SandboxResult(status="success", value="noted"))
+    jobs: list[SandboxJob] = field(default_factory=list)
+
+    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+        self.jobs.append(job)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer if isinstance(self.answer, SandboxResult) else self.answer(job)
+
+    async def isolation(self) -> Isolation:
+        return Isolation(backend="none", measures=(), enough=True, summary="a stand-in")
+
+    async def close(self) -> None: ...
+
+
+@asynccontextmanager
+async def opened(box: Boxed, *script: Any) -> AsyncIterator[tuple[AsyncPerdure, ScriptedModel]]:
+    model = ScriptedModel(*script)
+    app = await start(SETTINGS, models={MODEL: model}, store=InlineStore(), sandbox=box)
+    async with AsyncPerdure(app) as perdure:
+        yield perdure, model
+
+
+def results(reply: Any) -> list[Any]:
+    return [result for message in reply.messages for result in message.results]
+
+
+async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
+    """Its environment with secrets, over it the agent's own; limits; the agent; nothing for what nobody fills."""
+    box = Boxed(SandboxResult(status="success", value={"a": None}, stdout="hi\n", stderr="oh\n"))
+    async with opened(box, calls("note", text=5), says("done")) as (perdure, _):
+        await perdure.secrets.set("SHARED", "s1")
+        await perdure.tools.create(
+            NOTE,
+            environment={"A": "1", "KEY": "secret:SHARED", "OWN": "tool's"},
+            requirements=["httpx==0.28.1"],
+            timeout_s=7,
+            memory_mb=64,
+            network=True,
+        )
+        agent = await perdure.create_agent("ann", model=MODEL, human="Ann", tools=["note"])
+        await agent.secrets.set("OWN", "agent's")
+        (result,) = results(await agent.send("Go."))
+
+        (job,) = box.jobs
+        assert (result.text, result.status, result.stdout, result.stderr) == (
+            '{"a": null}',
+            "success",
+            ("hi\n",),
+            ("oh\n",),
+        )
+        assert (job.function, job.arguments) == ("note", {"text": "5", "client": None})
+        assert job.environment == {"A": "1", "KEY": "s1", "OWN": "agent's"}
+        assert (job.requirements, job.network) == (("httpx==0.28.1",), True)
+        assert (job.limits.wall_s, job.limits.memory_mb) == (7, 64)
+        assert job.agent is not None
+        assert (job.agent["id"], job.agent["blocks"]) == (agent.id, {"persona": "", "human": "Ann"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            SandboxResult(
+                status="error", error="ValueError: no", traceback=(ToolFrame(3, "note", "raise ValueError('no')"),)
+            ),
+            "ValueError: no\n  line 3, in note: raise ValueError('no')",
+        ),
+        (SandboxResult(status="timeout", error="it took more than 30 s"), "it took more than 30 s"),
+        (SandboxResult(status="crash"), "the tool ended with crash"),
+        (SandboxUnavailable("no isolation here"), "no isolation here"),
+    ],
+)
+async def test_what_goes_wrong_in_the_sandbox_is_a_result(answer: Answer, told: str) -> None:
+    """The model sees it, and the run goes on."""
+    async with opened(Boxed(answer), calls("note", text="x"), says("done")) as (perdure, _):
+        await perdure.tools.create(NOTE)
+        agent = await perdure.create_agent(model=MODEL, tools=["note"])
+        reply = await agent.send("Go.")
+
+        (result,) = results(reply)
+        assert result.status == "error" and told in result.text
+        assert reply.text == "done"
+
+
+async def test_a_missing_secret_is_a_result() -> None:
+    """The tool is not run."""
+    box = Boxed()
+    async with opened(box, calls("note", text="x"), says("done")) as (perdure, _):
+        await perdure.tools.create(NOTE, environment={"KEY": "secret:GONE"})
+        agent = await perdure.create_agent(model=MODEL, tools=["note"])
+        (result,) = results(await agent.send("Go."))
+
+        assert (result.status, box.jobs) == ("error", [])
+        assert "was not run: secret 'GONE' not found" in result.text
+
+
+async def test_changed_blocks_are_edits_by_the_agent() -> None:
+    """With the result, as new versions; the next request shows the new value."""
+    box = Boxed(SandboxResult(status="success", value="ok", agent={"human": "Ann, 36"}))
+    async with opened(box, calls("note", text="x"), says("done")) as (perdure, model):
+        await perdure.tools.create(NOTE)
+        agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
+        reply = await agent.send("Go.")
+
+        (edit,) = reply.edits
+        (newest, _) = await agent.blocks.history("human")
+        assert (edit.label, edit.version) == ("human", 1)
+        assert (newest.author.kind, newest.author.id, newest.author.run_id) == ("agent", agent.id, reply.run_id)
+        assert '"value": "Ann, 36"' in model.asked[1].messages[-1].text
+        assert [result.text for result in results(reply)] == ["ok"]
+
+
+async def test_changes_that_can_not_be_stored_leave_nothing_half_written() -> None:
+    """A block changed meanwhile, read-only or too small: none of the changes holds, and the result says so."""
+    box = Boxed()
+    async with opened(box, *[calls("note", text="x"), says("done")] * 3) as (perdure, _):
+        await perdure.tools.create(NOTE)
+        agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
+        await agent.blocks.create("small", "s", limit_chars=5)
+        await agent.blocks.create("fixed", "f", read_only=True)
+
+        for changed, why in (
+            ({"human": "new", "small": "too long"}, "would hold 8 characters, its limit is 5"),
+            ({"human": "new", "fixed": "x"}, "block 'fixed' is read-only"),
+        ):
+            box.answer = SandboxResult(status="success", value="ran", agent=changed)
+            reply = await agent.send("Go.")
+            (result,) = results(reply)
+            assert result.status == "error" and why in result.text
+            assert result.text.startswith("ran\n[NOTE: the tool ran, but what it changed of your memory was not stored")
+            assert (await agent.blocks.get("human")).version == 0
+            assert reply.edits == ()
+
+        loop = asyncio.get_running_loop()
+
+        def meanwhile(job: SandboxJob) -> SandboxResult:
+            waiting.append(loop.create_task(agent.blocks.update("human", "somebody else's")))
+            return SandboxResult(status="success", value="ran", agent={"human": "mine"})
+
+        waiting: list[asyncio.Task[Any]] = []
+        box.answer = meanwhile
+        (result,) = results(await agent.send("Go."))
+        await waiting[0]
+        human = await agent.blocks.get("human")
+        assert human.value in ("somebody else's", "mine")
+        if human.version == 1:  # the other one was first: the tool's own change is not stored over it
+            assert "is at version 1, not 0" in result.text
+
+
+async def test_a_tool_is_tried_by_hand() -> None:
+    """With the same checks; for an agent, its block edits are the caller's."""
+    box = Boxed(SandboxResult(status="success", value="ok", agent={"human": "Ann!"}))
+    async with opened(box) as (perdure, _):
+        made = await perdure.tools.create(NOTE)
+        agent = await perdure.create_agent(model=MODEL, human="Ann")
+        refused = await perdure.tools.test("note", {"text": 1.5})
+        assert (refused.status, refused.refused, box.jobs) == ("error", True, [])
+        assert (await perdure.tools.test(made.id, {"text": "x"})).text == "ok"
+        assert box.jobs[-1].agent is None
+        await agent.tools.run("note", {"text": "x"})
+        (newest, _) = await agent.blocks.history("human")
+        assert (newest.value, newest.author.kind) == ("Ann!", "user")
+        assert (await perdure.tools.test_source(NOTE.replace("note", "other"), {"text": "x"})).text == "ok"
+        with pytest.raises(InvalidInput, match="works on an agent's own run"):
+            await perdure.tools.test("memory_insert")
+        with pytest.raises(NotFound, match="there are archival_memory_insert"):
+            await perdure.tools.test("nothing")
+        assert [t.spec.name for t in await perdure.tools.list(types=["custom"])] == ["note"]
+
+
+async def test_tools_are_made_found_changed_and_deleted() -> None:
+    """By name or id; of a function, its text is taken, without the mark."""
+
+    @tool(idempotent=True)
+    def shout(text: str) -> str:
+        """Say it loud."""
+        return text.upper()
+
+    async with opened(Boxed()) as (perdure, _):
+        made = await perdure.tools.create(shout, tags=["loud"])
+        code = await perdure.tools.code("shout")
+        assert code is not None
+        assert code.source.startswith("def shout(")
+        assert await perdure.tools.create(code.source) == made
+        with pytest.raises(AlreadyExists):
+            await perdure.tools.create(code.source + "\n# newer")
+        newer = await perdure.tools.upsert(code.source + "\n# newer", parallel=True)
+        assert (newer.id, newer.spec.parallel, newer.tags) == (made.id, True, ())
+        assert [hit.tool.id for hit in await perdure.tools.search("something loud")] == [made.id]
+        changed = await perdure.tools.update("shout", tags=["x"], timeout_s=1.5)
+        assert (changed.tags, changed.spec.timeout_s, changed.spec.parallel) == (("x",), 1.5, True)
+        assert await perdure.tools.get(made.id) == changed
+        with pytest.raises(InvalidInput, match="a tool has no field colour"):
+            await perdure.tools.update("shout", colour="red")  # type: ignore[call-arg]
+        with pytest.raises(SourceInvalid):
+            await perdure.tools.update("shout", source="def f(:")
+        with pytest.raises(ToolBuiltIn):
+            await perdure.tools.delete("run_code")
+        await perdure.tools.delete("shout")
+        with pytest.raises(NotFound):
+            await perdure.tools.code("shout")
+
+
+def test_names_of_functions_and_custom_tools_do_not_meet(tmp_path: Path) -> None:
+    """A function can't take the name of a built-in or a custom tool; what a user set of a built-in one stays."""
+
+    def memory_insert(text: str) -> str:
+        """Mine."""
+        return text
+
+    def mine(text: str) -> str:
+        """Mine."""
+        return text
+
+    path = tmp_path / "a.db"
+    with Perdure(path, settings=SETTINGS) as perdure:
+        perdure.tools.create("def mine(a: int):\n    'Mine.'\n")
+        perdure.tools.update("memory_insert", requires_approval=True, return_limit_chars=77)
+    with pytest.raises(ToolBuiltIn, match="give the function another name"):
+        Perdure(path, settings=SETTINGS, tools=[memory_insert])
+    with pytest.raises(AlreadyExists):
+        Perdure(path, settings=SETTINGS, tools=[mine])
+    with Perdure(path, settings=SETTINGS) as perdure:
+        kept = perdure.tools.get("memory_insert")
+        assert (kept.spec.requires_approval, kept.spec.return_limit_chars) == (True, 77)
+        assert perdure.tools.get("mine").spec.kind == "custom"
