@@ -167,6 +167,40 @@ def test_parallel_tools_run_at_the_same_time(tmp_path: Path) -> None:
     assert times["alone"][1] - times["alone"][0] >= 0.1
 
 
+class Odd(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        (float("nan"), "a value that JSON does not have"),
+        ({"a": [float("inf")]}, "a value that JSON does not have"),
+        (b"\x00\xff", "2 bytes"),
+        ((number for number in range(3)), "a generator, which nobody runs"),
+        (Odd(), "Odd: it has no message that can be shown"),
+        ("cycle", "a value that JSON does not have (Circular reference"),
+    ],
+)
+def test_a_result_that_no_model_could_read_is_an_error(tmp_path: Path, returned: Any, told: str) -> None:
+    """In words that say what to return; the tool has run."""
+
+    def odd() -> Any:
+        """Odd."""
+        if isinstance(returned, Exception):
+            raise returned
+        if returned == "cycle":
+            cycle: list[Any] = []
+            cycle.append(cycle)
+            return cycle
+        return returned
+
+    (result,) = results_of(tmp_path, [odd], calls("odd"), says("done"))
+
+    assert (result.status, told in result.text) == ("error", True), result.text
+
+
 def test_a_long_result_is_shown_in_part_and_opened_by_its_handle(tmp_path: Path) -> None:
     """The model sees its beginning and end, up to the tool's limit; the log has the whole, up to a bound of its own."""
 

@@ -125,14 +125,14 @@ def _called(function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutc
     Nothing is raised out of that thread: SystemExit would end the event loop, StopIteration is lost on the way to it.
     """
     try:
-        return ToolOutcome(text=_text(function(**values)))
+        return _outcome(function(**values))
     except BaseException as error:
         return _failure(error)
 
 
 async def _awaited(function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
     try:
-        return ToolOutcome(text=_text(await function(**values)))
+        return _outcome(await function(**values))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():  # somebody wants this call stopped; else it is the tool's own doing
@@ -145,7 +145,14 @@ async def _awaited(function: Callable[..., Any], values: Mapping[str, Any]) -> T
 def _failure(error: BaseException) -> ToolOutcome:
     """The model needs what went wrong, the person who wrote the tool where: the frames below this file's."""
     frames = traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
-    return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error", stderr=("".join(frames),))
+    return ToolOutcome(text=f"{type(error).__name__}: {_said(error)}", status="error", stderr=("".join(frames),))
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # its own message fails
+        return "it has no message that can be shown"
 
 
 def _coerced(made: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,10 +170,29 @@ def _coerced(made: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]
     return values
 
 
-def _text(result: Any) -> str:
+def _outcome(result: Any) -> ToolOutcome:
+    """What a function returned, as text: a string as it is, anything else as JSON, or as it shows itself."""
     if isinstance(result, str):
-        return result
-    try:
-        return json.dumps(result, ensure_ascii=False)
-    except (TypeError, ValueError):
-        return str(result)
+        return ToolOutcome(text=result)
+    problem = _unshowable(result)
+    if problem is None:
+        try:
+            return ToolOutcome(text=json.dumps(result, ensure_ascii=False, allow_nan=False))
+        except (ValueError, RecursionError) as error:
+            problem = f"a value that JSON does not have ({'nested too deep' if not str(error) else error})"
+        except TypeError:
+            try:
+                return ToolOutcome(text=str(result))
+            except Exception as error:
+                problem = f"a {type(result).__name__} that can't be shown ({type(error).__name__})"
+    return ToolOutcome(
+        text=f"the tool ran, but returned {problem}: it has to return text or JSON values", status="error"
+    )
+
+
+def _unshowable(result: Any) -> str | None:
+    if isinstance(result, bytes | bytearray | memoryview):
+        return f"{len(result):,} bytes"
+    if inspect.isgenerator(result) or inspect.isasyncgen(result) or inspect.iscoroutine(result):
+        return f"a {type(result).__name__.replace('_', ' ')}, which nobody runs"
+    return None
