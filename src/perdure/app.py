@@ -61,6 +61,7 @@ __all__ = [
     "Choice",
     "EmbedderChoice",
     "Found",
+    "Functions",
     "Listing",
     "ModelFacts",
     "ModelRegistry",

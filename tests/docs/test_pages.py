@@ -13,7 +13,7 @@ import pytest
 
 import perdure
 from perdure.core import errors, events
-from perdure.library import sync, sync_archives, sync_folders, sync_mcp, sync_secrets, tool_rules
+from perdure.library import sync, sync_approval, sync_archives, sync_folders, sync_mcp, sync_secrets, tool_rules
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.settings import Settings
 from tests.docs.cli_help import PAGE as CLI_PAGE
@@ -69,7 +69,7 @@ def test_the_library_page_names_every_public_name(name: str) -> None:
 
 FACES = [
     *(sync.Perdure, sync.Agent, sync.AgentBlocks, sync.Blocks),
-    tool_rules.AgentRules,
+    *(tool_rules.AgentRules, sync_approval.Approval),
     *(sync_folders.Folders, sync_folders.Folder, sync_folders.AgentFiles),
     sync_secrets.Secrets,
     sync_mcp.Mcp,

@@ -115,6 +115,8 @@ class Situation:
         pinned: rows shown before those that follow the prefix.
         rows: the rows that follow the prefix, whole, oldest first.
         run_seq: the run that is being served: its input stays in view.
+        turn_from: where the request begins that this run serves, if runs before it did so too; their input stays as
+            well.
         stubs: the rows of which only a part is shown.
         seen_upto: the newest row that a model has answered to in this run; -1: none. What it has not seen can't leave.
         sent_upto: the newest row that this run has sent to a model, answered or not.
@@ -126,6 +128,7 @@ class Situation:
     pinned: tuple[Message, ...]
     rows: tuple[Message, ...]
     run_seq: int
+    turn_from: int | None = None
     stubs: Mapping[int, int] = field(default_factory=dict)
     seen_upto: int = -1
     sent_upto: int = -1
@@ -233,7 +236,10 @@ def _unpin(situation: Situation, stay: set[int]) -> Evict | None:
 
 
 def _may_go(situation: Situation, atom: Atom) -> bool:
-    return atom.run_seq != situation.run_seq or atom.upto_seq <= situation.seen_upto
+    # An answer of an earlier run may have results of this one: what a person approved, or the caller brought back.
+    return atom.upto_seq <= situation.seen_upto or all(
+        message.run_seq != situation.run_seq for message in atom.messages
+    )
 
 
 def _staying(situation: Situation) -> list[Message]:
@@ -359,7 +365,10 @@ def _newest_results(situation: Situation) -> Iterator[Message]:
 def _input(situation: Situation) -> Iterator[Message]:
     """What the run was asked: its user's words."""
     for message in (*situation.pinned, *situation.rows):
-        if message.run_seq == situation.run_seq and message.role == "user" and message.kind == "message":
+        of_it = message.run_seq == situation.run_seq or (
+            situation.turn_from is not None and message.seq >= situation.turn_from
+        )
+        if of_it and message.role == "user" and message.kind == "message":
             yield message
 
 

@@ -48,13 +48,18 @@ def compile_system(
     return "\n\n".join(filter(None, (base, memory)))
 
 
-def compile_tools(tools: Sequence[Tool], engine: Sequence[ToolSpec] = ()) -> tuple[Mapping[str, Any], ...]:
-    """The tools as the model sees them: the agent's own sorted by name, then those that the engine offers.
+def compile_tools(
+    tools: Sequence[Tool], engine: Sequence[ToolSpec] = (), client: Sequence[ToolSpec] = ()
+) -> tuple[Mapping[str, Any], ...]:
+    """The tools as the model sees them: the agent's own sorted by name, then those that the caller runs, then those
+    that the engine offers.
 
     An agent without tools gets none of the engine's: its model may not know how to call any. One of its own with the
-    name of an engine's takes its place.
+    name of an engine's takes its place, and one of the caller's that of any other.
     """
-    own = sorted((tool.spec for tool in tools), key=lambda spec: spec.name)
+    theirs = {spec.name: spec for spec in client}
+    own = sorted((tool.spec for tool in tools if tool.spec.name not in theirs), key=lambda spec: spec.name)
+    own += [theirs[name] for name in sorted(theirs)]
     names = {spec.name for spec in own}
     offered = [spec for spec in engine if spec.name not in names] if own else []
     return tuple(
@@ -75,6 +80,7 @@ def rewrite_reason(
     seen_changed: bool,
     last_used_at: datetime | None,
     now: datetime,
+    client_tools: str | None = None,
 ) -> str | None:
     """Why the prefix must, or may at no cost, be written anew; None to send it once more as it is. That the request
     does not fit is another matter (`compaction`).
@@ -82,11 +88,14 @@ def rewrite_reason(
     Args:
         seen_changed: memory differs from what the prefix shows, so a rewrite would fold something in.
         last_used_at: when the agent's last model call began.
+        client_tools: the set of tools that the caller of this run brought along.
     """
     if prefix is None:
         return "first"
     if prefix.settings_revision != settings_revision:
         return "settings"
+    if prefix.client_tools != client_tools:
+        return "tools"
     if seen_changed and (last_used_at is None or now - last_used_at > COLD_AFTER):
         return "cache_cold"
     return None

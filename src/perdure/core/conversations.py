@@ -26,6 +26,8 @@ class Conversation:
         stubs: row number -> characters: the rows in view of which only so much is shown.
         overcount: by how much the estimate of prefix and view is known to be too high, from what the provider
             measured of the last request; negative if it is too low.
+        pending_run_seq: the run that stopped at calls which wait for somebody outside; None: nothing waits.
+        pending_from: the message with those calls.
     """
 
     id: ConversationId
@@ -38,6 +40,8 @@ class Conversation:
     view_tokens: int = 0
     stubs: Mapping[int, int] = field(default_factory=dict)
     overcount: int = 0
+    pending_run_seq: int | None = None
+    pending_from: int | None = None
     archived_at: datetime | None = None
     created_at: datetime
     updated_at: datetime

@@ -8,6 +8,7 @@
     │   ├── EmbeddingMismatch
     │   ├── SourceInvalid, SchemaMismatch
     │   ├── ToolRulesInvalid
+    │   ├── AnswerInvalid
     │   └── FileNameInvalid, FileTypeUnsupported, FileTooLarge
     ├── NotFound                no such agent, block, conversation, run, ... here
     │   └── BlockNotFound       (also a ToolError)
@@ -16,6 +17,7 @@
     │   ├── AlreadyExists
     │   ├── ToolBuiltIn
     │   ├── ConversationBusy
+    │   ├── ApprovalPending
     │   └── IdempotencyMismatch
     ├── ToolError               the model sees it and may act on it; the run goes on
     │   ├── InvalidArguments
@@ -105,6 +107,8 @@ from perdure.core.tool_errors import (
 __all__ = [
     "AddressRefused",
     "AlreadyExists",
+    "AnswerInvalid",
+    "ApprovalPending",
     "BlockLimitExceeded",
     "BlockNotFound",
     "BlockReadOnly",
@@ -206,6 +210,12 @@ class ToolRulesInvalid(InvalidInput):
     """Rules for tools that can't be read, or that no run could keep because they contradict each other."""
 
     code = "tool_rules_invalid"
+
+
+class AnswerInvalid(InvalidInput):
+    """An answer to pending calls that are not, or not so, pending. Nothing was written."""
+
+    code = "answer_invalid"
 
 
 class FileNameInvalid(InvalidInput):
@@ -325,6 +335,19 @@ class ConversationBusy(Conflict):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"the conversation is busy with {run_id}: wait for it, cancel it, or send with if_busy='wait'")
         self.run_id = run_id
+
+
+class ApprovalPending(Conflict):
+    """Calls of the conversation wait for a person, or for results of the caller. Until then nothing else is said."""
+
+    code = "approval_pending"
+
+    def __init__(self, *, run_id: str, message_id: str, calls: Sequence[str]) -> None:
+        super().__init__(
+            "Cannot send a new message: The agent is waiting for approval on a tool call"
+            f" ({', '.join(calls)}). Approve or deny it, return its result, or cancel {run_id}"
+        )
+        self.run_id, self.message_id, self.calls = run_id, message_id, tuple(calls)
 
 
 class IdempotencyMismatch(Conflict):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from perdure.core.hooks import HookPoint
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.json_encoder import compact_json, json_text
-from perdure.core.messages import Message
+from perdure.core.messages import Message, Waits
 from perdure.core.nodes import MadeBy
 from perdure.core.quick import maker, quick
 from perdure.core.runs import Failure, StopReason, Usage, usage_to_json
@@ -206,7 +206,8 @@ DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments"]
 @quick
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of an answer as it is made. `index` numbers the calls of one answer, from 0; 0 for other kinds."""
+    """A piece of an answer as it is made. `index` numbers the calls of one answer, from 0; 0 for other kinds. `awaits`
+    is what a call of this name waits for, as far as is known before it is whole."""
 
     step_id: StepId
     message_id: MessageId
@@ -214,6 +215,7 @@ class Delta:
     text: str
     index: int = 0
     call_id: str | None = None
+    awaits: Waits | None = None
     type: Literal["delta"] = "delta"
 
 

@@ -141,6 +141,13 @@ class Run:
     `first_message_seq` is where its input begins in the log; None while it waits behind another run, because a message
     must not come to stand between that run's calls and their results. `context` is what hooks have added and the next
     request shows: it becomes rows of the log there.
+
+    Args:
+        resumes: the run with whose pending calls this one goes on; None: it begins with something that was said.
+        begins_at: the message with those calls, from which on its log is read.
+        turn_from: the first message of the request that this run and those before it serve.
+        input_waits: what was said along with the answers comes into the log once all calls have their results.
+        client_tools: the set of tools that the caller runs itself, by its digest.
     """
 
     id: RunId
@@ -159,6 +166,11 @@ class Run:
     cancel_requested: bool = False
     usage: Usage = Usage()
     step_count: int = 0
+    resumes: int | None = None
+    begins_at: int | None = None
+    turn_from: int | None = None
+    input_waits: bool = False
+    client_tools: str | None = None
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -183,6 +195,7 @@ class Prefix:
         pinned: the numbers of earlier rows that are shown between summary and the rows that follow: the input of a
             run that is so long that its own beginning left the view.
         tokens: the upper estimate of tools, system and summary.
+        client_tools: the set of tools among `tools` that the caller runs itself, by its digest.
     """
 
     agent_id: AgentId
@@ -198,6 +211,7 @@ class Prefix:
     summary: str = ""
     nodes: tuple[int, ...] = ()
     pinned: tuple[int, ...] = ()
+    client_tools: str | None = None
     created_at: datetime
 
 

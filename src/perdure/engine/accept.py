@@ -7,23 +7,50 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from perdure.core.answers import Answer, answer_digest
 from perdure.core.conversations import Opening
-from perdure.core.errors import ConversationBusy, EmptyMessage, IdempotencyMismatch, InvalidInput, MessageTooLarge
+from perdure.core.errors import (
+    AnswerInvalid,
+    ConversationBusy,
+    EmptyMessage,
+    IdempotencyMismatch,
+    InvalidInput,
+    MessageTooLarge,
+)
 from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
-from perdure.core.ids import AgentId, RunId
+from perdure.core.ids import AgentId, RunId, StepId
 from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
-from perdure.core.quick import quick
+from perdure.core.quick import changed, quick
 from perdure.core.runs import IfBusy, Run, RunKey
 from perdure.core.tool_rules import rules_of
 from perdure.core.tx import Tx
-from perdure.engine.run_log import Progress, RunLog, terms_of
+from perdure.engine.answers import (
+    answer_rows,
+    check_answers,
+    earlier_answer,
+    find_pending,
+    refuse_while_pending,
+    return_limit_chars,
+)
+from perdure.engine.asking import Asking
+from perdure.engine.run_log import Progress, RunLog, run_log_of, terms_of
 
-__all__ = ["MAX_DRAFTS", "Accepted", "Begin", "Request", "accept", "begin_input", "check_input", "decode_drafts"]
+__all__ = [
+    "MAX_DRAFTS",
+    "Accepted",
+    "Begin",
+    "Request",
+    "accept",
+    "add_waiting_input",
+    "begin_input",
+    "check_input",
+    "decode_drafts",
+]
 
 MAX_STEPS = 10_000
 MAX_DRAFTS = 1_000
@@ -37,7 +64,12 @@ Begin = Callable[[RunLog, list[Event], Opening], Progress]
 class Request:
     """What a caller wants answered. `tokens` are the estimates of `drafts`, in their order.
 
-    `idempotency_key`: the same key again is the same run, whatever became of the first call's answer.
+    Args:
+        idempotency_key: the same key again is the same run, whatever became of the first call's answer.
+        answers: to calls of the conversation that wait; `drafts` then come behind their results. None: a message.
+        partial: the answers may be to some of those calls only; the run goes on when all are answered.
+        client_tools: the tools that the caller runs itself, each with name, description and parameters; None: for
+            answers those of the run that goes on.
     """
 
     run_id: RunId
@@ -49,11 +81,16 @@ class Request:
     if_busy: IfBusy = "wait"
     background: bool = False
     max_steps: int = 50
+    answers: tuple[Answer, ...] | None = None
+    partial: bool = False
+    client_tools: tuple[Mapping[str, Any], ...] | None = None
 
     @property
     def digest(self) -> str:
         """What was said, without what hooks added, for telling a retry from another message under the same key."""
-        said = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
+        said: list[Any] = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
+        if self.answers is not None:
+            said.append(answer_digest(self.answers))
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
@@ -61,17 +98,19 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """`repeated`: the run was accepted before, under the same key; `begun`: it was claimed as well, and this is how far
-    it has come."""
+    it has come; `waits`: it is the run that stopped, and some of its calls are still to be answered."""
 
     run: Run
     events: Sequence[StoredEvent]
     repeated: bool = False
     begun: Progress | None = None
+    waits: bool = False
 
 
-def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int) -> None:
-    """Nothing, when the input can be accepted. Raises: EmptyMessage, MessageTooLarge, InvalidInput."""
-    if not drafts:
+def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int, answers: bool = False) -> None:
+    """Nothing, when the input can be accepted; it may be empty beside `answers`. Raises: EmptyMessage, MessageTooLarge,
+    InvalidInput."""
+    if not drafts and not answers:
         raise EmptyMessage
     if len(drafts) > MAX_DRAFTS:
         raise InvalidInput(f"{len(drafts):,} messages at once are too many: send at most {MAX_DRAFTS:,}")
@@ -93,6 +132,7 @@ def accept(
     now: datetime,
     until: datetime,
     begin: Begin | None = None,
+    asking: Asking | None = None,
 ) -> Accepted:
     """The queued run, reserved for this process until `until`.
 
@@ -103,7 +143,8 @@ def accept(
         check_model: raises if nobody here can ask the model of this handle: the message is then refused, not kept.
         begin: goes on with a run that has nothing to wait for, given its log, the events to store, and what it begins
             from.
-    Raises: NotFound, ConversationBusy, IdempotencyMismatch, ModelNotFound.
+        asking: what else answers are stored with.
+    Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, ModelNotFound.
     """
     tx.agents.lock(request.agent_id)
     if request.idempotency_key is not None:
@@ -114,6 +155,9 @@ def accept(
                 raise IdempotencyMismatch(request.idempotency_key)
             return Accepted(run, (), repeated=True)
     opening = tx.conversations.opening(request.agent_id, request.conversation_seq)
+    if request.answers is not None and asking is not None:
+        return _resume(tx, request, request.answers, opening, asking, check_model=check_model, owner=owner, begin=begin)
+    refuse_while_pending(tx, opening.conversation)
     busy = opening.active_run_seq is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
         raise ConversationBusy(tx.runs.at(RunKey(request.agent_id, opening.active_run_seq)).id)
@@ -132,6 +176,8 @@ def accept(
     )
     if request.idempotency_key is not None:
         tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
+    if request.client_tools:
+        run = _with_client_tools(tx, run, request.client_tools)
     events: list[Event] = [RunQueued(run.id)]
     if not busy:
         added = _append_input(tx, run, request.drafts, request.tokens, now=now, opening=opening)
@@ -143,6 +189,125 @@ def accept(
             begun = begin(log, events, opening.after(added))
             return Accepted(run, begun.events, begun=begun)
     return Accepted(run, tx.events.add(run.key, events, at=now, after=0))
+
+
+def _resume(
+    tx: Tx,
+    request: Request,
+    answers: Sequence[Answer],
+    opening: Opening,
+    asking: Asking,
+    *,
+    check_model: Callable[[str], None],
+    owner: str,
+    begin: Begin | None,
+) -> Accepted:
+    """The run that goes on with these answers. It stands before all that wait, and begins at once."""
+    agent, conversation, now = opening.agent, opening.conversation, asking.now
+    pending = find_pending(tx, conversation)
+    waiting = set() if pending is None else {one.call.call_id for one in pending.waiting}
+    given = {one.call_id for one in answers}
+    if not waiting or not (given <= waiting if request.partial else given == waiting):
+        earlier = earlier_answer(tx, agent.id, conversation.seq, answers)
+        if earlier is not None:
+            return Accepted(earlier, (), repeated=True)
+    if pending is None:
+        raise AnswerInvalid(
+            "Cannot process approval response: No tool call is currently awaiting approval in this conversation"
+        )
+    answers, stopped = check_answers(tx, agent, pending, answers, partial=request.partial), pending.run
+    rows, tokens = answer_rows(
+        pending,
+        answers,
+        ids=asking.ids,
+        counter=asking.counter,
+        most_chars=return_limit_chars(agent, asking.models, asking.settings),
+    )
+    if waiting - given:
+        if rows:
+            _append_rows(tx, stopped, rows, tokens, now=now, step_id=pending.message.step_id)
+        return Accepted(stopped, (), waits=True)
+    check_model(agent.model)
+    run = tx.runs.add(
+        opening,
+        request.run_id,
+        drafts=rows,
+        at=now,
+        max_steps=request.max_steps,
+        background=request.background,
+        running=begin is not None,
+        lease_owner=owner,
+        lease_until=asking.until,
+        waiting_input=None,
+    )
+    run = tx.runs.resume(
+        run,
+        resumes=stopped.key.seq,
+        begins_at=pending.message.seq,
+        turn_from=stopped.turn_from if stopped.turn_from is not None else stopped.first_message_seq or 0,
+        answer={
+            "digest": answer_digest(answers),
+            "calls": [one.call_id for one in pending.message.calls if one.awaits],
+        },
+        waiting_input=_encode_drafts(request.drafts, request.tokens) if request.drafts else None,
+    )
+    tools = request.client_tools
+    if tools is None and stopped.client_tools is not None:
+        tools = tuple(tx.runs.client_tools(agent.id, stopped.client_tools))
+    if tools:
+        run = _with_client_tools(tx, run, tools)
+    if request.idempotency_key is not None:
+        tx.runs.remember_key(run.key, conversation.seq, request.idempotency_key, digest=request.digest)
+    tx.conversations.wait(agent.id, conversation.seq, run_seq=None)
+    added: Sequence[Message] = ()
+    if rows:
+        added = _append_rows(tx, run, rows, tokens, now=now, step_id=pending.message.step_id, opening=opening)
+    events: list[Event] = [RunQueued(run.id), *(MessageAdded(message.seq, message) for message in added)]
+    if begin is not None:
+        # Nothing is known of it that the store does not say: some of its log is another run's.
+        begun = begin(replace(run_log_of(tx, run), told=0), events, opening.after(added))
+        return Accepted(run, begun.events, begun=begun)
+    return Accepted(run, tx.events.add(run.key, events, at=now, after=0))
+
+
+def _append_rows(
+    tx: Tx,
+    run: Run,
+    drafts: Sequence[Draft],
+    tokens: Sequence[int],
+    *,
+    now: datetime,
+    step_id: StepId | None,
+    opening: Opening | None = None,
+) -> Sequence[Message]:
+    """What answers make, as rows of the step whose calls they answer."""
+    return tx.messages.append(
+        run.key.agent_id,
+        drafts,
+        conversation_seq=run.conversation_seq,
+        at=now,
+        tokens=tokens,
+        run=run,
+        step_id=step_id,
+        opening=opening,
+    )
+
+
+def _with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> Run:
+    text = json.dumps(list(tools), ensure_ascii=False, sort_keys=True)
+    return tx.runs.put_client_tools(run, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), tools)
+
+
+def add_waiting_input(tx: Tx, run: Run, *, now: datetime) -> tuple[Run, Sequence[Message]]:
+    """Put what was said along with answers into the log, behind the results; the run without it, and the messages."""
+    waiting = tx.runs.waiting_input(run.key)
+    if waiting is None:
+        return changed(run, input_waits=False), ()
+    added = _append_input(tx, run, *decode_drafts(waiting), now=now)
+    tx.runs.begin_input(
+        run.key, first_message_seq=added[0].seq if run.first_message_seq is None else run.first_message_seq
+    )
+    return changed(run, input_waits=False), added
 
 
 def begin_input(

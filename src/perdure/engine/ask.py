@@ -22,7 +22,7 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.quick import changed
 from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey, make_recipe
 from perdure.core.tx import Tx
-from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
+from perdure.engine.accept import Accepted, Request, accept, add_waiting_input, begin_input, decode_drafts
 from perdure.engine.asking import Asking, AutoRecalled
 from perdure.engine.auto_recall import NeedsRecall, recalled_for
 from perdure.engine.deltas import delta_texts
@@ -70,8 +70,11 @@ def begin(tx: Tx, request: Request, asking: Asking, *, check_model: Callable[[st
 
     def start(log: RunLog, events: list[Event], opening: Opening) -> Progress:
         events.append(RunStarted(log.run.id, log.run.lease_number))
+        action = Ask() if log.run.resumes is None else next_action(log)
+        if not isinstance(action, Ask):
+            return Progress(log, tx.events.add(log.run.key, events, at=asking.now, after=log.told))
         try:
-            progress = _ask(tx, log, Ask(), asking, events, opening=opening)
+            progress = _ask(tx, log, action, asking, events, opening=opening)
         except NeedsRecall:
             raise
         except Exception as error:
@@ -80,7 +83,16 @@ def begin(tx: Tx, request: Request, asking: Asking, *, check_model: Callable[[st
             raise CannotBegin
         return progress
 
-    return accept(tx, request, check_model=check_model, owner=owner, now=asking.now, until=asking.until, begin=start)
+    return accept(
+        tx,
+        request,
+        check_model=check_model,
+        owner=owner,
+        now=asking.now,
+        until=asking.until,
+        begin=start,
+        asking=asking,
+    )
 
 
 def claim(tx: Tx, key: RunKey, asking: Asking, *, owner: str, dead_owner: str | None = None) -> Progress | None:
@@ -118,6 +130,11 @@ def _ask(
     opening: Opening | None = None,
 ) -> Progress:
     run, told, now, counter = log.run, log.told, asking.now, asking.counter
+    if run.input_waits:
+        run, said = add_waiting_input(tx, run, now=now)
+        log = log.after(run=run, messages=said, told=told)
+        events += [MessageAdded(message.seq, message) for message in said]
+        opening = opening.after(said) if opening is not None else None
     opening = opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq)
     agent, conversation = opening.agent, opening.conversation
     memory = read_memory(tx, agent)
@@ -131,7 +148,7 @@ def _ask(
         reminded = _add_rows(tx, run, "heartbeat", [text], asking)
         log = log.after(messages=reminded)
         events += [MessageAdded(message.seq, message) for message in reminded]
-    prefix, overcount, reason = _prefix(tx, agent, conversation, memory, asking)
+    prefix, overcount, reason = _prefix(tx, run, agent, conversation, memory, asking)
     view_tokens = conversation.view_tokens + sum(message.tokens for message in reminded)
     # Also behind a new prefix that shows it already: an older delta or result may be in view after that prefix, and
     # what is said last counts.
@@ -142,7 +159,7 @@ def _ask(
             # There is no room to say it all: the memory section is written anew, and shows it.
             if reason is None:
                 current, reason = prefix, "window"
-                prefix = _rewritten(tx, agent, conversation, memory, asking, current, reason)
+                prefix = _rewritten(tx, run, agent, conversation, memory, asking, current, reason)
                 overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
             texts = delta_texts(tx, agent, conversation.seen, memory, prefix, asking, folded=True)
         deltas = _add_deltas(tx, run, conversation, memory, texts, asking)
@@ -234,6 +251,7 @@ def _full(
         pinned=view.pinned,
         rows=view.rows,
         run_seq=run.key.seq,
+        turn_from=run.turn_from,
         stubs=stubs,
         seen_upto=max((step.recipe.upto_message_seq for step in log.steps if step.status == "success"), default=-1),
         sent_upto=max((step.recipe.upto_message_seq for step in log.steps), default=-1),
@@ -315,7 +333,7 @@ def _view(tx: Tx, log: RunLog, prefix: Prefix, have: View | None, stubs: Mapping
 
 
 def _prefix(
-    tx: Tx, agent: Agent, conversation: Conversation, memory: Memory, asking: Asking
+    tx: Tx, run: Run, agent: Agent, conversation: Conversation, memory: Memory, asking: Asking
 ) -> tuple[Prefix, int, str | None]:
     """The prefix to send, the overcount of the estimate behind it, and why it was written anew; None: it was not."""
     current: Prefix | None = None
@@ -333,16 +351,18 @@ def _prefix(
         seen_changed=seen_changed,
         last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
         now=asking.now,
+        client_tools=run.client_tools,
     )
     if current is not None and reason is None:
         return current, conversation.overcount, None
-    prefix = _rewritten(tx, agent, conversation, memory, asking, current, reason or "first")
+    prefix = _rewritten(tx, run, agent, conversation, memory, asking, current, reason or "first")
     overcount = overcount_behind(tx, agent, conversation, current, prefix, asking.counter)
     return prefix, overcount, prefix.reason
 
 
 def _rewritten(
     tx: Tx,
+    run: Run,
     agent: Agent,
     conversation: Conversation,
     memory: Memory,
@@ -361,6 +381,7 @@ def _rewritten(
         from_seq=current.from_message_seq if current else 0,
         pinned=current.pinned if current else (),
         nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes) if current else (),
+        client_tools=run.client_tools,
     )
     return store_prefix(tx, conversation, memory, prefix)
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from perdure.context.assemble import assemble
 from perdure.context.budget import overcount_measured
@@ -23,11 +24,13 @@ from perdure.core.errors import (
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
 from perdure.core.ids import MessageId
-from perdure.core.messages import Draft, Part, Reasoning, Text, ToolCall, make_draft, parts_to_json
+from perdure.core.messages import Draft, Part, Reasoning, Text, ToolCall, Waits, make_draft, parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.ports import Ids
-from perdure.core.runs import Failure, RunKey, Step, StopReason
+from perdure.core.quick import changed
+from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
 from perdure.core.tx import Tx
+from perdure.engine.answers import awaited, tools_of, with_waits
 from perdure.engine.ask import Asked
 from perdure.engine.finish import end_run
 from perdure.engine.hook_points import after_model, keep
@@ -37,7 +40,6 @@ from perdure.engine.leases import holding
 from perdure.engine.next_action import Finish, next_action
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import Progress, RunLog, load_run_log
-from perdure.engine.tool_rules import foreseen, prefilled
 
 __all__ = ["call_model"]
 
@@ -51,6 +53,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
     message_id = MessageId(ports.ids.new("message"))
     previews = _Previews(log, ports) if log.run.background else None
     reply: ModelReply | None = None
+    waits: Mapping[str, Waits] | None = None
     try:
         async with holding(log.run.key, log.lease, ports):
             model = ports.models.find(step.model)
@@ -62,7 +65,9 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
                 if isinstance(piece, ModelReply):
                     reply = piece
                     continue
-                delta = _delta(step, message_id, piece)
+                if piece.kind == "tool_name" and waits is None:
+                    waits = await ports.store.read(_waits, log.run, asked.agent.settings)
+                delta = _delta(step, message_id, piece, waits)
                 tell((delta,) if previews is None else await previews.add(delta))
             if previews is not None:
                 tell(await previews.flush())
@@ -96,13 +101,14 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
             ends=not ports.hooks.wants("run_end"),
         )
     assert reply is not None
-    parts = _with_rules(log, _with_unique_calls(log, reply.parts))
+    parts = _with_unique_calls(log, reply.parts)
     return await ports.store.write(
         _store_reply,
         log.run.key,
         log=log,
         step=step,
         draft=make_draft(id=message_id, role="assistant", parts=parts),
+        agent_settings=asked.agent.settings,
         reply=reply,
         window_tokens=window_tokens(asked.agent, ports.models, ports.settings),
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
@@ -120,6 +126,7 @@ def _store_reply(
     log: RunLog,
     step: Step,
     draft: Draft,
+    agent_settings: Mapping[str, Any],
     reply: ModelReply,
     window_tokens: int,
     tokens: int,
@@ -132,6 +139,8 @@ def _store_reply(
     told = None if run.cancel_requested or run.background else log.told
     log = log.after(run=run)
     overcount = _learn_measured(tx, log, step, reply, window_tokens)
+    if any(isinstance(part, ToolCall) for part in draft.parts):
+        draft = changed(draft, parts=with_waits(tx, log, agent_settings, tools_of(tx, run), draft.parts))
     messages = tx.messages.append(
         key.agent_id,
         [draft],
@@ -272,22 +281,13 @@ def _with_unique_calls(log: RunLog, parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(unique)
 
 
-def _with_rules(log: RunLog, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts, with the arguments that the agent's tool rules put in place of the model's."""
-    if log.terms is None or not (calls := [part for part in parts if isinstance(part, ToolCall)]):
-        return parts
-    found = foreseen(log.terms, log.called, [call.name for call in calls])
-    filled = {
-        call.call_id: prefilled(call.arguments, now.filled.get(call.name))
-        for call, now in zip(calls, found, strict=True)
-    }
-    return tuple(
-        replace(part, arguments=filled[part.call_id]) if isinstance(part, ToolCall) else part for part in parts
-    )
+def _waits(tx: Tx, run: Run, settings: Mapping[str, Any]) -> Mapping[str, Waits]:
+    return awaited(tools_of(tx, run), settings)
 
 
-def _delta(step: Step, message_id: MessageId, piece: ModelDelta) -> Delta:
-    return Delta(step.id, message_id, piece.kind, piece.text, piece.index, piece.call_id)
+def _delta(step: Step, message_id: MessageId, piece: ModelDelta, waits: Mapping[str, Waits] | None) -> Delta:
+    awaits = waits.get(piece.text) if waits and piece.kind == "tool_name" else None
+    return Delta(step.id, message_id, piece.kind, piece.text, piece.index, piece.call_id, awaits)
 
 
 class _Previews:

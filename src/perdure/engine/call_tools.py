@@ -19,14 +19,15 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
-from perdure.core.ids import MessageId, ToolId
-from perdure.core.messages import Draft, ToolCall, ToolResult
+from perdure.core.ids import MessageId
+from perdure.core.messages import Draft, ToolCall, ToolResult, Waits
 from perdure.core.models import Models
 from perdure.core.ports import CallContext, Ids, TokenCounter
-from perdure.core.runs import Run, RunKey
+from perdure.core.runs import Run
 from perdure.core.tool_arguments import parse_arguments
 from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
+from perdure.engine.answers import awaited, is_usable, tools_of
 from perdure.engine.hook_points import after_memory_tool, after_tool, before_tool, keep
 from perdure.engine.hooks import Fired
 from perdure.engine.interrupts import Interrupted, is_cancelled
@@ -34,11 +35,10 @@ from perdure.engine.leases import holding
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import OpenCall, Progress, RunLog, load_run_log
 from perdure.engine.search_tools import SEARCH_TOOLS, SearchCall, Searched, run_search_tool
-from perdure.engine.tool_rules import prefilled
+from perdure.engine.tool_rules import EDITED, prefilled
 from perdure.memory.agent_tools import run_memory_tool
 from perdure.memory.calls import MemoryCall, MemoryEdit, MemoryResult
 from perdure.memory.tool_blocks import change_blocks
-from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = ["call_tools"]
 
@@ -58,15 +58,15 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
 
     After a cancel request nothing more is started.
     """
-    tools = await ports.store.read(_tools, log.run.key)
+    tools, waits = await ports.store.read(_tools, log.run)
     waiting = list(calls)
     while waiting:
         # What comes after a call may depend on it by the agent's rules: then they are run one after the other.
-        batch = waiting[:1] if log.terms is not None else _batch(waiting, tools)
+        batch = waiting[:1] if log.terms is not None else _batch(waiting, tools, waits)
         del waiting[: len(batch)]
         first, tool = batch[0], tools.get(batch[0].call.name)
         progress = Progress(log)
-        if (broken := _violation(log, first, tools)) is not None:
+        if (broken := _violation(log, first, tools) or _unasked(first, tools, waits)) is not None:
             progress = await _store(log, first, broken, ports)
             yield progress
         else:
@@ -95,12 +95,17 @@ def _arguments(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> str:
     return prefilled(open_call.arguments, None if now is None else now.filled.get(open_call.call.name))
 
 
-def _batch(waiting: Sequence[OpenCall], tools: Mapping[str, Tool]) -> list[OpenCall]:
+def _batch(waiting: Sequence[OpenCall], tools: Mapping[str, Tool], waits: Mapping[str, Waits]) -> list[OpenCall]:
     """The first call, and those right after it that may run at the same time."""
 
     def parallel(open_call: OpenCall) -> bool:
         tool = tools.get(open_call.call.name)
-        return tool is not None and tool.spec.kind != "memory" and tool.spec.parallel
+        return (
+            tool is not None
+            and tool.spec.kind != "memory"
+            and tool.spec.parallel
+            and _unasked(open_call, tools, waits) is None
+        )
 
     batch = [waiting[0]]
     if parallel(waiting[0]):
@@ -111,13 +116,22 @@ def _batch(waiting: Sequence[OpenCall], tools: Mapping[str, Tool]) -> list[OpenC
     return batch
 
 
-def _tools(tx: Tx, key: RunKey) -> dict[str, Tool]:
-    """The agent's own tools and, if it has any, those that the engine offers."""
-    own = {tool.spec.name: tool for tool in tx.tools.of_agent(key.agent_id)}
-    return {**_CONTEXT_TOOLS, **own} if own else own
+def _tools(tx: Tx, run: Run) -> tuple[dict[str, Tool], Mapping[str, Waits]]:
+    """The tools of a run, and what calls of them wait for now."""
+    tools = tools_of(tx, run)
+    return tools, awaited(tools, tx.agents.get(run.key.agent_id).settings)
 
 
-_CONTEXT_TOOLS = {name: Tool(id=ToolId(""), spec=spec) for name, spec in CONTEXT_TOOL_SPECS.items()}
+def _unasked(open_call: OpenCall, tools: Mapping[str, Tool], waits: Mapping[str, Waits]) -> ToolOutcome | None:
+    """A call that nobody was asked about although somebody has to be, since its answer was stored, as its result."""
+    call = open_call.call
+    if call.awaits is not None or call.name not in waits or not is_usable(tools[call.name].spec, call.arguments):
+        return None
+    return ToolOutcome(
+        text=f"{call.name} now needs somebody's approval: call it again, and it will be asked for",
+        status="error",
+        refused=True,
+    )
 
 
 async def _call_memory(
@@ -278,6 +292,9 @@ def _ready(
         known = ", ".join(sorted(tools)) or "none"
         text = f"there is no tool {call.name!r}; your tools are: {known}"
         return ToolOutcome(text=text, status="error", refused=True)
+    if tool.spec.kind == "client":  # one that can be used is the caller's to run
+        text = f"the arguments of {call.name} are no JSON object; the tool was not run"
+        return ToolOutcome(text=text, status="error", refused=True)
     if (missing := ports.toolbox.missing(tool)) is not None:
         return ToolOutcome(text=missing, status="error")
     if call.call_id in log.started and not tool.spec.idempotent:
@@ -383,11 +400,13 @@ def _store_result(
     counter: TokenCounter,
     now: datetime,
 ) -> Progress:
-    call = open_call.call
+    call, text = open_call.call, outcome.text
+    if open_call.decision is not None and open_call.decision.arguments is not None:
+        text = f"{text}{EDITED}{open_call.decision.arguments}]"
     result = ToolResult(
         call.call_id,
         call.name,
-        outcome.text,
+        text,
         outcome.status,
         outcome.stdout,
         outcome.stderr,
@@ -395,7 +414,7 @@ def _store_result(
         outcome.question,
         outcome.shown_chars,
     )
-    shown = outcome.text if outcome.shown_chars is None else shown_result(outcome.text, outcome.shown_chars)
+    shown = text if outcome.shown_chars is None else shown_result(text, outcome.shown_chars)
     messages = tx.messages.append(
         log.run.key.agent_id,
         [Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)],

@@ -13,6 +13,7 @@ from perdure.core.ports import Ids, TokenCounter
 from perdure.core.quick import changed
 from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
+from perdure.engine.accept import add_waiting_input
 from perdure.engine.hook_rows import add_context_rows
 from perdure.engine.next_action import Finish, next_action
 from perdure.engine.ports import EngineSettings, Ports
@@ -76,8 +77,17 @@ def end_run(
     told: int | None = None,
 ) -> Progress:
     """The ended run, inside a transaction that holds its lease; `events` are what else that transaction has to tell,
-    after the one with the number `told`, if that is known."""
+    after the one with the number `told`, if that is known.
+
+    Calls that wait for somebody outside stay open, and the conversation says so.
+    """
     run = log.run
+    open_calls = log.open_calls
+    if action.reason == "requires_approval":
+        tx.conversations.wait(
+            run.key.agent_id, run.conversation_seq, run_seq=run.key.seq, from_seq=open_calls[0].message.seq
+        )
+        open_calls = ()
     step = log.last_step
     if step is not None and step.status == "pending":
         log = log.after(step=tx.steps.end(step, status="cancelled", at=now, stop_reason=action.reason))
@@ -94,7 +104,7 @@ def end_run(
                 ),
             ),
         )
-        for open_call in log.open_calls
+        for open_call in open_calls
     ]
     if drafts:
         messages = tx.messages.append(
@@ -104,10 +114,14 @@ def end_run(
             at=now,
             tokens=[20] * len(drafts),
             run=run,
-            step_id=log.open_calls[0].message.step_id,
+            step_id=open_calls[0].message.step_id,
         )
         events += [MessageAdded(message.seq, message) for message in messages]
         log = log.after(messages=messages)
+    if run.input_waits:  # it was acknowledged, so it is in the log whatever became of the run
+        run, said = add_waiting_input(tx, run, now=now)
+        events += [MessageAdded(message.seq, message) for message in said]
+        log = log.after(messages=said)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
         run,

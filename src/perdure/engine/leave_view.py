@@ -82,6 +82,7 @@ def leave_view(
         from_seq=from_seq,
         pinned=[message.seq for message in pinned],
         nodes=nodes,
+        client_tools=prefix.client_tools,
     )
     rewritten = store_prefix(tx, conversation, memory, compiled)
     left = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in gone}}

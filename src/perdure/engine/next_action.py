@@ -100,7 +100,7 @@ def next_action(log: RunLog) -> Action:
 def _by_the_rules(log: RunLog) -> Action | None:
     """What the agent's tool rules make of a run that has no open call; None: nothing of their own."""
     now, answer, step = log.standing(), log.last_answer, log.last_step
-    if now is None or answer is None or (step is not None and step.status != "success"):
+    if now is None or answer is None or (step is not None and step.status != "success") or log.run.input_waits:
         return None
     if now.stuck is not None:
         return Finish("error", Failure(kind="tool_rules", message=now.stuck))

@@ -21,6 +21,7 @@ from perdure.core.quick import quick
 from perdure.core.runs import Prefix
 from perdure.core.tool_rules import rules_of
 from perdure.core.tx import Tx
+from perdure.engine.answers import client_specs
 from perdure.engine.asking import Asking
 from perdure.memory.file_section import is_of_files, section_of_files
 from perdure.memory.file_views import limits_of
@@ -74,6 +75,7 @@ def compile_prefix(
     from_seq: int,
     pinned: Sequence[int] = (),
     nodes: Sequence[SummaryNode] = (),
+    client_tools: str | None = None,
 ) -> Prefix:
     """What `write_prefix` would write, without a number and not stored."""
     counter = asking.counter
@@ -83,7 +85,8 @@ def compile_prefix(
     counts = replace(memory.counts, tags=tuple(tags)[:20])
     rules = tool_rules_section(rules_of(agent.settings))
     system = compile_system(agent.system, blocks, counts, rules=rules)
-    tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()))
+    client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
+    tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
     summary = summary_section(nodes, can_open=bool(tools))
     if any(map(is_of_files, memory.versions)):
         window, reserve = asking.window(agent)
@@ -106,6 +109,7 @@ def compile_prefix(
         summary=summary,
         nodes=tuple(node.seq for node in nodes),
         pinned=tuple(pinned),
+        client_tools=client_tools,
         created_at=asking.now,
     )
 

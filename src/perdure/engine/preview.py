@@ -63,6 +63,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
         seen_changed=seen_changed,
         last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
         now=asking.now,
+        client_tools=current.client_tools if current else None,
     )
     nodes = tuple(tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes)) if current else ()
     overcount = conversation.overcount
@@ -78,6 +79,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
             from_seq=current.from_message_seq if current else 0,
             pinned=current.pinned if current else (),
             nodes=nodes,
+            client_tools=current.client_tools if current else None,
         )
         overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
     pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()

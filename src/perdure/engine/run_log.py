@@ -17,7 +17,7 @@ from perdure.core.tx import Tx
 from perdure.engine.tool_rules import Called, Standing, Terms, calls_made, standing
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
-__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "run_log_of", "terms_of"]
+__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "open_calls_in", "run_log_of", "terms_of"]
 
 
 @quick
@@ -94,21 +94,7 @@ class RunLog:
     @property
     def open_calls(self) -> tuple[OpenCall, ...]:
         """Calls without a result, in the order they were asked."""
-        answered: set[str] = set()
-        asked: list[OpenCall] = []
-        for message in self.messages:
-            for part in message.parts:
-                if isinstance(part, ToolCall):
-                    asked.append(OpenCall(part, message))
-                elif isinstance(part, ToolResult):
-                    answered.add(part.call_id)
-        if not asked:
-            return ()
-        found = [one for one in asked if one.call.call_id not in answered]
-        if any(one.call.awaits is not None for one in found):
-            decided = {one.call_id: one for message in self.messages for one in message.decisions}
-            found = [OpenCall(one.call, one.message, decided.get(one.call.call_id)) for one in found]
-        return tuple(found)
+        return open_calls_in(self.messages)
 
     @property
     def ready_calls(self) -> tuple[OpenCall, ...]:
@@ -216,6 +202,25 @@ class Progress:
     events: Sequence[StoredEvent] = ()
 
 
+def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
+    """The calls in these rows that have no result in them, in the order they were asked."""
+    answered: set[str] = set()
+    asked: list[OpenCall] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                asked.append(OpenCall(part, message))
+            elif isinstance(part, ToolResult):
+                answered.add(part.call_id)
+    if not asked:
+        return ()
+    found = [one for one in asked if one.call.call_id not in answered]
+    if any(one.call.awaits is not None for one in found):
+        decided = {one.call_id: one for message in messages for one in message.decisions}
+        found = [OpenCall(one.call, one.message, decided.get(one.call.call_id)) for one in found]
+    return tuple(found)
+
+
 def load_run_log(tx: Tx, key: RunKey) -> RunLog:
     """The log of a run. Raises: NotFound."""
     return run_log_of(tx, tx.runs.at(key))
@@ -236,5 +241,12 @@ def terms_of(tx: Tx, run: Run, rules: ToolRules) -> Terms | None:
     """What the calls of this run are judged by."""
     if not rules.ordered:
         return None
-    names = {tool.spec.name for tool in tx.tools.of_agent(run.key.agent_id)}
-    return Terms(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names))
+    agent_id = run.key.agent_id
+    names = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+    if run.client_tools is not None:
+        names |= {shape["name"] for shape in tx.runs.client_tools(agent_id, run.client_tools)}
+    earlier: Sequence[Message] = ()
+    if run.turn_from is not None and run.begins_at is not None:
+        earlier = tx.messages.view(agent_id, run.conversation_seq, from_seq=run.turn_from, upto_seq=run.begins_at - 1)
+    made = tuple(Called(one.name, one.output, one.denied) for one in calls_made(earlier))
+    return Terms(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), made)

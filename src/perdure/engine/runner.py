@@ -21,6 +21,7 @@ from perdure.core.ports import Ids
 from perdure.core.runs import Failure, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, begin_input, check_input, decode_drafts
+from perdure.engine.answers import give_up_pending
 from perdure.engine.auto_capture import Captures
 from perdure.engine.finish import end_run
 from perdure.engine.following import Following
@@ -93,7 +94,12 @@ class Runner:
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError.
         """
         settings = self._ports.settings
-        check_input(request.drafts, limit_chars=settings.message_limit_chars, max_steps=request.max_steps)
+        check_input(
+            request.drafts,
+            limit_chars=settings.message_limit_chars,
+            max_steps=request.max_steps,
+            answers=request.answers is not None,
+        )
         if self._ports.hooks.wants("run_start", "conversation_start"):
             request = await at_run_start(request, self._ports)
         line = (request.agent_id, request.conversation_seq)
@@ -147,9 +153,12 @@ class Runner:
             self._hub.leave(run.key, listener)
 
     async def cancel(self, run_id: RunId) -> Run:
-        """Ask a run to stop; the run as it then stands. An ended run is left as it is. Raises: NotFound, StoreError."""
+        """Ask a run to stop; the run as it then stands. An ended run is left as it is, but if it had stopped at calls
+        that still wait for an answer, they are given up. Raises: NotFound, StoreError."""
         now = self._ports.clock.now()
-        run, events = await self._ports.store.write(_request_cancel, run_id, now=now)
+        run, events, following = await self._ports.store.write(_request_cancel, run_id, ids=self._ports.ids, now=now)
+        if following is not None:
+            self._want(following)
         self._hub.publish(run.key, events)
         self._ports.interrupts.fire(run.key)
         self._begun.pop(run.key, None)  # its log does not know of this yet
@@ -191,7 +200,9 @@ class Runner:
         wanted = self._wanted[line]
         try:
             while wanted:
-                key = RunKey(line[0], min(wanted))
+                # One that goes on with answered calls was begun already, before those that wait.
+                begun = [seq for seq in wanted if RunKey(line[0], seq) in self._begun]
+                key = RunKey(line[0], min(begun or wanted))
                 progress = self._begun.pop(key, None) or await self._claim(key, line)
                 if progress is None:
                     progress = await self._take_over(key, line)
@@ -201,6 +212,10 @@ class Runner:
                         self._captures.after_run(line)
                     wanted.discard(progress.log.run.key.seq)
                     self._hub.publish(progress.log.run.key, (None,))
+                    if progress.log.run.resumes is not None:  # others may have waited behind the calls
+                        _, following, _, _ = await self._ports.store.read(_whose_turn, key, line[1])
+                        if following is not None:
+                            wanted.add(following.key.seq)
                 elif key.seq in wanted:
                     # Not in step with the other processes that wait for the same conversation.
                     jitter = 0.5 + self._ports.randomness.random()
@@ -230,8 +245,8 @@ class Runner:
     async def _take_over(self, key: RunKey, line: Line) -> Progress | None:
         """Another run stands before the wanted one, or another process holds it: take that one if its holder is
         gone."""
-        run, oldest, model = await self._ports.store.read(_whose_turn, key, line[1])
-        if run.ended or oldest is None:
+        run, oldest, model, waits = await self._ports.store.read(_whose_turn, key, line[1])
+        if run.ended or oldest is None or waits:  # behind calls that wait for an answer: that takes the next one up
             self._wanted[line].discard(key.seq)
             self._hub.publish(key, (None,))
             return None
@@ -341,10 +356,18 @@ def _release(tx: Tx, owner: str) -> None:
     tx.runs.release(owner)
 
 
-def _request_cancel(tx: Tx, run_id: RunId, *, now: datetime) -> tuple[Run, Sequence[StoredEvent]]:
+def _request_cancel(tx: Tx, run_id: RunId, *, ids: Ids, now: datetime) -> tuple[Run, Sequence[StoredEvent], Run | None]:
+    """The run, what is to be told of it, and the run that may begin now because of it."""
     run = tx.runs.get(run_id)
+    if run.ended:
+        tx.agents.lock(run.key.agent_id)
+        conversation = tx.conversations.at(run.key.agent_id, run.conversation_seq)
+        if conversation.pending_run_seq != run.key.seq:
+            return run, (), None
+        give_up_pending(tx, conversation, "the request was cancelled", ids=ids, now=now)
+        return run, (), tx.runs.active(run.key.agent_id, run.conversation_seq)
     events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=now) if tx.runs.request_cancel(run.key) else ()
-    return tx.runs.at(run.key), events
+    return tx.runs.at(run.key), events, None
 
 
 def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, str]]:
@@ -353,9 +376,16 @@ def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, str]]:
     return [(run, tx.agents.model(run.key.agent_id)) for run in runs.values()]
 
 
-def _whose_turn(tx: Tx, key: RunKey, conversation_seq: int) -> tuple[Run, Run | None, str]:
-    """The run, the oldest unended one of its conversation, and the agent's model."""
-    return tx.runs.at(key), tx.runs.active(key.agent_id, conversation_seq), tx.agents.model(key.agent_id)
+def _whose_turn(tx: Tx, key: RunKey, conversation_seq: int) -> tuple[Run, Run | None, str, bool]:
+    """The run, the one of its conversation whose turn it is, the agent's model, and whether calls wait for an
+    answer."""
+    conversation = tx.conversations.at(key.agent_id, conversation_seq)
+    return (
+        tx.runs.at(key),
+        tx.runs.active(key.agent_id, conversation_seq),
+        tx.agents.model(key.agent_id),
+        conversation.pending_run_seq is not None,
+    )
 
 
 def _fail(

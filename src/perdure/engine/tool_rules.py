@@ -28,7 +28,7 @@ from perdure.core.tool_rules import (
     ToolRules,
 )
 
-__all__ = ["Called", "Standing", "Terms", "calls_made", "foreseen", "prefilled", "standing"]
+__all__ = ["EDITED", "Called", "Standing", "Terms", "calls_made", "foreseen", "prefilled", "standing"]
 
 EDITED = "\n\n[NOTE: run with arguments that a person changed: "
 """What follows this in a result is ours, not the tool's."""

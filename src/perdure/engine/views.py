@@ -59,7 +59,13 @@ class Views:
     ) -> Accepted:
         """T1 alone."""
         return await ports.store.write(
-            accept, request, check_model=check_model, owner=ports.owner, now=asking.now, until=asking.until
+            accept,
+            request,
+            check_model=check_model,
+            owner=ports.owner,
+            now=asking.now,
+            until=asking.until,
+            asking=asking,
         )
 
     async def claim(
@@ -94,7 +100,7 @@ class Views:
     def learn(self, log: RunLog) -> None:
         """Add what an ended run has said to the view of its conversation, so that it need not be read."""
         key = (log.run.key.agent_id, log.run.conversation_seq)
-        if (view := self._views.get(key)) is not None and log.run.ended:
+        if (view := self._views.get(key)) is not None and log.run.ended and not log.open_calls:
             self._views[key] = view.extended(view.following(log.messages))
 
     def asking(self, key: tuple[AgentId, int], ports: Ports) -> Asking:

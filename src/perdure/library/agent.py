@@ -12,7 +12,7 @@ from perdure.context.overview import ContextOverview
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.errors import NotFound, RunFailed, StoreError
+from perdure.core.errors import NotFound, StoreError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Role, Text, make_draft
@@ -20,6 +20,7 @@ from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.accept import Accepted, Request
+from perdure.library.approval import AsyncApproval, ClientTool, ClientTools, client_tools_of
 from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import (
@@ -35,7 +36,7 @@ from perdure.library.checks import (
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import ImportResult, check_messages, import_history
 from perdure.library.recall import BUDGET_TOKENS, recall
-from perdure.library.reply import Reply
+from perdure.library.reply import Reply, although_kept
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.steps import (
     StepInfo,
@@ -56,7 +57,7 @@ from perdure.memory.search.recalled import Recalled
 __all__ = ["AsyncAgent"]
 
 
-class AsyncAgent(AsyncArchival):
+class AsyncAgent(AsyncArchival, AsyncApproval):
     """One agent, as it was when it was looked up; its memory is always read anew."""
 
     def __init__(self, app: App, agent: Agent) -> None:
@@ -79,28 +80,28 @@ class AsyncAgent(AsyncArchival):
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
+        client_tools: Sequence[ClientTool] = (),
     ) -> Reply:
         """Say something and wait for the whole reply.
 
+        A reply with the stop reason `requires_approval` is not whole: its `pending` calls wait for `approve`, `deny` or
+        `answer`.
+
         Args:
             conversation: by default the agent's first one.
+            client_tools: tools that this program runs, besides the agent's own and in place of those of their names.
+                Functions are run by this call, as often as the model asks for them.
             idempotency_key: the same key again is the same message: it is not said twice, its run's reply is returned.
             if_busy: whether to wait behind a run of this conversation, or to be refused.
-        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, IdempotencyMismatch;
+        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
+            IdempotencyMismatch;
             StoreError: its message tells whether the message was kept;
             RunFailed: the message is kept, but the model could not answer; `reply` tells how far it came.
         """
-        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps)
-        runner = self._app.runner
-        accepted = await runner.accept(request)
-        try:
-            events = await runner.outcome(accepted.run, known=accepted.events)
-        except StoreError as error:
-            raise _although_kept(error, accepted.run.id) from error
-        reply = Reply.of(events)
-        if reply.failure is not None:
-            raise RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
-        return reply
+        tools = client_tools_of(client_tools) if client_tools else None
+        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, tools=tools)
+        reply = await self._reply_to(await self._app.runner.accept(request))
+        return reply if tools is None else await self._with_functions(reply, tools, conversation)
 
     async def stream(
         self,
@@ -111,6 +112,7 @@ class AsyncAgent(AsyncArchival):
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
         background: bool = False,
+        client_tools: Sequence[ClientTool] = (),
     ) -> AsyncIterator[StoredEvent | Delta]:
         """Say something and follow what happens: stored events in order, and deltas of the answer as it is made.
 
@@ -118,14 +120,15 @@ class AsyncAgent(AsyncArchival):
         why.
         Raises: as `send`, but for RunFailed.
         """
-        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background)
+        tools = client_tools_of(client_tools) if client_tools else None
+        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
         runner = self._app.runner
         accepted = await runner.accept(request)
         try:
             async for sent in runner.follow(accepted.run, known=accepted.events):
                 yield sent
         except StoreError as error:
-            raise _although_kept(error, accepted.run.id) from error
+            raise although_kept(error, accepted.run.id) from error
 
     async def submit(
         self,
@@ -136,9 +139,11 @@ class AsyncAgent(AsyncArchival):
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
         background: bool = True,
+        client_tools: Sequence[ClientTool] = (),
     ) -> Accepted:
         """Say something without waiting; once this returns, the message is durable and will be answered."""
-        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background)
+        tools = client_tools_of(client_tools) if client_tools else None
+        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
         return await self._app.runner.accept(request)
 
     async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
@@ -149,7 +154,8 @@ class AsyncAgent(AsyncArchival):
             yield sent
 
     async def cancel(self, run_id: RunId) -> Run:
-        """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Raises: NotFound, StoreError."""
+        """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
+        given up. Raises: NotFound, StoreError."""
         await self.run(run_id)
         return await self._app.runner.cancel(run_id)
 
@@ -408,6 +414,7 @@ class AsyncAgent(AsyncArchival):
         if_busy: IfBusy,
         max_steps: int | None,
         background: bool = False,
+        tools: ClientTools | None = None,
     ) -> Request:
         check_text("text", text)
         check_key(idempotency_key)
@@ -430,6 +437,7 @@ class AsyncAgent(AsyncArchival):
             if_busy=if_busy,
             background=background,
             max_steps=self._app.settings.max_steps if max_steps is None else max_steps,
+            client_tools=None if tools is None else tools.shapes,
         )
 
 
@@ -448,15 +456,3 @@ def _run(tx: Tx, agent: Agent, run_id: RunId) -> Run:
     if run.key.agent_id != agent.id:
         raise NotFound("run", run_id, hint=f"agent {agent.name!r} has no such run")
     return run
-
-
-def _although_kept(error: StoreError, run_id: RunId) -> StoreError:
-    """The same error for somebody whose message was accepted before it: sent again it would be said twice."""
-    what, _, _ = str(error).partition(", then send again")  # good advice only for what was not written
-    again = type(error).__new__(type(error))
-    again.__dict__.update(error.__dict__)
-    again.args = (
-        f"the message is kept ({run_id}) and will be answered when the store can be written again: {what};"
-        " don't send it again without its idempotency key",
-    )
-    return again

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perdure.core.errors import StoreError
 from perdure.core.events import MemoryEdited, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import RunId
-from perdure.core.messages import Message, Question
+from perdure.core.messages import Message, Question, ToolCall
 from perdure.core.runs import Failure, StopReason, Usage
+from perdure.engine.run_log import open_calls_in
 
-__all__ = ["Reply"]
+__all__ = ["Reply", "although_kept"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,16 @@ class Reply:
     usage: Usage
     step_count: int
     failure: Failure | None = None
+
     questions: tuple[Question, ...] = ()
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """The calls that the run stopped at: they wait for a person (`awaits` is "approval") or for this program
+        ("client")."""
+        if self.stop_reason != "requires_approval":
+            return ()
+        return tuple(one.call for one in open_calls_in(self.messages) if one.waits)
 
     @classmethod
     def of(cls, events: list[StoredEvent]) -> Reply:
@@ -59,3 +70,15 @@ class Reply:
                 result.question for message in messages for result in message.results if result.question is not None
             ),
         )
+
+
+def although_kept(error: StoreError, run_id: RunId) -> StoreError:
+    """The same error for somebody whose message was accepted before it: sent again it would be said twice."""
+    what, _, _ = str(error).partition(", then send again")  # good advice only for what was not written
+    again = type(error).__new__(type(error))
+    again.__dict__.update(error.__dict__)
+    again.args = (
+        f"the message is kept ({run_id}) and will be answered when the store can be written again: {what};"
+        " don't send it again without its idempotency key",
+    )
+    return again

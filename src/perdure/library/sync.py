@@ -21,12 +21,14 @@ from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.runs import IfBusy, Run
 from perdure.engine.accept import Accepted
 from perdure.library.agent import AsyncAgent
+from perdure.library.approval import ClientTool
 from perdure.library.history import ImportResult
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.recall import BUDGET_TOKENS
 from perdure.library.reply import Reply
 from perdure.library.steps import StepInfo
+from perdure.library.sync_approval import Approval
 from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.library.sync_blocks import AgentBlocks, Blocks
 from perdure.library.sync_folders import AgentFiles, Folders
@@ -201,7 +203,7 @@ class Perdure:
         self._portal.run(self._inner.delete_agent(agent_id))
 
 
-class Agent(Archival):
+class Agent(Archival, Approval):
     """One agent; see `AsyncAgent` for arguments and errors."""
 
     _inner: AsyncAgent
@@ -224,6 +226,7 @@ class Agent(Archival):
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
+        client_tools: Sequence[ClientTool] = (),
     ) -> Reply:
         """Say something and wait for the whole reply."""
         return self._portal.run(
@@ -233,6 +236,7 @@ class Agent(Archival):
                 idempotency_key=idempotency_key,
                 if_busy=if_busy,
                 max_steps=max_steps,
+                client_tools=client_tools,
             )
         )
 
@@ -245,6 +249,7 @@ class Agent(Archival):
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
         background: bool = False,
+        client_tools: Sequence[ClientTool] = (),
     ) -> Iterator[StoredEvent | Delta]:
         """Say something and follow what happens."""
         return self._portal.iterate(
@@ -255,6 +260,7 @@ class Agent(Archival):
                 if_busy=if_busy,
                 max_steps=max_steps,
                 background=background,
+                client_tools=client_tools,
             )
         )
 
@@ -267,6 +273,7 @@ class Agent(Archival):
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
         background: bool = True,
+        client_tools: Sequence[ClientTool] = (),
     ) -> Accepted:
         """Say something without waiting for the reply."""
         return self._portal.run(
@@ -277,6 +284,7 @@ class Agent(Archival):
                 if_busy=if_busy,
                 max_steps=max_steps,
                 background=background,
+                client_tools=client_tools,
             )
         )
 

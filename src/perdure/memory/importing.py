@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from perdure.core.errors import ConversationBusy, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Draft, Text
+from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 
 __all__ = [
@@ -151,6 +152,9 @@ def add_imported(
     tx.agents.lock(agent_id)
     if (busy := tx.runs.active(agent_id, conversation_seq)) is not None:
         raise ConversationBusy(busy.id)
+    waiting = tx.conversations.at(agent_id, conversation_seq)
+    if waiting.pending_run_seq is not None:
+        raise ConversationBusy(tx.runs.at(RunKey(agent_id, waiting.pending_run_seq)).id)
     known = tx.messages.known([draft.id for draft in drafts])
     new: dict[MessageId, tuple[Draft, int]] = {}
     for draft, count in zip(drafts, tokens, strict=True):

@@ -43,6 +43,7 @@ _CHILDREN = (
     "steps",
     "prefixes",
     "idempotency_keys",
+    "client_tools",
     "runs",
     "captures",
     "summary_nodes",

@@ -19,7 +19,7 @@ __all__ = ["Conversations", "load_stubs"]
 
 _COLUMNS = (
     "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
-    " last_message_at, stubs, overcount"
+    " last_message_at, stubs, overcount, pending_run_seq, pending_from"
 )
 
 
@@ -75,12 +75,12 @@ class Conversations:
         if row[0] is None:
             raise NotFound("conversation", f"{seq} of {agent_id}")
         return make_opening(
-            agent=agent_of((agent_id, self._org_id, *row[16:])),
-            conversation=_conversation((row[0], agent_id, seq, *row[1:12])),
-            active_run_seq=row[14],
-            next_run_seq=row[12],
-            next_message_seq=row[13],
-            embedded=bool(row[15]),
+            agent=agent_of((agent_id, self._org_id, *row[18:])),
+            conversation=_conversation((row[0], agent_id, seq, *row[1:14])),
+            active_run_seq=row[16],
+            next_run_seq=row[14],
+            next_message_seq=row[15],
+            embedded=bool(row[17]),
         )
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
@@ -104,6 +104,23 @@ class Conversations:
         self._db.run(
             f"UPDATE conversations SET {changes} WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}", params
         )
+
+    def wait(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
+        self._db.run(
+            "UPDATE conversations SET pending_run_seq = :run_seq, pending_from = :from_seq"
+            f" WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
+            {"agent_id": agent_id, "seq": seq, "run_seq": run_seq, "from_seq": from_seq, "org_id": self._org_id},
+        )
+
+    def waiting(self, agent_id: AgentId | None = None, *, limit: int = 100) -> Sequence[Conversation]:
+        of = "" if agent_id is None else " AND c.agent_id = :agent_id"
+        rows = self._db.rows(
+            f"SELECT {_OF_C} FROM conversations c JOIN agents a ON a.id = c.agent_id"
+            f" WHERE c.pending_run_seq IS NOT NULL AND a.org_id = :org_id{of}"
+            " ORDER BY a.number, c.seq LIMIT :limit",
+            {"org_id": self._org_id, "limit": limit} | ({} if agent_id is None else {"agent_id": agent_id}),
+        )
+        return [_conversation(row) for row in rows]
 
     def fit(self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int) -> None:
         self._db.run(
@@ -136,6 +153,8 @@ def _conversation(row: Row) -> Conversation:
         last_message_at=from_iso(row[11]),
         stubs=_stubs(row[12]),
         overcount=row[13],
+        pending_run_seq=row[14],
+        pending_from=row[15],
     )
 
 

@@ -157,7 +157,7 @@ class Messages:
         if before_seq is not None:
             where, params = where + " AND seq < :before", params | {"before": before_seq}
         if not engine_kinds:
-            where += " AND kind = 'message'"
+            where += " AND kind IN ('message', 'approval')"
         order = "DESC" if newest_first else "ASC"
         return self._read(f"{where} AND removed = 0 ORDER BY seq {order} LIMIT :limit", params)
 
@@ -184,20 +184,24 @@ class Messages:
         # message something for the sake of runs long ended.
         until = (
             " AND seq < COALESCE((SELECT n.first_message_seq FROM runs n WHERE n.agent_id = :agent_id"
-            " AND n.seq > :run_seq AND n.conversation_seq = :conversation AND n.first_message_seq IS NOT NULL"
+            " AND n.seq > :run_seq AND n.conversation_seq = :conversation AND n.first_message_seq > :own"
             " ORDER BY n.seq LIMIT 1), seq + 1)"
             if run.ended
             else ""
         )
+        # A run that goes on with answered calls begins with those, which stand in the log of the one before.
+        of = "run_seq = :run_seq" if run.resumes is None else "run_seq IN (:run_seq, :resumes)"
         return self._read(
-            "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first AND run_seq = :run_seq"
+            f"agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first AND {of}"
             f"{until} AND removed = 0 ORDER BY seq",
             {
                 "agent_id": run.key.agent_id,
                 "run_seq": run.key.seq,
                 "conversation": run.conversation_seq,
-                "first": run.first_message_seq or 0,
-            },
+                "first": run.begins_at if run.begins_at is not None else run.first_message_seq or 0,
+            }
+            | ({"own": run.first_message_seq or 0} if run.ended else {})
+            | ({} if run.resumes is None else {"resumes": run.resumes}),
         )
 
     def count(self, agent_id: AgentId) -> int:

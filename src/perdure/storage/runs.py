@@ -21,16 +21,19 @@ __all__ = ["Runs", "load_failure", "load_usage"]
 _COLUMNS = (
     "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count,"
-    " created_at, started_at, ended_at, hook_context"
+    " created_at, started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools"
 )
 _OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
 _UNENDED = "status IN ('queued', 'running')"
 
-# The oldest unended run of its conversation: the only one that may run. Looked up by conversation id, because with the
+# The oldest unended run of its conversation: the only one that may run; but one that goes on with answered calls stands
+# before all others, and while calls wait for an answer no other begins. Looked up by conversation id, because with the
 # agent's id SQLite goes through all the agent's runs instead of the few in the partial index.
 _OLDEST = (
-    "NOT EXISTS (SELECT 1 FROM runs o WHERE o.conversation_id = r.conversation_id AND o.seq < r.seq"
-    " AND o.status IN ('queued', 'running'))"
+    "(r.resumes IS NOT NULL OR NOT (EXISTS (SELECT 1 FROM runs o WHERE o.conversation_id = r.conversation_id"
+    " AND (o.seq < r.seq OR o.resumes IS NOT NULL) AND o.seq <> r.seq AND o.status IN ('queued', 'running'))"
+    " OR EXISTS (SELECT 1 FROM conversations c WHERE c.agent_id = r.agent_id AND c.seq = r.conversation_seq"
+    " AND c.pending_run_seq IS NOT NULL)))"
 )
 
 
@@ -170,7 +173,7 @@ class Runs:
         found = self._db.rows(
             "SELECT r.seq FROM runs r WHERE r.conversation_id = (SELECT c.id FROM conversations c"
             f" WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND r.{_UNENDED} AND r.org_id = :org_id"
-            " ORDER BY r.seq LIMIT 1",
+            " ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
             {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id},
         )
         return self.at(RunKey(agent_id, found[0][0])) if found else None
@@ -240,7 +243,7 @@ class Runs:
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
         self._db.run(
-            "UPDATE runs SET first_message_seq = :first, waiting_input = NULL"
+            "UPDATE runs SET first_message_seq = :first, waiting_input = NULL, input_waits = 0"
             " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
             self._own(key) | {"first": first_message_seq},
         )
@@ -251,6 +254,67 @@ class Runs:
             self._own(key),
         )
         return restored(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def resume(
+        self,
+        run: Run,
+        *,
+        resumes: int,
+        begins_at: int,
+        turn_from: int,
+        answer: Mapping[str, Any],
+        waiting_input: str | None,
+    ) -> Run:
+        self._db.run(
+            "UPDATE runs SET resumes = :resumes, begins_at = :begins_at, turn_from = :turn_from, answer = :answer,"
+            " waiting_input = :waiting, input_waits = :waits"
+            " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            self._own(run.key)
+            | {
+                "resumes": resumes,
+                "begins_at": begins_at,
+                "turn_from": turn_from,
+                "answer": dump(answer),
+                "waiting": None if waiting_input is None else storable(waiting_input),
+                "waits": int(waiting_input is not None),
+            },
+        )
+        return changed(
+            run,
+            resumes=resumes,
+            begins_at=begins_at,
+            turn_from=turn_from,
+            input_waits=waiting_input is not None,
+        )
+
+    def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
+        rows = self._db.rows(
+            "SELECT seq, answer FROM runs WHERE conversation_id = (SELECT c.id FROM conversations c"
+            " WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND resumes IS NOT NULL AND org_id = :org_id"
+            " ORDER BY seq DESC LIMIT :limit",
+            {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id, "limit": limit},
+        )
+        return [(RunKey(agent_id, row[0]), load(row[1])) for row in rows]
+
+    def put_client_tools(self, run: Run, digest: str, tools: Sequence[Mapping[str, Any]]) -> Run:
+        self._db.run(
+            f"INSERT INTO client_tools (agent_id, digest, tools) SELECT :agent_id, :digest, :tools WHERE {OWN_AGENT}"
+            " ON CONFLICT (agent_id, digest) DO NOTHING",
+            {"agent_id": run.key.agent_id, "digest": digest, "tools": dump(list(tools)), "org_id": self._org_id},
+        )
+        self._db.run(
+            "UPDATE runs SET client_tools = :digest WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            self._own(run.key) | {"digest": digest},
+        )
+        return changed(run, client_tools=digest)
+
+    def client_tools(self, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
+        rows = self._db.rows(
+            f"SELECT tools FROM client_tools WHERE agent_id = :agent_id AND digest = :digest AND {OWN_AGENT}",
+            {"agent_id": agent_id, "digest": digest, "org_id": self._org_id},
+        )
+        found: list[Mapping[str, Any]] = load(rows[0][0]) if rows else []
+        return found
 
     def request_cancel(self, key: RunKey) -> bool:
         return bool(
@@ -406,4 +470,9 @@ def _run(row: Row) -> Run:
         started_at=from_iso(row[18]),
         ended_at=from_iso(row[19]),
         context=tuple(load(row[20])) if row[20] else (),
+        resumes=row[21],
+        begins_at=row[22],
+        turn_from=row[23],
+        input_waits=bool(row[24]),
+        client_tools=row[25],
     )

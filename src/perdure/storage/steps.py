@@ -37,7 +37,7 @@ _STEP = (
 )
 _PREFIX = (
     "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
-    " created_at, summary, nodes, pinned"
+    " created_at, summary, nodes, pinned, client_tools"
 )
 
 
@@ -217,7 +217,7 @@ class Prefixes:
         prefix = changed(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
         self._db.run(
             f"INSERT INTO prefixes ({_PREFIX}) VALUES (:agent_id, :seq, :conversation, :reason, :system, :tools, :seen,"
-            " :from_seq, :settings_revision, :tokens, :at, :summary, :nodes, :pinned)",
+            " :from_seq, :settings_revision, :tokens, :at, :summary, :nodes, :pinned, :client_tools)",
             {
                 "agent_id": prefix.agent_id,
                 "seq": prefix.seq,
@@ -233,6 +233,7 @@ class Prefixes:
                 "summary": storable(prefix.summary),
                 "nodes": dump(prefix.nodes),
                 "pinned": dump(prefix.pinned),
+                "client_tools": prefix.client_tools,
             },
         )
         return prefix
@@ -260,6 +261,7 @@ class Prefixes:
             summary=restored(row[11]),
             nodes=tuple(load(row[12])),
             pinned=tuple(load(row[13])),
+            client_tools=row[14],
         )
 
 

@@ -39,6 +39,15 @@ class Conversations(Protocol):
         """
         ...
 
+    def wait(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
+        """Record the run that stopped at calls which wait for somebody outside, and the message with them; None:
+        nothing waits any more."""
+        ...
+
+    def waiting(self, agent_id: AgentId | None = None, *, limit: int = 100) -> Sequence[Conversation]:
+        """Conversations with calls that wait, of one agent or of all; in order of agents and their numbers."""
+        ...
+
     def fit(self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int) -> None:
         """Record how the rows in view are shown from now on, and the estimate of that."""
         ...

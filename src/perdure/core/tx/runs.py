@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from perdure.core.conversations import Opening
 from perdure.core.ids import AgentId, ConversationId, RunId
@@ -79,7 +79,8 @@ class Runs(Protocol):
         ...
 
     def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
-        """The oldest run of a conversation that has not ended: the only one that may be claimed."""
+        """The only run of a conversation that may be claimed: one that goes on with answered calls, else the oldest
+        that has not ended, unless calls wait for an answer."""
         ...
 
     def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
@@ -116,6 +117,32 @@ class Runs(Protocol):
         ...
 
     def waiting_input(self, key: RunKey) -> str | None: ...
+
+    def resume(
+        self,
+        run: Run,
+        *,
+        resumes: int,
+        begins_at: int,
+        turn_from: int,
+        answer: Mapping[str, Any],
+        waiting_input: str | None,
+    ) -> Run:
+        """The run, which was just added, as one that goes on with answered calls; see `Run`. `answer` tells what was
+        answered; `waiting_input` is what was said along with it, encoded."""
+        ...
+
+    def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
+        """The newest runs of a conversation that went on with answers, and what was answered, newest first."""
+        ...
+
+    def put_client_tools(self, run: Run, digest: str, tools: Sequence[Mapping[str, Any]]) -> Run:
+        """The run, which was just added, with the tools that its caller runs. A set is kept once for each agent."""
+        ...
+
+    def client_tools(self, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
+        """The set of tools that runs were given under this digest; none if there is no such set."""
+        ...
 
     def request_cancel(self, key: RunKey) -> bool:
         """Whether the run had not ended and had no such request yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 import shutil
 import tempfile
@@ -14,15 +15,17 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.context.tokens import ScriptTokenCounter
+from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.blocks import Author
-from perdure.core.errors import BlockLimitExceeded, PerdureError
+from perdure.core.errors import AnswerInvalid, ApprovalPending, BlockLimitExceeded, PerdureError
 from perdure.core.events import RunEnded, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
-from perdure.core.messages import Draft, Text
+from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.core.models import Model
 from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Request
+from perdure.engine.answers import pending_calls
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run_log import Progress, load_run_log
 from perdure.engine.runner import Runner
@@ -36,7 +39,7 @@ from perdure.testing.inline_store import FaultPoint, InlineStore
 from perdure.testing.simulator.faults import Crash, FaultRates, Faults
 from perdure.testing.simulator.invariants import Violation, check_agent
 from perdure.testing.simulator.virtual_time import VirtualClock, run_virtually
-from perdure.testing.simulator.world import MODEL, PLAN_LETTERS, PlannedModel, World, WorldTools
+from perdure.testing.simulator.world import CLIENT_TOOL, MODEL, PLAN_LETTERS, PlannedModel, World, WorldTools
 
 __all__ = ["Report", "simulate"]
 
@@ -212,15 +215,16 @@ class _Simulation:
         ]
         keeper = asyncio.create_task(self._keep_processes())
         editor = asyncio.create_task(self._edit_from_outside(agent_id))
+        person = asyncio.create_task(self._decide_for_ever(agent_id))
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await asyncio.gather(*clients)
         except TimeoutError as error:
             raise Violation(f"a client waited for more than {PATIENCE_S:.0f} virtual seconds") from error
         finally:
-            for task in (*clients, keeper, editor):
+            for task in (*clients, keeper, editor, person):
                 task.cancel()
-            await asyncio.gather(*clients, keeper, editor, return_exceptions=True)
+            await asyncio.gather(*clients, keeper, editor, person, return_exceptions=True)
             for violation in self.violations:
                 raise violation
         await self._settle(agent_id)
@@ -238,7 +242,7 @@ class _Simulation:
         ids = SequentialIds(salt=0xFFFF)
         tools = WorldTools(self.world, _nothing, self.rng)
         await store.write(put_tools, [*MEMORY_TOOL_SPECS.values(), *tools.specs()], ids=ids, at=START)
-        names = ("core_memory_append", "archival_memory_insert", "conversation_search", "charge", "fetch")
+        names = ("core_memory_append", "archival_memory_insert", "conversation_search", "charge", "fetch", "guarded")
         new = NewAgent(
             name="simulated",
             model=MODEL,
@@ -297,8 +301,14 @@ class _Simulation:
             drafts=(Draft(id=MessageId(ids.new("message")), role="user", parts=(Text(text),)),),
             tokens=(10,),
             idempotency_key=text.partition(" ")[0],
+            client_tools=(CLIENT_TOOL,) if "x" in text else None,
         )
-        accepted = await process.runner.accept(request)
+        while True:
+            try:
+                accepted = await process.runner.accept(request)
+                break
+            except ApprovalPending:
+                await self._decide(process, agent_id, line)
         canceller = None
         if cancel_after is not None:
             canceller = asyncio.create_task(self._cancel(process, accepted.run.id, cancel_after))
@@ -310,11 +320,71 @@ class _Simulation:
                     if isinstance(sent.event, RunEnded):
                         if seqs != list(range(1, len(seqs) + 1)):
                             raise Violation(f"a reader of {text!r} got events {seqs}")
-                        return True
+                        break
+            else:
+                return False
+            while await self._decide(process, agent_id, line):
+                pass
+            return True
         finally:
             if canceller is not None:
                 canceller.cancel()
-        return False
+
+    async def _decide(self, process: _Process, agent_id: AgentId, line: int) -> bool:
+        """Answer what waits in a conversation, all at once or one by one, and follow the run that goes on; whether
+        anything waited. Asked again the same call gets the same answer."""
+        waiting = await process.store.read(lambda tx: pending_calls(tx, tx.conversations.at(agent_id, line)))
+        if not waiting:
+            return False
+        answers = tuple(self._answer(call) for call in waiting)
+        rng = random.Random(f"{self.seed}{waiting[0].call_id}{waiting[0].run_id}")
+        one_by_one = rng.random() < 0.3
+        request = Request(
+            run_id=RunId(process.ids.new("run")),
+            agent_id=agent_id,
+            conversation_seq=line,
+            drafts=(),
+            tokens=(),
+            answers=answers[:1] if one_by_one else answers,
+            partial=one_by_one,
+        )
+        try:
+            accepted = await process.runner.accept(request)
+        except AnswerInvalid:  # somebody else has answered meanwhile
+            return True
+        if accepted.waits:
+            return True
+        async for _ in process.runner.follow(accepted.run, known=accepted.events):
+            pass
+        return True
+
+    async def _decide_for_ever(self, agent_id: AgentId) -> None:
+        """Somebody who looks from time to time whether anything waits, besides those who wait for their replies."""
+        while True:
+            await asyncio.sleep(self.rng.uniform(0.5, 5))
+            for line in (0, 1, 2):
+                if self.processes:
+                    process = self.rng.choice(self.processes)
+                    # In a task of its own, which goes down with its process.
+                    asked = asyncio.create_task(self._decide(process, agent_id, line))
+                    asked.add_done_callback(_look_at)
+                    await asyncio.wait((asked,), timeout=LEASE_S)
+                    asked.cancel()
+
+    def _answer(self, call: PendingCall) -> Answer:
+        token = str(call.arguments["token"])
+        rng = random.Random(f"{self.seed}{token}")
+        if call.awaits_client:
+            return ToolReturn(call.call_id, f"client {token}")
+        match rng.choice(("approve", "approve", "deny", "edit")):
+            case "deny":
+                return ToolDecision(call.call_id, False, "no")
+            case "edit":
+                self.world.approved.add(f"{token}e")
+                return ToolDecision(call.call_id, True, None, json.dumps({"token": f"{token}e"}))
+            case _:
+                self.world.approved.add(token)
+                return ToolDecision(call.call_id, True)
 
     async def _cancel(self, process: _Process, run_id: RunId, after: float) -> None:
         await asyncio.sleep(after)
@@ -344,6 +414,7 @@ class _Simulation:
             process.faults.heal()
         process = await self.start_process()
         process.faults.heal()
+        person = asyncio.create_task(self._decide_for_ever(agent_id))
         for line in (0, 1, 2):
             text = f"last{line} m"
             self.sent.append(text)
@@ -356,6 +427,7 @@ class _Simulation:
             answer = (await process.store.read(_last_message, agent_id, line)).text
             if answer != f"done last{line}":
                 raise Violation(f"{text!r} was answered with {answer!r}")
+        person.cancel()
         async with asyncio.timeout(PATIENCE_S):
             while await process.store.read(_unended, agent_id):  # noqa: ASYNC110
                 await asyncio.sleep(1)  # virtual: it costs nothing
@@ -363,6 +435,9 @@ class _Simulation:
         for (run_id, call_id), count in self.world.effects.items():
             if count > 1:
                 raise Violation(f"a tool that must not run twice ran {count} times for {call_id} of {run_id}")
+        for token, count in self.world.guarded.items():
+            if count > 1 or token not in self.world.approved:
+                raise Violation(f"a guarded tool ran {count} times with {token}, of which {self.world.approved} may")
         for running in list(self.processes):
             await running.runner.close()
             await running.store.close()

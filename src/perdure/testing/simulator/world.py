@@ -18,14 +18,22 @@ from perdure.core.ports import CallContext
 from perdure.core.runs import Usage
 from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 
-__all__ = ["MODEL", "PLAN_LETTERS", "PlannedModel", "World", "WorldTools"]
+__all__ = ["CLIENT_TOOL", "MODEL", "PLAN_LETTERS", "PlannedModel", "World", "WorldTools"]
 
 MODEL = "simulated/planned"
 
-PLAN_LETTERS = "mmmasnippbudc"
+PLAN_LETTERS = "mmmasnippbudcgGx"
 """m a memory edit, a an archival insert, s a search, n a tool that must not run twice, i an idempotent one, p two
 parallel calls, b bad arguments, u an unknown tool, d two calls with one id, c an edit and a foreign call in one
-answer."""
+answer, g a call that needs approval, G two of those and a free one, x one that needs approval and one of the
+client's."""
+
+CLIENT_TOOL = {
+    "name": "client",
+    "description": "Ask the client.",
+    "parameters": {"type": "object", "properties": {"token": {"type": "string"}}},
+}
+"""What clients of the simulation run themselves."""
 
 _PARAMETERS: Mapping[str, Any] = {
     "type": "object",
@@ -41,6 +49,10 @@ class World:
 
     effects: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(run id, call id) -> how often a tool that must not run twice ran for it."""
+    guarded: Counter[str] = field(default_factory=Counter)
+    """Token -> how often the guarded tool ran with it."""
+    approved: set[str] = field(default_factory=set)
+    """The tokens of guarded calls that somebody approved."""
     requests: set[str] = field(default_factory=set)
     """Digests of the canonical forms of all requests that a model saw."""
 
@@ -126,6 +138,16 @@ def _calls(letter: str, token: str) -> tuple[Part, ...]:
             return (call("no_such_tool", token=token),)
         case "d":
             return (call("charge", token=f"{token}a"), call("charge", token=f"{token}b"))
+        case "g":
+            return (call("guarded", token=token),)
+        case "G":
+            return (
+                call("guarded", token=f"{token}a"),
+                call("fetch", 1, token=token),
+                call("guarded", 2, token=f"{token}b"),
+            )
+        case "x":
+            return (call("client", token=f"{token}a"), call("guarded", 1, token=f"{token}b"))
         case _:
             return (
                 call("core_memory_append", label="notes", content=f"[{token}]"),
@@ -134,7 +156,8 @@ def _calls(letter: str, token: str) -> tuple[Part, ...]:
 
 
 class WorldTools:
-    """`Toolbox` of two foreign tools: `charge` must not run twice, `fetch` may, and runs in parallel."""
+    """`Toolbox` of three foreign tools: `charge` must not run twice, `fetch` may, and runs in parallel; `guarded` must
+    not run twice either, and a person has to approve it."""
 
     def __init__(self, world: World, fault: Callable[[str], Awaitable[None]], rng: random.Random) -> None:
         self._world, self._fault, self._rng = world, fault, rng
@@ -142,16 +165,19 @@ class WorldTools:
     def specs(self) -> Sequence[ToolSpec]:
         return (
             ToolSpec(name="charge", description="Charge once.", parameters=_PARAMETERS),
+            ToolSpec(name="guarded", description="Act.", parameters=_PARAMETERS, requires_approval=True),
             ToolSpec(name="fetch", description="Fetch.", parameters=_PARAMETERS, idempotent=True, parallel=True),
         )
 
     def missing(self, tool: Tool) -> str | None:
-        return None if tool.spec.name in ("charge", "fetch") else f"there is no {tool.spec.name!r} here"
+        return None if tool.spec.name in ("charge", "fetch", "guarded") else f"there is no {tool.spec.name!r} here"
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
         name = tool.spec.name
         await self._fault("tool")
-        if name == "charge":
+        if name == "guarded":
+            self._world.guarded[str(arguments["token"])] += 1
+        if name in ("charge", "guarded"):
             self._world.effects[context.run_id, context.call_id] += 1
         await asyncio.sleep(self._rng.choice((0.0, 0.01, 1.5)))
         await self._fault("tool")

@@ -1,0 +1,312 @@
+"""Calls that wait for somebody outside, and what is answered to them.
+
+A run that stops at such calls leaves them open; its conversation says so, and takes nothing but answers. The answers
+are stored with the run that goes on with them, in one transaction, so each is applied once: what was denied or brought
+back has its result then, what was approved is run by the new run as any call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.agents import Agent
+from perdure.core.answers import Answer, PendingCall, ToolReturn, answer_digest
+from perdure.core.conversations import Conversation
+from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
+from perdure.core.ids import AgentId, MessageId, ToolId
+from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, ToolResult, Waits
+from perdure.core.models import Models
+from perdure.core.ports import Ids, TokenCounter
+from perdure.core.runs import Run, RunKey
+from perdure.core.tool_arguments import fit_arguments, parse_arguments
+from perdure.core.tool_rules import rules_of
+from perdure.core.tools import Tool, ToolSpec
+from perdure.core.tx import Tx
+from perdure.engine.ports import EngineSettings, window_tokens
+from perdure.engine.run_log import OpenCall, RunLog, open_calls_in
+from perdure.engine.tool_rules import foreseen, prefilled
+from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
+
+__all__ = [
+    "Pending",
+    "answer_rows",
+    "awaited",
+    "check_answers",
+    "client_specs",
+    "earlier_answer",
+    "find_pending",
+    "give_up_pending",
+    "is_usable",
+    "pending_calls",
+    "refuse_while_pending",
+    "return_limit_chars",
+    "tools_of",
+    "with_waits",
+]
+
+LATEST_ANSWERS = 100
+"""Of a conversation: an answer that is sent again is known among so many."""
+
+RETURN_CHARS, RETURN_SHARE, CHARS_PER_TOKEN = 5_000, 0.2, 4
+"""What the caller brings back is cut at so many characters, or at this share of the window if that is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What waits in a conversation: the run that stopped, the rows from the message with its calls on, and of those
+    calls all that are open."""
+
+    run: Run
+    rows: tuple[Message, ...]
+    open_calls: tuple[OpenCall, ...]
+
+    @property
+    def waiting(self) -> tuple[OpenCall, ...]:
+        """Those that nobody has decided yet, in the order they were asked."""
+        return tuple(one for one in self.open_calls if one.waits)
+
+    @property
+    def message(self) -> Message:
+        return self.rows[0]
+
+
+def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
+    """What waits in this conversation; None: nothing does."""
+    if conversation.pending_run_seq is None or conversation.pending_from is None:
+        return None
+    run = tx.runs.at(RunKey(conversation.agent_id, conversation.pending_run_seq))
+    rows = tx.messages.view(conversation.agent_id, conversation.seq, from_seq=conversation.pending_from, upto_seq=2**62)
+    return Pending(run, tuple(rows), open_calls_in(rows))
+
+
+def refuse_while_pending(tx: Tx, conversation: Conversation) -> None:
+    """Nothing, when the conversation takes what is said. Raises: ApprovalPending."""
+    if conversation.pending_run_seq is not None and (pending := find_pending(tx, conversation)) is not None:
+        calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]
+        raise ApprovalPending(run_id=pending.run.id, message_id=pending.message.id, calls=calls)
+
+
+def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:
+    """The calls of a conversation that wait for an answer, in the order they were asked."""
+    pending = find_pending(tx, conversation)
+    if pending is None:
+        return ()
+    return tuple(
+        PendingCall(
+            agent_id=conversation.agent_id,
+            conversation_id=conversation.id,
+            run_id=pending.run.id,
+            message_id=one.message.id,
+            call=one.call,
+        )
+        for one in pending.waiting
+    )
+
+
+def client_specs(tx: Tx, agent_id: AgentId, digest: str | None) -> dict[str, ToolSpec]:
+    """The tools that the caller of a run runs itself, by name."""
+    if digest is None:
+        return {}
+    return {
+        shape["name"]: ToolSpec(
+            name=shape["name"],
+            description=shape.get("description") or "",
+            parameters=shape.get("parameters") or {"type": "object", "properties": {}},
+            kind="client",
+        )
+        for shape in tx.runs.client_tools(agent_id, digest)
+    }
+
+
+def awaited(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
+    """The tools whose calls wait for somebody, of those that a run has: name -> for whom."""
+    approved, waived = rules_of(settings).approved, settings.get("approval_waived") or ()
+    found: dict[str, Waits] = {}
+    for name, tool in tools.items():
+        if tool.spec.kind == "client":
+            found[name] = "client"
+        elif name in approved or (tool.spec.requires_approval and name not in waived):
+            found[name] = "approval"
+    return found
+
+
+def with_waits(
+    tx: Tx, log: RunLog, settings: Mapping[str, Any], tools: Mapping[str, Tool], parts: tuple[Part, ...]
+) -> tuple[Part, ...]:
+    """The parts of an answer with what its tool rules put in the place of the model's arguments, and with what each
+    call waits for (T5). Nobody is asked about a call that will be refused."""
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    waits = awaited(tools, settings)
+    found = foreseen(log.terms, log.called, [call.name for call in calls]) if log.terms is not None else ()
+    changed: dict[str, ToolCall] = {}
+    for place, call in enumerate(calls):
+        arguments = prefilled(call.arguments, found[place].filled.get(call.name)) if found else call.arguments
+        wait = waits.get(call.name)
+        refused = bool(found) and found[place].violation(call.name) is not None
+        if wait is not None and (refused or not is_usable(tools[call.name].spec, arguments)):
+            wait = None
+        changed[call.call_id] = ToolCall(call.call_id, call.name, arguments, wait)
+    if any(call.awaits for call in changed.values()):
+        changed = _never_answered(tx, log, changed)
+    return tuple(changed[part.call_id] if isinstance(part, ToolCall) else part for part in parts)
+
+
+def is_usable(spec: ToolSpec, arguments: str) -> bool:
+    """Whether a call with these arguments could be run, so that somebody is asked about it."""
+    try:
+        if spec.kind == "client":  # its schema is the caller's, and so is the check
+            return isinstance(json.loads(arguments) if arguments.strip() else {}, dict)
+        parse_arguments(spec.name, spec.parameters, arguments)
+    except (InvalidArguments, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
+    """The calls under ids that no answer of late has named: or an answer that is sent again could be taken for one to
+    these."""
+    answered = tx.runs.answers(log.run.key.agent_id, log.run.conversation_seq, limit=LATEST_ANSWERS)
+    taken = {call_id for _, answer in answered for call_id in answer["calls"]}
+    taken |= {call.call_id for message in log.messages for call in message.calls}
+    found: dict[str, ToolCall] = {}
+    for old, call in calls.items():
+        call_id, count = call.call_id, 1
+        while call.awaits is not None and (call_id in taken or (call_id != old and call_id in calls)):
+            count += 1
+            call_id = f"{call.call_id}-{count}"
+        taken.add(call_id)
+        found[old] = ToolCall(call_id, call.name, call.arguments, call.awaits)
+    return found
+
+
+def earlier_answer(tx: Tx, agent_id: AgentId, conversation_seq: int, answers: Sequence[Answer]) -> Run | None:
+    """The run that went on with exactly these answers before; None: there is none."""
+    digest = answer_digest(answers)
+    for key, answer in tx.runs.answers(agent_id, conversation_seq, limit=LATEST_ANSWERS):
+        if answer["digest"] == digest:
+            return tx.runs.at(key)
+    return None
+
+
+def check_answers(
+    tx: Tx, agent: Agent, pending: Pending, answers: Sequence[Answer], *, partial: bool
+) -> tuple[Answer, ...]:
+    """The answers, when they are to what waits: to all of it, or (`partial`) to some of it.
+
+    Raises: AnswerInvalid: to something else, twice to the same, or arguments that don't fit the tool.
+    """
+    waiting = {one.call.call_id: one for one in pending.waiting}
+    given = [answer.call_id for answer in answers]
+    known = not given or {*given} <= {*waiting} if partial else {*given} == {*waiting}
+    if not known or len({*given}) < len(given):
+        raise AnswerInvalid(f"Invalid tool call IDs. Expected '{list(waiting)}', but received '{given}'.")
+    tools = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(agent.id)}
+    for answer in answers:
+        call = waiting[answer.call_id].call
+        if not isinstance(answer, ToolDecision):
+            continue
+        if answer.approve and call.awaits == "client":
+            raise AnswerInvalid(
+                f"call {call.call_id} of {call.name} is run by the caller: answer it with what the tool returned"
+            )
+        if answer.arguments is not None:
+            _check_edited(call, tools.get(call.name) or CONTEXT_TOOL_SPECS.get(call.name), answer.arguments)
+    return tuple(answers)
+
+
+def _check_edited(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
+    if spec is None:
+        raise AnswerInvalid(f"the agent has no tool {call.name} any more: deny call {call.call_id}")
+    try:
+        fit_arguments(call.name, spec.parameters, json.loads(arguments))
+    except (InvalidArguments, ValueError, RecursionError) as error:
+        raise AnswerInvalid(f"the changed arguments of call {call.call_id} can't be used: {error}") from error
+
+
+def answer_rows(
+    pending: Pending, answers: Sequence[Answer], *, ids: Ids, counter: TokenCounter, most_chars: int
+) -> tuple[list[Draft], list[int]]:
+    """The rows that answers make, with their tokens: the decisions, then the results there are already, in the order
+    of the calls."""
+    by_id = {answer.call_id: answer for answer in answers}
+    decisions = tuple(answer for answer in answers if isinstance(answer, ToolDecision))
+    drafts: list[Draft] = []
+    tokens: list[int] = []
+    if decisions:
+        drafts.append(Draft(id=MessageId(ids.new("message")), role="user", parts=decisions, kind="approval"))
+        tokens.append(0)
+    for one in pending.open_calls:
+        match by_id.get(one.call.call_id):
+            case ToolDecision(approve=False, reason=reason):
+                why = f" User reason: {reason}" if reason else ""
+                result = ToolResult(
+                    one.call.call_id, one.call.name, f"Error: request to call tool denied.{why}", "error"
+                )
+            case ToolReturn() as brought:
+                text = _cut(brought.text, most_chars)
+                result = ToolResult(
+                    one.call.call_id, one.call.name, text, brought.status, brought.stdout, brought.stderr
+                )
+            case _:
+                continue
+        drafts.append(Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=one.call.name))
+        tokens.append(counter.count(result.text) + MESSAGE_OVERHEAD_TOKENS)
+    return drafts, tokens
+
+
+def return_limit_chars(agent: Agent, models: Models, settings: EngineSettings) -> int:
+    """How many characters of what the caller brings back are kept."""
+    return max(RETURN_CHARS, int(window_tokens(agent, models, settings) * RETURN_SHARE * CHARS_PER_TOKEN))
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… [NOTE: the result was cut: it has {len(text):,} characters, the limit is {most:,}]"
+
+
+def give_up_pending(tx: Tx, conversation: Conversation, why: str, *, ids: Ids, now: datetime) -> Run | None:
+    """Give every open call of a conversation the result that it was not run; the run that had stopped at them. None:
+    nothing waited."""
+    pending = find_pending(tx, conversation)
+    if pending is None:
+        return None
+    drafts = [
+        Draft(
+            id=MessageId(ids.new("message")),
+            role="tool",
+            parts=(ToolResult(one.call.call_id, one.call.name, f"not run: {why}", "error"),),
+            name=one.call.name,
+        )
+        for one in pending.open_calls
+    ]
+    tx.messages.append(
+        conversation.agent_id,
+        drafts,
+        conversation_seq=conversation.seq,
+        at=now,
+        tokens=[20] * len(drafts),
+        run=pending.run,
+        step_id=pending.message.step_id,
+    )
+    tx.conversations.wait(conversation.agent_id, conversation.seq, run_seq=None)
+    return pending.run
+
+
+def tools_of(tx: Tx, run: Run) -> dict[str, Tool]:
+    """The tools that a run's calls can be of: the agent's own, those that the engine offers if there are any, and the
+    caller's, which take the place of others of their names."""
+    own = {tool.spec.name: tool for tool in tx.tools.of_agent(run.key.agent_id)}
+    client = {
+        name: Tool(id=ToolId(""), spec=spec)
+        for name, spec in client_specs(tx, run.key.agent_id, run.client_tools).items()
+    }
+    return {**_CONTEXT_TOOLS, **own, **client} if own or client else own
+
+
+_CONTEXT_TOOLS = {name: Tool(id=ToolId(""), spec=spec) for name, spec in CONTEXT_TOOL_SPECS.items()}

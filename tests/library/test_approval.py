@@ -1,0 +1,373 @@
+"""Calls that wait for a person, or for the program that sent the message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import AsyncPerdure, ConversationBusy, Perdure, Reply, tool
+from perdure.core.answers import ToolReturn
+from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidInput, NotFound
+from perdure.core.messages import ToolCall, ToolDecision
+from perdure.core.models import ModelRequest
+from perdure.core.tool_rules import ExitLoop, MaxCount, RequiresApproval, RunFirst, rules_to_settings
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel, calls, says
+
+MODEL = "test/scripted"
+SETTINGS = Settings(model=MODEL, embedding="none")
+
+done: list[str] = []
+
+
+@tool
+async def pay(n: int = 0) -> str:
+    """Pay."""
+    done.append(f"pay{n}")
+    return f"paid {n}"
+
+
+@tool
+async def look(n: int = 0) -> str:
+    """Look."""
+    done.append(f"look{n}")
+    return "seen"
+
+
+APPROVED: dict[str, Any] = {"tool_rules": rules_to_settings([RequiresApproval("pay")])}
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> Iterator[None]:
+    done.clear()
+    yield
+
+
+def opened(*script: Any) -> tuple[Perdure, ScriptedModel]:
+    model = ScriptedModel(*script)
+    return Perdure(store=InlineStore(), models={MODEL: model}, tools=[pay, look], settings=SETTINGS), model
+
+
+def texts(request: ModelRequest) -> list[str]:
+    return [result.text for message in request.messages for result in message.results]
+
+
+def test_a_call_that_needs_approval_stops_the_run_and_approved_it_is_run_once() -> None:
+    """Its free neighbour has run before; the decision itself is never shown to the model."""
+    perdure, model = opened(calls("pay", ToolCall("", "look", "{}"), n=1), says("done"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay", "look"), settings=APPROVED)
+        reply = agent.send("go")
+
+        assert (reply.stop_reason, [call.name for call in reply.pending], done) == (
+            "requires_approval",
+            ["pay"],
+            ["look0"],
+        )
+        (pending,) = agent.pending()
+        assert (pending.name, pending.arguments, pending.run_id) == ("pay", {"n": 1}, reply.run_id)
+
+        following = agent.approve()
+
+        assert following is not None
+        assert (following.text, following.stop_reason, done) == ("done", "end_turn", ["look0", "pay1"])
+        assert agent.pending() == ()
+        assert [message.role for message in model.asked[1].messages] == ["user", "assistant", "tool", "tool"]
+        for step in agent.steps():
+            agent.request(step.id)  # is rebuilt to its digest
+
+
+def test_while_a_call_waits_nothing_else_is_said() -> None:
+    perdure, _ = opened(calls("pay"), says("done"), says("again"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        reply = agent.send("go")
+        for if_busy in ("wait", "reject"):
+            with pytest.raises(ApprovalPending, match=r"waiting for approval on a tool call \(pay") as refused:
+                agent.send("hello?", if_busy=if_busy)
+        with pytest.raises(ConversationBusy):
+            agent.import_messages([("user", None, "long ago", "2020-01-01T00:00:00Z")])
+
+        assert refused.value.run_id == reply.run_id
+        assert agent.send("elsewhere", conversation=agent.new_conversation().id).text == "done"
+        assert agent.context().message_count == 1
+
+
+def test_a_denied_call_is_told_with_its_reason() -> None:
+    perdure, model = opened(calls("pay"), says("pity"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        agent.send("go")
+        following = agent.deny(reason="too dear")
+
+    assert following is not None
+    assert following.text == "pity"
+    assert texts(model.asked[1]) == ["Error: request to call tool denied. User reason: too dear"]
+    assert done == []
+
+
+def test_the_same_answer_again_gives_the_same_reply() -> None:
+    """A decision is applied once; another one for the same call comes too late."""
+    perdure, _ = opened(calls("pay"), says("done"), says("never"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        call_id = agent.send("go").pending[0].call_id
+        first = agent.answer([ToolDecision(call_id, True)])
+        again = agent.answer([ToolDecision(call_id, True)])
+
+        assert first is not None
+        assert again is not None
+        assert again.run_id == first.run_id
+        assert done == ["pay0"]
+        with pytest.raises(AnswerInvalid, match="No tool call is currently awaiting approval"):
+            agent.answer([ToolDecision(call_id, False)])
+
+
+def test_several_calls_may_be_decided_one_by_one() -> None:
+    """The run goes on with the last of them; what was decided before stays decided."""
+    perdure, model = opened(
+        calls("pay", ToolCall("b", "pay", '{"n": 2}'), ToolCall("c", "pay", '{"n": 3}')), says("ok")
+    )
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        agent.send("go")
+
+        assert agent.approve("c") is None
+        assert agent.deny("b") is None
+        assert [call.call_id for call in agent.pending()] == ["call_1_0"]
+        with pytest.raises(AnswerInvalid, match="'c' does not wait"):
+            agent.deny("c")
+        assert done == []
+        following = agent.approve("call_1_0")
+
+    assert following is not None
+    assert sorted(done) == ["pay0", "pay3"]
+    assert sorted(texts(model.asked[1])) == ["Error: request to call tool denied.", "paid 0", "paid 3"]
+
+
+def test_arguments_may_be_changed_and_the_model_is_told() -> None:
+    """What the model asked stays in the log; what is run is what the person wrote, if it fits the tool."""
+    perdure, model = opened(calls("pay", n=900), says("ok"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        agent.send("go")
+        with pytest.raises(AnswerInvalid, match=r"changed arguments of call .* can't be used"):
+            agent.approve(arguments={"n": "many"})
+        assert len(agent.pending()) == 1
+        agent.approve(arguments={"n": 9})
+
+    assert done == ["pay9"]
+    assert texts(model.asked[1]) == ['paid 9\n\n[NOTE: run with arguments that a person changed: {"n": 9}]']
+    assert model.asked[1].messages[1].calls[0].arguments == '{"n": 900}'
+
+
+@pytest.mark.parametrize(("arguments", "told"), [('{"n": ', "not"), ('{"n": "many"}', "'n'"), ('{"m": 1}', "'m'")])
+def test_nobody_is_asked_about_a_call_that_can_not_be_run(arguments: str, told: str) -> None:
+    perdure, model = opened(calls("look", ToolCall("b", "pay", arguments)), says("ok"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay", "look"), settings=APPROVED)
+
+        assert agent.send("go").stop_reason == "end_turn"
+    assert told in texts(model.asked[1])[1]
+    assert done == ["look0"]
+
+
+def test_what_is_said_along_with_an_answer_comes_behind_the_results() -> None:
+    perdure, model = opened(calls("pay"), says("both"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        call_id = agent.send("go").pending[0].call_id
+        following = agent.answer([ToolDecision(call_id, True)], text="and hurry")
+
+    assert following is not None
+    assert following.text == "both"
+    assert [message.role for message in model.asked[1].messages] == ["user", "assistant", "tool", "user"]
+
+
+def test_a_run_that_goes_on_may_stop_again() -> None:
+    """Rules count over the whole request: the third call is one too many, and nobody is asked about it."""
+    settings = {"tool_rules": rules_to_settings([RequiresApproval("pay"), MaxCount("pay", 2), RunFirst("pay")])}
+    perdure, model = opened(calls("pay"), calls("pay", n=1), calls("pay", n=2), says("ok"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay", "look"), settings=settings)
+        agent.send("go")
+        second = agent.approve()
+        assert second is not None
+        assert (second.stop_reason, done) == ("requires_approval", ["pay0"])
+        third = agent.approve()
+
+    assert third is not None
+    assert (third.stop_reason, third.text, done) == ("end_turn", "ok", ["pay0", "pay1"])
+    assert "Cannot call pay" in texts(model.asked[3])[2]
+
+
+def test_calls_behind_one_that_waits_are_not_run_before_it_where_order_matters() -> None:
+    settings = {"tool_rules": rules_to_settings([RequiresApproval("pay"), RunFirst("pay"), ExitLoop("look")])}
+    perdure, _ = opened(calls("pay", ToolCall("b", "look", "{}")))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay", "look"), settings=settings)
+        agent.send("go")
+        assert done == []
+        following = agent.approve()
+
+    assert following is not None
+    assert (following.stop_reason, done) == ("tool_rule", ["pay0", "look0"])
+
+
+def test_a_cancelled_request_gives_its_calls_up() -> None:
+    perdure, model = opened(calls("pay"), says("never mind"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        run_id = agent.send("go").run_id
+        agent.cancel(run_id)
+
+        assert agent.pending() == ()
+        assert agent.send("hello").text == "never mind"
+    assert texts(model.asked[1]) == ["not run: the request was cancelled"]
+
+
+def test_a_tool_may_ask_for_approval_by_itself_and_an_agent_waive_it() -> None:
+    perdure, _ = opened(calls("pay"), says("one"), calls("pay", n=1), says("two"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",))
+        agent.require_approval("pay")
+        assert [rule.type for rule in agent.rules.list()] == ["requires_approval"]
+        assert agent.send("go").stop_reason == "requires_approval"
+        agent.approve()
+        agent.require_approval("pay", False)
+
+        assert agent.rules.list() == ()
+        assert agent.send("go").text == "two"
+        with pytest.raises(NotFound, match="has no such tool"):
+            agent.require_approval("fly")
+
+
+def test_messages_that_waited_come_after_the_run_that_goes_on(tmp_path: Path) -> None:
+    """And are not begun while the call waits."""
+
+    async def go() -> None:
+        begun, hold = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            """Wait."""
+            begun.set()
+            await hold.wait()
+            return "waited"
+
+        model = ScriptedModel(calls("wait"), calls("pay"), says("paid"), says("second"))
+        async with await AsyncPerdure.open(
+            tmp_path / "store.db", models={MODEL: model}, tools=[pay, wait], settings=SETTINGS
+        ) as perdure:
+            agent = await perdure.create_agent(tools=("pay", "wait"), settings=APPROVED)
+            first = asyncio.create_task(agent.send("first"))
+            async with asyncio.timeout(20):
+                await begun.wait()
+            second = asyncio.create_task(agent.send("second"))
+            await asyncio.sleep(0.05)
+            hold.set()
+            assert (await first).stop_reason == "requires_approval"
+            await asyncio.sleep(0.2)
+            assert not second.done()
+            following = await agent.approve()
+            assert following is not None
+            assert following.text == "paid"
+            assert (await asyncio.wait_for(second, 20)).text == "second"
+            said = [message.text for message in await agent.messages() if message.text]
+            assert said == ["first", "waited", "paid 0", "paid", "second", "second"]
+
+    asyncio.run(go())
+
+
+BASH = {
+    "name": "Bash",
+    "description": "Run.",
+    "parameters": {"type": "object", "properties": {"c": {"type": "string"}}},
+}
+
+
+def test_a_tool_of_the_caller_stops_the_run_which_goes_on_with_what_it_brings_back() -> None:
+    """The next model call is offered the same tools, so the prompt stays as it was."""
+    perdure, model = opened(calls("Bash", c="ls"), says("I see"), says("bye"))
+    with perdure:
+        agent = perdure.create_agent(tools=("look",))
+        reply = agent.send("go", client_tools=[BASH])
+        (call,) = agent.pending()
+        assert (reply.stop_reason, call.name, call.awaits_client) == ("requires_approval", "Bash", True)
+        with pytest.raises(AnswerInvalid, match="run by the caller"):
+            agent.approve(call.call_id)
+        following = agent.answer([ToolReturn(call.call_id, "file.txt", stdout=("x",))])
+        assert following is not None
+        agent.send("thanks")
+
+    assert texts(model.asked[1]) == ["file.txt"]
+    assert [shape["name"] for shape in model.asked[0].tools][:2] == ["look", "Bash"]
+    assert model.asked[1].tools == model.asked[0].tools
+    assert "Bash" not in [shape["name"] for shape in model.asked[2].tools]
+
+
+def test_functions_of_the_caller_are_run_by_the_library() -> None:
+    """In place of the agent's own tool of the name, as often as the model asks."""
+
+    def look(n: int) -> str:
+        """Look here."""
+        if n == 2:
+            raise ValueError("too far")
+        return f"looked {n}"
+
+    perdure, model = opened(calls("look", n=1), calls("look", n=2), calls("look", n="x"), says("ok"))
+    with perdure:
+        agent = perdure.create_agent(tools=("look", "pay"))
+        reply = agent.send("go", client_tools=[look])
+
+    assert (reply.text, done) == ("ok", [])
+    results = texts(model.asked[-1])
+    assert (results[0], results[1]) == ("looked 1", "ValueError: too far")
+    assert "'n'" in results[2]
+
+
+def test_what_the_caller_brings_back_is_cut_at_a_fifth_of_the_window() -> None:
+    perdure, _ = opened(calls("Bash"), says("ok"))
+    with perdure:
+        agent = perdure.create_agent(tools=(), settings={"context_window_tokens": 8_000})
+        (call,) = agent.send("go", client_tools=[BASH]).pending
+        agent.answer([ToolReturn(call.call_id, "x" * 20_000)])
+        (result,) = [message.text for message in agent.messages() if message.role == "tool"]
+
+    assert result.startswith("x" * 6_400 + "… [NOTE: the result was cut: it has 20,000 characters")
+
+
+@pytest.mark.parametrize(
+    ("tools", "why"),
+    [([BASH, BASH], "more than once"), ([{"name": ""}], "name"), ([BASH | {"parameters": 5}], "JSON schema")],
+)
+def test_tools_that_are_none_are_refused(tools: list[Any], why: str) -> None:
+    perdure, _ = opened()
+    with perdure:
+        agent = perdure.create_agent(tools=())
+        with pytest.raises(InvalidInput, match=why):
+            agent.send("go", client_tools=tools)
+        assert agent.message_count() == 0
+
+
+def test_ids_of_calls_that_a_model_counts_anew_are_never_taken_for_ones_answered_before() -> None:
+    """A late retry of the first answer must not approve the second call."""
+    one = calls("pay", call_id="call_0", n=1)
+    two = calls("pay", call_id="call_0", n=2)
+    perdure, _ = opened(one, says("a"), two, says("b"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        agent.send("go")
+        first: Reply | None = agent.answer([ToolDecision("call_0", True)])
+        agent.send("go on")
+        late = agent.answer([ToolDecision("call_0", True)])
+
+        assert first is not None
+        assert late is not None
+        assert late.run_id == first.run_id
+        assert done == ["pay1"]
+        assert [call.call_id for call in agent.pending()] == ["call_0-2"]
