@@ -7,7 +7,7 @@ import json
 import warnings
 from typing import Any
 
-from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.models import ModelRequest
 
 __all__ = ["real_tokens", "tokens_of_request"]
@@ -36,6 +36,8 @@ def _tokens_of_part(part: Part) -> int:
             return real_tokens(part.name) + real_tokens(part.arguments)
         case ToolResult():
             return real_tokens(part.text)
+        case ToolDecision():
+            return 0  # it is never sent
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.context.extract import Extract, Item, extract, merge_texts, render_extract, sentences_of, spread
 from perdure.core.ids import AgentId
-from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, parse_handle
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, effort, log_of, parts, sentences
@@ -89,7 +89,7 @@ def sources(message: Message) -> list[str]:
     return [
         part.arguments if isinstance(part, ToolCall) else part.text
         for part in message.parts
-        if not isinstance(part, Reasoning)
+        if not isinstance(part, Reasoning | ToolDecision)
     ]
 
 

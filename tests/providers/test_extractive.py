@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.ids import AgentId, MessageId
-from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCall, ToolResult
+from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.providers.extractive import ExtractiveModel
 from perdure.providers.extractive.phrases import NOTICE
@@ -516,6 +516,7 @@ def test_any_text_is_answered_by_one_reply_the_same_each_time(text: str, value: 
         assert not any(isinstance(piece, ModelReply) for piece in deltas)
         assert pieces == respond(request)
         for part in reply.parts:
+            assert not isinstance(part, ToolDecision)
             (part.arguments if isinstance(part, ToolCall) else part.text).encode()
 
 
