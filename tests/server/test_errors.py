@@ -53,10 +53,10 @@ BAD_BODIES: list[tuple[Any, int, str]] = [
     ({"input": "a", "stream_tokens": True}, 422, "Streaming options set without streaming enabled"),
     ({"input": "a", "background": True}, 422, "Streaming options set without streaming enabled"),
     ({"input": [PICTURE]}, 501, "image"),
-    ({"messages": [{"type": "approval", "approvals": []}]}, 501, "approvals"),
-    ({"messages": [{"approve": True}]}, 501, "approvals"),
-    ({"messages": [{"type": "tool_return", "tool_returns": []}]}, 501, "client-side tools"),
-    ({"input": "a", "client_tools": [{"name": "Bash"}]}, 501, "client_tools"),
+    ({"messages": [{"type": "approval", "approvals": []}]}, 422, "approvals"),
+    ({"messages": [{"approve": True}]}, 400, "No tool call is currently awaiting approval"),
+    ({"messages": [{"type": "tool_return", "tool_returns": []}]}, 422, "tool_returns"),
+    ({"input": "a", "client_tools": [{"name": 7}]}, 422, "client tool"),
     ({"input": "a", "override_model": "x/y"}, 501, "override_model"),
 ]
 

@@ -196,6 +196,82 @@ def tools(client: Any, agent_id: str) -> None:
         raise AssertionError(f"{wrong!r} was taken")
 
 
+BASH = {
+    "name": "Bash",
+    "description": "Run a command.",
+    "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+}
+
+
+def approvals(client: Any, model: str) -> None:
+    """A call that a person has to approve; the client's own tools; rules; and what is refused meanwhile."""
+    rules = [{"type": "requires_approval", "tool_name": "core_memory_append"}]
+    agent = client.agents.create(model=model, memory_blocks=BLOCKS, tools=TOOLS, tool_rules=rules)
+    assert [rule.type for rule in agent.tool_rules] == ["requires_approval"]
+
+    def decide(**decision: Any) -> dict[str, Any]:
+        return {"type": "approval", "approvals": [{"type": "approval", **decision}]}
+
+    asked = client.agents.messages.create(agent.id, messages=said("tea ! append"))
+    assert kinds(asked.messages) == ["approval_request_message"], asked
+    assert asked.stop_reason.stop_reason == "requires_approval"
+    (call,) = asked.messages[0].tool_calls
+    state = client.agents.retrieve(agent.id, include=["agent.pending_approval"])
+    assert state.pending_approval.tool_calls[0].tool_call_id == call.tool_call_id
+    for wrong, status in ((said("hello?"), 409), ([decide(tool_call_id="call_x", approve=True)], 400)):
+        try:
+            client.agents.messages.create(agent.id, messages=wrong)
+        except letta_client.APIStatusError as error:
+            assert error.status_code == status, error
+            assert status == 400 or error.body["detail"]["code"] == "PENDING_APPROVAL"
+            assert status == 409 or error.body["detail"].startswith("Invalid tool call IDs. Expected '['tea-0-0']'")
+        else:
+            raise AssertionError("it was taken")
+    yes = [decide(tool_call_id=call.tool_call_id, approve=True)]
+    reply = client.agents.messages.create(agent.id, messages=yes)
+    assert kinds(reply.messages) == ["tool_return_message", "assistant_message"], reply
+    again = client.agents.messages.create(agent.id, messages=yes)
+    assert [message.id for message in again.messages] == [message.id for message in reply.messages]
+    assert client.agents.retrieve(agent.id).pending_approval is None
+    history = kinds(client.agents.messages.list(agent.id, order="asc"))
+    assert history[-4:] == [
+        "approval_request_message",
+        "approval_response_message",
+        "tool_return_message",
+        "assistant_message",
+    ], history
+
+    streamed = [*client.agents.messages.stream(agent.id, messages=said("milk ! append"), stream_tokens=True)]
+    pieces = [chunk for chunk in streamed if chunk.message_type == "approval_request_message"]
+    assert pieces[0].tool_call.name == "core_memory_append", pieces
+    assert streamed[-2].stop_reason == "requires_approval", streamed[-2]
+    call_id = pieces[0].tool_call.tool_call_id
+    no = {"type": "approval", "approve": False, "approval_request_id": call_id, "reason": "nope"}
+    denied = client.agents.messages.create(agent.id, messages=[no])
+    assert denied.messages[0].tool_return == "Error: request to call tool denied. User reason: nope", denied
+
+    client.agents.tools.update_approval("core_memory_append", agent_id=agent.id, body_requires_approval=False)
+    assert client.agents.retrieve(agent.id).tool_rules == []
+    free = client.agents.messages.create(agent.id, messages=said("cake ! append"))
+    assert free.stop_reason.stop_reason == "end_turn"
+
+    tools: Any = {"client_tools": [BASH]}
+    stopped = client.agents.messages.create(agent.id, messages=said("look ! bash"), **tools)
+    assert kinds(stopped.messages) == ["approval_request_message"], stopped
+    call_id = stopped.messages[0].tool_call.tool_call_id
+    brought: Any = {"type": "tool", "tool_call_id": call_id, "tool_return": "file.txt", "status": "success"}
+    following = client.agents.messages.create(
+        agent.id, messages=[{"type": "approval", "approvals": [brought]}], **tools
+    )
+    assert [message.message_type for message in following.messages] == ["tool_return_message", "assistant_message"]
+    assert following.messages[0].tool_return == "file.txt"
+    *_, stop, _ = client.agents.messages.stream(agent.id, messages=said("see ! bash"), **tools)
+    assert stop.stop_reason == "requires_approval", stop
+    assert client.agents.messages.cancel(agent.id)
+    assert client.agents.messages.create(agent.id, messages=said("hello")).messages[0].content == "done"
+    client.agents.delete(agent.id)
+
+
 def lists(client: Any, agent_id: str) -> None:
     """Pages by before, after, limit and order meet without a gap or a repetition."""
     everything = client.agents.messages.list(agent_id, limit=100, order="asc").items
@@ -313,6 +389,7 @@ def main(base_url: str, model: str) -> None:
     stream(client, agent_id)
     five_tools(client, agent_id)
     questions(client, model)
+    approvals(client, model)
     lists(client, agent_id)
     blocks(client, agent_id)
     archive(client, agent_id)

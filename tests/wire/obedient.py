@@ -36,6 +36,7 @@ STEPS: dict[str, tuple[str, dict[str, Any]]] = {
     "ask": ("ask_user", {"question": "Which colour for the KEY?"}),
     "search_history": ("conversation_search", {"query": "hello"}),
     "roll": ("roll", {"sides": "6", "label": 7}),
+    "bash": ("Bash", {"command": "ls"}),
     "manage": ("manage_inventory", {"data": '{"item": {"sku": "A1"}}', "change": 2.0}),
 }
 """Word of a message -> tool and arguments; `KEY` stands for the message's first word."""

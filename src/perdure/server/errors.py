@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.core.errors import (
+    AnswerInvalid,
+    ApprovalPending,
     Conflict,
     ConversationBusy,
     ExtraMissing,
@@ -85,12 +87,21 @@ def answer_of(error: PerdureError) -> Response:
             return _answer(404, {"detail": f"{detail}. {helps}" if helps else detail})
         case NotFound():
             return _answer(404, {"detail": _not_found(error)})
+        case AnswerInvalid():
+            return _answer(400, {"detail": str(error)}, NO_RETRY)
         case FileTooLarge():
             return _answer(413, {"detail": str(error)}, {"connection": "close"})
         case SourceInvalid():
             return _answer(400, {"detail": f"Failed to derive json schema: {error}"})
         case InvalidInput():
             return _answer(422, _unprocessable(str(error)))
+        case ApprovalPending():
+            pending = {
+                "code": "PENDING_APPROVAL",
+                "message": f"CONFLICT: {error}",
+                "pending_request_id": error.message_id,
+            }
+            return _answer(409, {"detail": pending}, NO_RETRY)
         case ConversationBusy():
             return _answer(409, {"detail": str(error), "run_id": error.run_id})  # free again when that run has ended
         case Conflict():

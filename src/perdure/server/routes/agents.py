@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -18,6 +18,7 @@ from perdure.core.ports import Randomness
 from perdure.core.runs import StopReason
 from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter, AgentOrder
+from perdure.engine.answers import find_pending
 from perdure.library.folders import attach_opening
 from perdure.library.perdure import AsyncPerdure
 from perdure.memory.agents import AgentChanges, NewAgent, check_filled, create_agent, update_agent
@@ -35,6 +36,7 @@ from perdure.server.wire.agents import (
     agent_type_of,
     merged_settings,
 )
+from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.blocks import add_block, block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
@@ -278,7 +280,14 @@ def parts_of(tx: Tx, agent: Agent) -> AgentParts:
         message_ids=tx.agents.shown(agent.id),
         run=next((run for run in runs if run.ended), None),
         secrets=tx.secrets.list(agent.id),
+        pending=_pending(tx, agent.id),
     )
+
+
+def _pending(tx: Tx, agent_id: AgentId) -> Mapping[str, Any] | None:
+    """The request for approval in the agent's first conversation."""
+    found = find_pending(tx, tx.conversations.at(agent_id, 0))
+    return None if found is None else pending_shape(found.message, {one.call.call_id for one in found.waiting})
 
 
 def agent_reply(library: AsyncPerdure, parts: AgentParts) -> dict[str, Any]:

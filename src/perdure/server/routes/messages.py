@@ -19,21 +19,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.answers import PendingCall
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.events import MessageAdded, RunEnded, StoredEvent
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
-from perdure.core.messages import Message
-from perdure.core.runs import Run
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
+from perdure.core.messages import Message, ToolDecision
+from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
 from perdure.engine.accept import Accepted
 from perdure.engine.accept import Request as RunRequest
+from perdure.engine.answers import pending_calls
+from perdure.library.approval import client_tools_of
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.errors import failure_answer, kept_answer
 from perdure.server.ids import AgentPath, MessagePath, check_id
 from perdure.server.sse import Streams, stream
+from perdure.server.wire.approvals import answers_in, with_calls
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.input import CancelRequest, ImportRequest, SendRequest, drafts_of, key_of, read_body, read_send
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_messages
@@ -120,7 +124,10 @@ async def _accept(
     background: bool,
 ) -> Accepted:
     ports = perdure.app.ports
-    drafts = drafts_of(body, ports.ids)
+    drafts, answers = drafts_of(body, ports.ids), answers_in(body.messages or ())
+    if answers is not None and any(isinstance(one, ToolDecision) and _names_a_request(one) for one in answers):
+        waiting = await perdure.app.store.read(_waiting, agent_id, conversation_seq)
+        answers = with_calls(answers, waiting)
     limit = ports.settings.message_limit_chars
     texts = ["\n".join(part.text for part in draft.parts if part.type == "text") for draft in drafts]
     # A text over the limit is refused before anything is done with it, so it is not counted either.
@@ -132,12 +139,22 @@ async def _accept(
             conversation_seq=conversation_seq,
             drafts=drafts,
             tokens=tuple(tokens),
-            idempotency_key=key_of(key, drafts),
+            idempotency_key=key_of(key, body),
+            answers=answers,
+            client_tools=client_tools_of(body.client_tools).shapes if body.client_tools else None,
             if_busy=body.if_busy,
             background=background,
             max_steps=perdure.app.settings.max_steps if body.max_steps is None else body.max_steps,
         )
     )
+
+
+def _names_a_request(answer: ToolDecision) -> bool:
+    return not answer.call_id or is_id("message", answer.call_id)
+
+
+def _waiting(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Sequence[PendingCall]:
+    return pending_calls(tx, tx.conversations.at(agent_id, conversation_seq))
 
 
 async def _whole(perdure: AsyncPerdure, streams: Streams, accepted: Accepted, shown: Shown) -> Response:
@@ -274,25 +291,31 @@ async def cancel_messages(library: Library, agent_id: AgentPath, request: Reques
     """Ask runs of the agent to stop: those named, or all that have not ended. Run id -> `cancelled`, or the status it
     had ended with before. 409 if none was named and none runs."""
     body = read_body(CancelRequest, await request.body())
-    runs = await library.app.store.read(_runs_to_cancel, agent_id, body.run_ids)
+    runs, waiting = await library.app.store.read(_runs_to_cancel, agent_id, body.run_ids)
     if not runs and body.run_ids is None:
         raise Conflict(f"there is nothing to cancel: agent {agent_id} has no active run")
     told: dict[str, str] = {}
     for run in runs:
+        stopped = run.id in waiting
         run = await library.app.runner.cancel(run.id)
-        told[run.id] = run.status if run.ended else "cancelled"
+        told[run.id] = run.status if run.ended and not stopped else "cancelled"
     return json_answer(told)
 
 
-def _runs_to_cancel(tx: Tx, agent_id: AgentId, run_ids: list[str] | None) -> list[Run]:
+def _runs_to_cancel(tx: Tx, agent_id: AgentId, run_ids: list[str] | None) -> tuple[list[Run], set[RunId]]:
+    """The runs, and those that have stopped at calls which wait for somebody: these are cancelled too."""
     tx.agents.model(agent_id)
+    lines = tx.conversations.waiting(agent_id, limit=1_000)
+    stopped = [tx.runs.at(RunKey(agent_id, line.pending_run_seq)) for line in lines if line.pending_run_seq is not None]
+    waiting = {run.id for run in stopped}
     if run_ids is None:
-        return list(tx.runs.page(RunFilter(agent_ids=(agent_id,), statuses=("queued", "running")), limit=1_000))
+        active = tx.runs.page(RunFilter(agent_ids=(agent_id,), statuses=("queued", "running")), limit=1_000)
+        return [*active, *stopped], waiting
     runs = [tx.runs.get(RunId(run_id)) for run_id in run_ids]
     for run in runs:
         if run.key.agent_id != agent_id:
             raise NotFound("run", run.id)
-    return runs
+    return runs, waiting
 
 
 def _conversation_seq(tx: Tx, agent_id: AgentId, conversation_id: str | None) -> int | None:

@@ -101,7 +101,13 @@ async def list_run_messages(
     """What was said in the run, the caller's own messages included."""
 
     def of_run(tx: Tx) -> list[list[dict[str, Any]]]:
-        messages = [message for message in tx.messages.of_run(tx.runs.get(run_id)) if message.kind == "message"]
+        run = tx.runs.get(run_id)
+        messages = [
+            message
+            for message in tx.messages.of_run(run)
+            # One that goes on with answered calls begins with the message of the run before.
+            if message.kind in ("message", "approval") and message.run_seq == run.key.seq
+        ]
         shown = [shapes for message in messages if (shapes := wire_messages(message, Shown()))]
         return page.of(shown, kind="message", id_of=lambda shapes: str(shapes[0]["id"]))
 

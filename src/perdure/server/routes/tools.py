@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ToolId
 from perdure.core.tools import Tool
 from perdure.core.tx import ToolFilter, Tx
+from perdure.library.approval import set_approval
 from perdure.library.tool_runs import run_source, run_tool
 from perdure.memory.tool_search import search_tools
 from perdure.memory.tools import NewTool, create_tool, delete_tool, made_tool, update_tool, upsert_tool
@@ -19,7 +20,8 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ToolPath
 from perdure.server.routes.agents import agent_reply, parts_of
 from perdure.server.wire.agents import AgentParts
-from perdure.server.wire.base import WIRE_AUTHOR, stamp
+from perdure.server.wire.base import WIRE_AUTHOR, WireRequest, stamp
+from perdure.server.wire.input import read_body
 from perdure.server.wire.paging import Page, pages
 from perdure.server.wire.tools import (
     AgentToolRunIn,
@@ -261,6 +263,30 @@ async def attach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Re
         agent = tx.agents.get(agent_id)
         tx.tools.attach(agent_id, tx.tools.get(tool_id).spec.name)
         return parts_of(tx, agent)
+
+    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+
+
+class ApprovalWanted(WireRequest):
+    requires_approval: bool
+
+
+@router.patch("/v1/agents/{agent_id}/tools/approval/{tool_name}")
+async def change_approval(
+    agent_id: AgentPath,
+    tool_name: str,
+    library: Library,
+    request: Request,
+    requires_approval: Annotated[bool | None, Query()] = None,
+) -> Response:
+    """Have a person approve each call of a tool of the agent, or no more; in the body or, as it was, in the query."""
+    body = await request.body()
+    if body or requires_approval is None:
+        requires_approval = read_body(ApprovalWanted, body).requires_approval
+    wanted, now = requires_approval, library.app.ports.clock.now()
+
+    def unit(tx: Tx) -> AgentParts:
+        return parts_of(tx, set_approval(tx, agent_id, tool_name, required=wanted, at=now))
 
     return json_answer(agent_reply(library, await library.app.store.write(unit)))
 

@@ -230,6 +230,7 @@ class AgentParts:
     message_ids: Sequence[MessageId]
     run: Run | None
     secrets: Sequence[Secret] = ()
+    pending: Mapping[str, Any] | None = None
 
 
 def agent_type_of(agent: Agent) -> str:
@@ -329,7 +330,7 @@ def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> d
         "entity_id": None,
         "identity_ids": [],
         "identities": [],
-        "pending_approval": None,
+        "pending_approval": parts.pending,
         "message_buffer_autoclear": kept.get("message_buffer_autoclear", False),
         "enable_sleeptime": None,
         "multi_agent_group": None,

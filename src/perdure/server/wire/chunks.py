@@ -26,6 +26,9 @@ Chunk = dict[str, Any] | Failure
 """A wire message; or why the run failed, which is sent as an event of its own kind."""
 
 
+CALL_TYPES = {"calls": "tool_call_message", "waiting": "approval_request_message"}
+
+
 @dataclass(frozen=True, slots=True)
 class StreamMode:
     """How a stream is shown.
@@ -54,6 +57,7 @@ class _Sent:
 class _SentCall:
     name: str
     call_id: str
+    kind: str = "calls"
     pieces: list[str] = field(default_factory=list)
 
 
@@ -144,13 +148,14 @@ class Chunks:
             return common(message, message_type, group.index, number + slot if self._numbered else None)
 
         shown = self._mode.shown
-        if group.kind == "calls":
+        if group.kind in ("calls", "waiting"):
+            of_calls = CALL_TYPES[group.kind]
             known = {call.call_id: call for call in sent.calls.values()}
             for slot, call in enumerate(group.calls):
-                if not shown.has("tool_call_message") or not self._is_new(number + slot):
+                if not shown.has(of_calls) or not self._is_new(number + slot):
                     continue
                 if (piece := _rest_of_call(call, known.get(call.call_id))) is not None:
-                    yield shape("tool_call_message", slot) | {"tool_call": piece, "tool_calls": piece}
+                    yield shape(of_calls, slot) | {"tool_call": piece, "tool_calls": piece}
             return
         message_type = "reasoning_message" if group.kind == "reasoning" else "assistant_message"
         if not shown.has(message_type) or not self._is_new(number):
@@ -202,15 +207,16 @@ class Chunks:
         if delta.kind == "tool_name":
             if shown.use_assistant_message and delta.text == shown.tool_name:
                 return None  # what it says is shown when it is whole
-            _begin(sent, kind)
-            call = sent.calls[delta.index] = _SentCall(delta.text, delta.call_id or "")
+            call = _SentCall(delta.text, delta.call_id or "", "calls" if delta.awaits is None else "waiting")
+            sent.calls[delta.index] = call
+            _begin(sent, call.kind)
             piece = {"name": call.name, "tool_call_id": call.call_id}
         elif call is None:
             return None
         else:
             call.pieces.append(delta.text)
             piece = {"arguments": delta.text, "tool_call_id": call.call_id}
-        return "tool_call_message", kind, {"tool_call": piece, "tool_calls": piece}
+        return CALL_TYPES[call.kind], call.kind, {"tool_call": piece, "tool_calls": piece}
 
 
 def _begin(sent: _Sent, kind: str) -> None:

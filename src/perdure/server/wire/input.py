@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
@@ -18,6 +18,7 @@ from perdure.library.checks import check_key
 from perdure.server.errors import invalid_body
 from perdure.server.ids import check_id
 from perdure.server.unsupported import NotSupported
+from perdure.server.wire.approvals import is_answer
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown
 
@@ -153,7 +154,7 @@ def read_send(body: bytes, *, streaming: bool = False) -> SendRequest:
         raise InvalidInput(
             "Streaming options set without streaming enabled: stream_tokens and background need streaming=true"
         )
-    for name in ("client_tools", "client_skills", "override_model", "override_system", "callback_url"):
+    for name in ("client_skills", "override_model", "override_system", "callback_url"):
         if getattr(request, name):
             raise NotSupported(f"{name} is not supported by this server yet")
     if request.return_logprobs or request.return_token_ids:
@@ -167,6 +168,8 @@ def drafts_of(request: SendRequest, ids: Ids) -> tuple[Draft, ...]:
         return (Draft(id=_new(ids), role="user", parts=_parts(request.input, "input")),)
     drafts = []
     for index, item in enumerate(request.messages or ()):
+        if is_answer(item):
+            continue
         _check_type(item, f"messages.{index}")
         try:
             message = MessageIn.model_validate(item)
@@ -185,24 +188,21 @@ def drafts_of(request: SendRequest, ids: Ids) -> tuple[Draft, ...]:
     return tuple(drafts)
 
 
-def key_of(header: str | None, drafts: Sequence[Draft]) -> str | None:
+def key_of(header: str | None, request: SendRequest) -> str | None:
     """Under what key the request is known: that of the header; else one made of the messages' `otid`s, which a client
     keeps when it tries again. None if a message has none. Raises: InvalidInput."""
     if header is not None:
         check_key(header)
         return header
-    otids = [draft.otid for draft in drafts if draft.otid]
-    if not otids or len(otids) < len(drafts):
+    items = request.messages or ()
+    otids = [otid for item in items if isinstance(otid := item.get("otid"), str) and otid]
+    if not otids or len(otids) < len(items):
         return None
     return "otid:" + hashlib.sha256("\0".join(otids).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _check_type(item: Mapping[str, Any], where: str) -> None:
     kind = item.get("type")
-    if kind == "approval" or (kind is None and ("approvals" in item or "approve" in item)):
-        raise NotSupported(f"{where}: approvals are not supported by this server yet")
-    if kind == "tool_return" or (kind is None and "tool_returns" in item):
-        raise NotSupported(f"{where}: results of client-side tools are not supported by this server yet")
     if kind not in (None, "message"):
         raise InvalidInput(f"body.{where}.type: must be 'message', 'approval' or 'tool_return', not {kind!r:.80}")
 

@@ -44,7 +44,7 @@ MessageType = Literal[
 
 SEND_MESSAGE = "send_message"
 
-GroupKind = Literal["reasoning", "text", "calls", "said"]
+GroupKind = Literal["reasoning", "text", "calls", "waiting", "said"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,16 @@ def groups_of(message: Message, shown: Shown) -> list[Group]:
                 if (text := shown.said(part)) is not None:
                     said.append((part, text))
                 else:
-                    kinds.setdefault("calls", []).append(part)
+                    kinds.setdefault("calls" if part.awaits is None else "waiting", []).append(part)
             case _:
                 pass
     groups: list[Group] = []
     slot = 0
+    if "waiting" in kinds:  # what the run stops at comes last
+        kinds["waiting"] = kinds.pop("waiting")
     for kind, parts in kinds.items():
         groups.append(Group(kind, len(groups), slot, tuple(parts)))
-        slot += len(parts) if kind == "calls" else 1
+        slot += len(parts) if kind in ("calls", "waiting") else 1
     for call, text in said:
         groups.append(Group("said", len(groups), slot, (call,), text))
         slot += 1
@@ -135,6 +137,8 @@ def wire_messages(message: Message, shown: Shown, *, seq: int | None = None) -> 
 
     `seq` is the number of the first in its stream.
     """
+    if message.kind == "approval":
+        return [_approval_response(message, seq)] if shown.has("approval_response_message") else []
     match message.role:
         case "assistant":
             shapes = (_of_group(message, group, seq) for group in groups_of(message, shown))
@@ -160,11 +164,12 @@ def _of_group(message: Message, group: Group, seq: int | None) -> dict[str, Any]
                 "reasoning": group.text,
                 "signature": last.signature if isinstance(last, Reasoning) else None,
             }
-        case "calls":
+        case "calls" | "waiting":
+            message_type = "tool_call_message" if group.kind == "calls" else "approval_request_message"
             calls = [
                 {"name": call.name, "arguments": call.arguments, "tool_call_id": call.call_id} for call in group.calls
             ]
-            return common(message, "tool_call_message", group.index, number) | {
+            return common(message, message_type, group.index, number) | {
                 "tool_call": calls[0],
                 "tool_calls": calls,
             }
@@ -181,6 +186,20 @@ def _shown(result: ToolResult) -> str:
         return result.text
     note = f"function output was truncated since it exceeded the character limit ({size} > {limit})"
     return f"{result.text[:limit]}… [NOTE: {note}]"
+
+
+def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
+    approvals = [
+        {"type": "approval", "tool_call_id": one.call_id, "approve": one.approve, "reason": one.reason}
+        for one in message.decisions
+    ]
+    first = message.decisions[0]
+    return common(message, "approval_response_message", 0, seq) | {
+        "approvals": approvals,
+        "approve": first.approve,
+        "approval_request_id": first.call_id,
+        "reason": first.reason,
+    }
 
 
 def _tool_return(message: Message, seq: int | None) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""Calls that wait for somebody, as the wire shows them, and the answers to them, as clients send them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from perdure.core.answers import Answer, PendingCall, ToolReturn
+from perdure.core.errors import AnswerInvalid, InvalidInput
+from perdure.core.ids import is_id
+from perdure.core.messages import Message, ToolDecision
+from perdure.server.errors import invalid_body
+from perdure.server.unsupported import NotSupported
+from perdure.server.wire.base import WireRequest
+from perdure.server.wire.messages import Shown, wire_messages
+
+__all__ = ["answers_in", "is_answer", "pending_shape", "with_calls"]
+
+
+class ApprovalIn(WireRequest):
+    """A decision about one call, or what the client brought back of it."""
+
+    type: Literal["approval", "tool", "tool_return"] | None = None
+    tool_call_id: str
+    approve: bool | None = None
+    reason: str | None = None
+    tool_return: str | list[dict[str, Any]] | None = None
+    status: Literal["success", "error"] = "success"
+    stdout: list[str] | None = None
+    stderr: list[str] | None = None
+
+
+class AnswerIn(WireRequest):
+    """A message that answers calls. The older form is one decision, by the id of its call or of the request."""
+
+    type: Literal["approval", "tool_return"] | None = None
+    approvals: list[ApprovalIn] | None = None
+    tool_returns: list[ApprovalIn] | None = None
+    approve: bool | None = None
+    approval_request_id: str | None = None
+    reason: str | None = None
+    otid: str | None = None
+
+
+def is_answer(item: Mapping[str, Any]) -> bool:
+    """Whether this message of a request answers calls."""
+    kind = item.get("type")
+    return kind in ("approval", "tool_return") or (
+        kind is None and any(name in item for name in ("approvals", "approve", "tool_returns"))
+    )
+
+
+def answers_in(items: Sequence[Mapping[str, Any]]) -> tuple[Answer, ...] | None:
+    """The answers in the messages of a request; None: there are none. An older one may name the request instead of its
+    call: `with_calls`. Raises: RequestValidationError, InvalidInput, NotSupported."""
+    found: list[Answer] = []
+    any_answer = False
+    for index, item in enumerate(items):
+        if not is_answer(item):
+            continue
+        any_answer = True
+        try:
+            answer = AnswerIn.model_validate(item)
+        except ValidationError as error:
+            raise invalid_body(error, "messages", index) from error
+        given = (*(answer.approvals or ()), *(answer.tool_returns or ()))
+        if not given and answer.approve is None:
+            raise InvalidInput(f"body.messages.{index}: give approvals, tool_returns, or approve")
+        if not given and answer.approve is not None:
+            found.append(ToolDecision(answer.approval_request_id or "", answer.approve, answer.reason))
+        found += [_answer(one, f"body.messages.{index}") for one in given]
+    return tuple(found) if any_answer else None
+
+
+def with_calls(answers: Sequence[Answer], waiting: Sequence[PendingCall]) -> tuple[Answer, ...]:
+    """The answers, one that names no call but the request, or nothing, as one to each of its calls."""
+    found: list[Answer] = []
+    for answer in answers:
+        if isinstance(answer, ToolDecision) and (not answer.call_id or is_id("message", answer.call_id)):
+            calls = [call for call in waiting if answer.call_id in ("", call.message_id)]
+            if not calls:
+                raise AnswerInvalid(
+                    "Cannot process approval response: No tool call is currently awaiting approval"
+                    f" for {answer.call_id or 'this agent'}"
+                )
+            found += [ToolDecision(call.call_id, answer.approve, answer.reason) for call in calls]
+        else:
+            found.append(answer)
+    return tuple(found)
+
+
+def pending_shape(message: Message, calls: Collection[str]) -> dict[str, Any] | None:
+    """The request for approval that an agent waits for, with those of its calls that nobody has answered yet."""
+    for shape in wire_messages(message, Shown()):
+        if shape["message_type"] == "approval_request_message":
+            left = [call for call in shape["tool_calls"] if call["tool_call_id"] in calls]
+            return shape | {"tool_call": left[0], "tool_calls": left} if left else None
+    return None
+
+
+def _answer(one: ApprovalIn, where: str) -> Answer:
+    if one.tool_return is None and one.approve is not None:
+        return ToolDecision(one.tool_call_id, one.approve, one.reason)
+    if one.tool_return is None:
+        raise InvalidInput(f"{where}: the answer to call {one.tool_call_id!r:.80} has neither approve nor tool_return")
+    text = one.tool_return
+    if not isinstance(text, str):
+        for part in text:
+            if part.get("type", "text") != "text" or not isinstance(part.get("text"), str):
+                raise NotSupported(f"{where}: only text can be brought back by a tool on this server")
+        text = "\n".join(part["text"] for part in text)
+    return ToolReturn(one.tool_call_id, text, one.status, tuple(one.stdout or ()), tuple(one.stderr or ()))
