@@ -99,6 +99,40 @@ def agents(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
 
 
 @app.command()
+def approvals(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
+    """List the calls of agents that wait for a person, or for the program that sent the message."""
+    from perdure.cli.approvals import approvals
+
+    _leave(approvals(as_json=as_json))
+
+
+@app.command()
+def approve(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
+    call: Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")] = None,
+    arguments: Annotated[
+        str | None, typer.Option("--arguments", metavar="JSON", help="What it is run with in place of its own.")
+    ] = None,
+) -> None:
+    """Let calls of an agent run that wait for it, and print what the agent then says."""
+    from perdure.cli.approvals import decide
+
+    _leave(decide(agent, call, approve=True, reason=None, arguments=arguments))
+
+
+@app.command()
+def deny(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
+    call: Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="The agent is told.")] = None,
+) -> None:
+    """Refuse calls of an agent that wait for it, and print what the agent then says."""
+    from perdure.cli.approvals import decide
+
+    _leave(decide(agent, call, approve=False, reason=reason, arguments=None))
+
+
+@app.command()
 def hooks(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
     """List the hooks of this machine, in the order in which they are called."""
     from perdure.cli.hooks import list_hooks

@@ -7,13 +7,15 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from perdure.cli.approvals import told
 from perdure.cli.opening import ModelElsewhere
 from perdure.cli.slash import run_command
 from perdure.cli.source import Source
 from perdure.cli.view import View
-from perdure.core.errors import PerdureError
+from perdure.core.errors import AnswerInvalid, PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.ids import ConversationId, RunId
+from perdure.core.messages import ToolDecision
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
@@ -109,8 +111,39 @@ class Session:
                 self._failed = self._failed or reply.failure is not None
                 self._options = reply.questions[0].options if len(reply.questions) == 1 else ()
                 self.view.replied(self.agent, reply)
+                if reply.stop_reason == "requires_approval":
+                    await self._tell_pending()
         finally:
             self._turn = None
+
+    async def decide(self, approve: bool, call_id: str | None, reason: str | None) -> None:
+        """Answer the calls that wait for a person in this conversation, or one of them. Raises: PerdureError."""
+        waiting = [call for call in await self.agent.pending(conversation=self.conversation) if not call.awaits_client]
+        chosen = [call for call in waiting if call_id in (None, call.call_id)]
+        if not chosen:
+            raise AnswerInvalid("no such call waits" if waiting else "no call waits for you")
+        answers = [ToolDecision(call.call_id, approve, None if approve else reason) for call in chosen]
+        events = []
+        async for sent in self.agent.stream_answer(answers, conversation=self.conversation):
+            self.view.saw(sent)
+            if isinstance(sent, StoredEvent):
+                events.append(sent)
+        self.view.idle()
+        if events:
+            reply = Reply.of(events)
+            self._failed = self._failed or reply.failure is not None
+            self.view.replied(self.agent, reply)
+        await self._tell_pending()
+
+    async def _tell_pending(self) -> None:
+        """Show the calls that wait, and what helps."""
+        waiting = await self.agent.pending(conversation=self.conversation)
+        for call in waiting:
+            self.view.note(told(call))
+        if waiting:
+            self.view.hint(
+                "/approve lets them run, /deny REASON refuses them; one of them: /approve CALL, /deny CALL REASON"
+            )
 
     async def _check_model(self) -> None:
         """Nothing, when the agent can be answered from here. Raises: ModelElsewhere, NotFound, StoreError."""

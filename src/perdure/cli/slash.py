@@ -86,6 +86,17 @@ async def _search(session: Session, argument: str) -> None:
     session.view.hint('/search "some words" finds them only next to each other')
 
 
+async def _approve(session: Session, argument: str) -> None:
+    await session.decide(True, argument or None, None)
+
+
+async def _deny(session: Session, argument: str) -> None:
+    first, _, rest = argument.partition(" ")
+    waiting = {call.call_id for call in await session.agent.pending(conversation=session.conversation)}
+    named = first in waiting
+    await session.decide(False, first if named else None, (rest if named else argument).strip() or None)
+
+
 async def _recall(session: Session, argument: str) -> None:
     session.agent = await session.perdure.agent(session.agent.id)
     settings = dict(session.agent.info.settings)
@@ -166,6 +177,8 @@ COMMANDS: dict[str, Command] = {
     "/recall": Command(
         "/recall [on | off]", "show whether each message is looked up in memory first, or change it", _recall
     ),
+    "/approve": Command("/approve [CALL]", "let a call run that waits for you, by default all of them", _approve),
+    "/deny": Command("/deny [CALL] [REASON]", "refuse a call that waits for you, by default all of them", _deny),
     "/new": Command("/new", "begin a new conversation with the same memory", _new),
     "/model": Command("/model [HANDLE]", "show the agent's model, or give it another", _model),
     "/context": Command("/context", "show what fills the model's window", _context),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, InvalidArguments, InvalidInput, NotFound, RunFailed, StoreError
+from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, ToolId
 from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.core.ports import CallContext
@@ -145,6 +146,20 @@ class AsyncApproval:
         request = await self._answer_request(answers, text, conversation, client_tools)
         accepted = await self._app.runner.accept(request)
         return None if accepted.waits else await self._reply_to(accepted)
+
+    async def stream_answer(
+        self,
+        answers: Sequence[Answer],
+        *,
+        text: str | None = None,
+        conversation: ConversationId | None = None,
+    ) -> AsyncIterator[StoredEvent | Delta]:
+        """Answer pending calls and follow what happens; nothing while others still wait. Raises: as `answer`, but for
+        RunFailed."""
+        accepted = await self._app.runner.accept(await self._answer_request(answers, text, conversation, None))
+        if not accepted.waits:
+            async for sent in self._app.runner.follow(accepted.run, known=accepted.events):
+                yield sent
 
     async def require_approval(self, tool: str, required: bool = True) -> None:
         """Have a person approve each call of a tool, or no more, also of one that asks for it by itself. It holds from

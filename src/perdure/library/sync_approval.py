@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.answers import Answer, PendingCall
+from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.library.approval import AsyncApproval, ClientTool
 from perdure.library.portal import Portal
@@ -52,6 +53,16 @@ class Approval:
         return self._portal.run(
             self._inner.answer(answers, text=text, conversation=conversation, client_tools=client_tools)
         )
+
+    def stream_answer(
+        self,
+        answers: Sequence[Answer],
+        *,
+        text: str | None = None,
+        conversation: ConversationId | None = None,
+    ) -> Iterator[StoredEvent | Delta]:
+        """Answer pending calls and follow what happens."""
+        return self._portal.iterate(self._inner.stream_answer(answers, text=text, conversation=conversation))
 
     def require_approval(self, tool: str, required: bool = True) -> None:
         """Have a person approve each call of a tool, or no more."""

@@ -5,10 +5,12 @@ stdin is one order:
 
     {"agent": id, "conversation": id, "key": "k7", "text": "k7 append note+mark"}    send, the key being idempotent
     {"cancel": run_id, "agent": id}
+    {"approve": call_id, "agent": id}                                 of the agent's first conversation
 
 and its stdout tells `{"accepted": key, "run_id": ...}` once the message is durable, `{"ended": key, "stop_reason": ...,
 "text": ...}` once its run is over, `{"refused": key, "error": code, "message": ..., "run_id": ...}` for one that is not
-taken, and `{"cancelled": run_id}`. At the end of stdin it finishes what it has begun and closes the store.
+taken, `{"cancelled": run_id}`, and `{"approved": call_id, "text": ...}` once the run that goes on is over. At the end
+of stdin it finishes what it has begun and closes the store.
 
 Its model has no will of its own: after the key, each word of a message is one answer, the names joined by `+` in it are
 its calls (see `STEPS`), and then it says `done` and the key. So a message says beforehand what has to be found later.
@@ -28,7 +30,7 @@ from typing import Any
 from perdure.core.errors import PerdureError
 from perdure.core.events import MessageAdded, RunEnded
 from perdure.core.ids import ConversationId, RunId
-from perdure.core.messages import ToolCall
+from perdure.core.messages import ToolCall, ToolDecision
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.library import AsyncPerdure
 from perdure.library.agent import AsyncAgent
@@ -47,6 +49,7 @@ STEPS: dict[str, tuple[str, dict[str, str]]] = {
     "note": ("note", {"key": "KEY"}),
     "mark": ("mark", {"key": "KEY"}),
     "slow": ("slow", {"key": "KEY"}),
+    "guarded": ("guarded", {"key": "KEY"}),
 }
 """Word of a message -> tool and arguments; `KEY` stands for the message's key."""
 
@@ -100,12 +103,18 @@ def effect_tools(effects: Path) -> tuple[Callable[..., Any], ...]:
         return f"marked {key}"
 
     @tool
+    def guarded(key: str) -> str:
+        """Do what a person approved; twice would be wrong."""
+        leave(f"guarded {key}\n")
+        return f"guarded {key}"
+
+    @tool
     async def slow(key: str) -> str:
         """Take half a minute."""
         await asyncio.sleep(SLOW_S)
         return f"slowly {key}"
 
-    return note, mark, slow
+    return note, mark, slow, guarded
 
 
 async def _serve(store: Path, effects: Path) -> None:
@@ -123,6 +132,10 @@ async def _obey(perdure: AsyncPerdure, order: dict[str, Any]) -> None:
     if "cancel" in order:
         await agent.cancel(RunId(order["cancel"]))
         _tell(cancelled=order["cancel"])
+        return
+    if "approve" in order:
+        reply = await agent.answer([ToolDecision(order["approve"], True)])
+        _tell(approved=order["approve"], text=reply.text if reply is not None else "")
         return
     key = order["key"]
     try:
