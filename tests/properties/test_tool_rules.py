@@ -19,7 +19,7 @@ from perdure.core.errors import ToolRulesInvalid
 from perdure.core.messages import Text, ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.engine import call_model, call_tools, next_action
+from perdure.engine import answers, call_tools, next_action
 from perdure.engine import tool_rules as judging
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
@@ -204,7 +204,7 @@ def _without(kind: type) -> Callable[[pytest.MonkeyPatch], None]:
 
 def _never_filled(patch: pytest.MonkeyPatch) -> None:
     """The model's own arguments stay."""
-    for place in (call_model, call_tools):
+    for place in (answers, call_tools):
         patch.setattr(place, "prefilled", lambda arguments, filled: arguments)
 
 

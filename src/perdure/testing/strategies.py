@@ -18,6 +18,7 @@ from perdure.core.events import (
     Delta,
     DeltaStreamed,
     Event,
+    HookAnswered,
     MemoryEdited,
     MessageAdded,
     PrefixRewritten,
@@ -155,6 +156,13 @@ def events() -> st.SearchStrategy[Event]:
         ),
         st.builds(MessageAdded, number),
         st.builds(ToolStarted, text, text),
+        st.builds(
+            HookAnswered,
+            st.sampled_from(["run_start", "after_tool"]),
+            text,
+            st.sampled_from(["blocked", "context", "failed"]),
+            text,
+        ),
         st.builds(MemoryEdited, text, text, number, text),
         st.builds(
             RunEnded,
