@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 
@@ -117,6 +120,43 @@ async def test_what_goes_wrong_in_the_sandbox_is_a_result(answer: Answer, told: 
         (result,) = results(reply)
         assert result.status == "error" and told in result.text
         assert reply.text == "done"
+
+
+async def test_a_secret_that_a_tool_gives_back_is_not_shown_and_not_stored() -> None:
+    """Returned, raised, printed or written into a block: the secret's name stands there, by an agent or by hand."""
+    value = 'canary-5f "1d/7c'
+    text = f"GET http://x/?key={quote_plus(value)} {value!r} {json.dumps(value)} {b64encode(value.encode()).decode()}"
+    told = f"{text} of the agent"
+
+    def answer(job: SandboxJob) -> SandboxResult:
+        if job.arguments["text"] == "raise":
+            return SandboxResult(status="error", error=told, stdout=told, stderr=told)
+        blocks = {"human": told} if job.agent else None
+        return SandboxResult(status="success", value={told: [told]}, stdout=told, stderr=told, agent=blocks)
+
+    script = (calls("note", text="return"), calls("note", text="raise"), says("done"))
+    async with opened(Boxed(answer), *script) as (perdure, model):
+        await perdure.secrets.set("SHARED", value)
+        await perdure.tools.create(NOTE, environment={"KEY": "secret:SHARED", "PLAIN": "GET http"})
+        agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
+        await agent.secrets.set("OWN", "of the agent")
+        await agent.secrets.set("SHORT", "http")
+        returned, raised = results(await agent.send("Go."))
+        tried = await perdure.tools.test("note", {"text": "return"})
+        by_hand = await agent.tools.run("note", {"text": "raise"})
+        stored = [repr(message) for message in await agent.messages()]
+        block = (await agent.blocks.get("human")).value
+        shown = [repr(request) for request in model.asked]
+
+        masked = "GET http://x/?key=[secret SHARED]"
+        for one in (returned, raised, tried, by_hand):
+            for part in (one.text, one.stdout[0], one.stderr[0]):
+                assert masked in part and part.count("[secret SHARED]") in (4, 8)
+                assert ("[secret OWN]" in part) is (one is not tried)
+        assert masked in block and block.endswith("[secret OWN]")
+        everything = "".join([*stored, *shown, block, repr(by_hand)])
+        for form in ("canary", b64encode(value.encode()).decode(), "of the agent"):
+            assert form not in everything
 
 
 async def test_a_missing_secret_is_a_result() -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "put_secret",
     "resolve_environment",
     "resolved",
+    "secret_names",
 ]
 
 ORGANISATION = ""
@@ -125,6 +126,15 @@ def resolve_environment(
     for secret in () if agent_id is None else tx.secrets.list(agent_id):
         made[secret.name] = open_secret(tx, secret, cipher=cipher)
     return made
+
+
+def secret_names(tx: Tx, agent_id: AgentId | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Which variables of `resolve_environment` hold a secret: variable -> the secret's name."""
+    names = {
+        key: value.removeprefix(REFERENCE).strip() for key, value in environment.items() if value.startswith(REFERENCE)
+    }
+    own = () if agent_id is None else tx.secrets.list(agent_id)
+    return names | {secret.name: secret.name for secret in own}
 
 
 def _value(tx: Tx, value: str, cipher: Cipher) -> str:

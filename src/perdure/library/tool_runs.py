@@ -13,7 +13,7 @@ from perdure.core.blocks import Author, Block
 from perdure.core.errors import InvalidInput, PerdureError, SandboxUnavailable, ToolError
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
-from perdure.core.secrets import Cipher, resolve_environment
+from perdure.core.secrets import Cipher, resolve_environment, secret_names
 from perdure.core.tool_arguments import fit_arguments
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import Tx
@@ -29,6 +29,7 @@ TIMEOUT_S = 30.0
 @dataclass(frozen=True, slots=True)
 class _Given:
     environment: Mapping[str, str]
+    secrets: Mapping[str, str]
     agent: Agent | None
     blocks: Sequence[Block]
 
@@ -104,7 +105,14 @@ async def _run_code(
         return ToolOutcome(text=str(error), status="error", refused=True)
     given = await app.store.read(_given, code, agent_id, app.ports.cipher)
     outcome = await app.custom.run(
-        tool.spec, code, fitted, given.environment, given.agent, given.blocks, progress=progress
+        tool.spec,
+        code,
+        fitted,
+        given.environment,
+        given.agent,
+        given.blocks,
+        secrets=given.secrets,
+        progress=progress,
     )
     if not outcome.blocks or agent_id is None:
         return outcome
@@ -119,6 +127,8 @@ async def _run_code(
 
 def _given(tx: Tx, code: ToolCode, agent_id: AgentId | None, cipher: Cipher) -> _Given:
     environment = resolve_environment(tx, agent_id, code.environment, cipher=cipher)
+    secrets = secret_names(tx, agent_id, code.environment)
     if agent_id is None:
-        return _Given(environment, None, ())
-    return _Given(environment, tx.agents.get(agent_id), tx.blocks.of_agent(agent_id) if code.takes_agent else ())
+        return _Given(environment, secrets, None, ())
+    blocks = tx.blocks.of_agent(agent_id) if code.takes_agent else ()
+    return _Given(environment, secrets, tx.agents.get(agent_id), blocks)

@@ -13,7 +13,8 @@ from perdure.core.errors import NotFound, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, ToolId
 from perdure.core.ports import CallContext, Store
 from perdure.core.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
-from perdure.core.secrets import Cipher, resolve_environment
+from perdure.core.secret_mask import SecretMask
+from perdure.core.secrets import Cipher, resolve_environment, secret_names
 from perdure.core.tools import BlockChange, Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 
@@ -31,6 +32,7 @@ class _Given:
 
     code: ToolCode | None
     environment: Mapping[str, str]
+    secrets: Mapping[str, str]
     agent: Agent
     blocks: Sequence[Block]
 
@@ -60,7 +62,15 @@ class CustomTools:
             return ToolOutcome(text=text, status="error")
         if given.code is None:
             raise NotFound("source of tool", tool.spec.name)
-        return await self.run(tool.spec, given.code, arguments, given.environment, given.agent, given.blocks)
+        return await self.run(
+            tool.spec,
+            given.code,
+            arguments,
+            given.environment,
+            given.agent,
+            given.blocks,
+            secrets=given.secrets,
+        )
 
     async def run(
         self,
@@ -71,16 +81,24 @@ class CustomTools:
         agent: Agent | None = None,
         blocks: Sequence[Block] = (),
         *,
+        secrets: Mapping[str, str],
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """What came of a source, stored or not. Raises: SandboxUnavailable."""
+        """What came of a source, stored or not, without the values of secrets.
+
+        Args:
+            secrets: which variables of the environment hold a secret: variable -> its name.
+        Raises: SandboxUnavailable.
+        """
         if code.source_type != "python":
             text = f"tool {spec.name!r} was not run: it is written in {code.source_type}, and only Python is run here"
             return ToolOutcome(text=text, status="error")
         if self._sandbox is None:
             return ToolOutcome(text="there is no sandbox here, so it was not run", status="error")
         job = job_of(spec, code, arguments, environment, agent, blocks)
-        return _outcome(await self._sandbox.run(job, progress=progress), blocks)
+        mask = SecretMask({environment[variable]: name for variable, name in secrets.items()})
+        result = await self._sandbox.run(job, progress=progress)
+        return _masked(_outcome(replace(result, value=mask.value(result.value)), blocks), mask)
 
 
 def job_of(
@@ -119,9 +137,11 @@ def job_of(
 
 def _given(tx: Tx, tool_id: ToolId, agent_id: AgentId, cipher: Cipher) -> _Given:
     code = tx.tools.code(tool_id)
-    environment = resolve_environment(tx, agent_id, code.environment if code else {}, cipher=cipher)
+    named = code.environment if code else {}
+    environment = resolve_environment(tx, agent_id, named, cipher=cipher)
+    secrets = secret_names(tx, agent_id, named)
     blocks = tx.blocks.of_agent(agent_id) if code is not None and code.takes_agent else ()
-    return _Given(code, environment, tx.agents.get(agent_id), blocks)
+    return _Given(code, environment, secrets, tx.agents.get(agent_id), blocks)
 
 
 def _outcome(result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
@@ -135,6 +155,16 @@ def _outcome(result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
     lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback[-FRAMES_SHOWN:]]
     text = "\n".join([result.error or f"the tool ended with {result.status}", *lines])
     return ToolOutcome(text=text, status="error", stdout=stdout, stderr=stderr)
+
+
+def _masked(outcome: ToolOutcome, mask: SecretMask) -> ToolOutcome:
+    return replace(
+        outcome,
+        text=mask.text(outcome.text),
+        stdout=tuple(map(mask.text, outcome.stdout)),
+        stderr=tuple(map(mask.text, outcome.stderr)),
+        blocks=tuple(replace(change, value=mask.text(change.value)) for change in outcome.blocks),
+    )
 
 
 def _lines(printed: str) -> tuple[str, ...]:
