@@ -301,3 +301,19 @@ def test_names_of_functions_and_custom_tools_do_not_meet(tmp_path: Path) -> None
         kept = perdure.tools.get("memory_insert")
         assert (kept.spec.requires_approval, kept.spec.return_limit_chars) == (True, 77)
         assert perdure.tools.get("mine").spec.kind == "custom"
+
+
+async def test_a_malformed_schema_is_not_stored() -> None:
+    """Neither by create nor by update; nothing is left of it."""
+    source = "def pick(x: int) -> str:\n    'Pick.'\n    return str(x)\n"
+    async with opened(Boxed()) as (perdure, _):
+        broken: Any
+        for broken in ({"anyOf": 5}, {"enum": 5}, {"$ref": "#/$defs/No"}, 5, {"type": "int"}):
+            with pytest.raises(InvalidInput, match=r"properties\.x"):
+                await perdure.tools.create(source, schema={"properties": {"x": broken}, "required": ["x"]})
+        with pytest.raises(NotFound):
+            await perdure.tools.get("pick")
+        made = await perdure.tools.create(source)
+        with pytest.raises(InvalidInput, match=r"properties\.x\.items is 5"):
+            await perdure.tools.update("pick", schema={"properties": {"x": {"items": 5}}, "required": ["x"]})
+        assert await perdure.tools.get("pick") == made

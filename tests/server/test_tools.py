@@ -292,3 +292,13 @@ async def test_the_tools_of_an_agent_are_attached_and_detached() -> None:
         assert named((await server.patch(f"{path}/detach/{made['id']}"))["tools"]) == []
         assert (await server.refused("PATCH", f"{path}/attach/{NOBODY}"))[0] == 404
         assert (await server.refused("PATCH", f"{path}/attach/x"))[0] == 422
+
+
+async def test_a_malformed_schema_is_the_callers_error() -> None:
+    """Wherever a schema is given; the answer names the place."""
+    async with routed() as server:
+        schema = {"name": "roll", "parameters": {"type": "object", "properties": {"sides": {"anyOf": 5}}}}
+        for path in ("/v1/tools/", "/v1/tools/run"):
+            body = {"source_code": ROLL, "json_schema": schema, "args": {"sides": 1}}
+            status, detail = await server.refused("POST", path, body)
+            assert status == 422 and "properties.sides.anyOf is 5" in detail

@@ -15,7 +15,9 @@ outside may take for ever.
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -59,7 +61,7 @@ def fit_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> dict[
     if not isinstance(arguments, Mapping):
         raise InvalidArguments(tool, f"a JSON object was expected, not {_told(arguments)}")
     try:
-        fitted: dict[str, Any] = _Walk(schema).object("", schema, dict(arguments), False)
+        fitted: dict[str, Any] = _Walk(schema).object("", schema, _json_values(arguments, ""), False)
     except _Misfit as misfit:
         told = misfit.problems[:PROBLEMS_TOLD]
         more = len(misfit.problems) - len(told)
@@ -69,7 +71,39 @@ def fit_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> dict[
         raise InvalidArguments(tool, problem) from None
     except RecursionError:
         raise InvalidArguments(tool, "they are nested too deep") from None
+    except Exception as error:  # a schema that makes no sense: a call never ends a run
+        problem = f"they can't be checked by the tool's schema ({type(error).__name__}: {error!s:.200})"
+        raise InvalidArguments(tool, problem) from error
     return fitted
+
+
+def _json_values(value: Any, path: str) -> Any:
+    """The value as JSON has it, lists for tuples. Raises: _Misfit: JSON does not have it; RecursionError."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float):
+        _sized(path, value)
+        return value
+    if isinstance(value, Mapping):
+        made: dict[str, Any] = {}
+        for name, one in value.items():
+            if not isinstance(name, str):
+                raise _Misfit(f"{path or 'they'} must have names that are texts, not {_told(name)}")
+            made[name] = _json_values(one, _place(path, name))
+        return made
+    if isinstance(value, list | tuple):
+        return [_json_values(one, f"{path}[{index}]") for index, one in enumerate(value)]
+    raise _Misfit(f"{path!r} must be a value that JSON has, not a {type(value).__name__}")
+
+
+def _sized(path: str, value: int | float) -> None:
+    try:
+        if math.isfinite(value):
+            return
+    except OverflowError:
+        pass
+    told = _told(value) if isinstance(value, float) else "this number"
+    raise _Misfit(f"{path!r} must be a number of at most {sys.float_info.max:.4g}; {told} is too large")
 
 
 def _read(text: str) -> Any:
@@ -95,7 +129,7 @@ def _read(text: str) -> Any:
 
 def _unreadable(text: str, error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return "they are nested too deep"
+        return "nested too deep"
     if not isinstance(error, json.JSONDecodeError):
         return f"not valid JSON ({error!s:.200})"
     begun = text.lstrip()[:1] in ("{", "[")
@@ -286,12 +320,16 @@ class _Walk:
             number = int(number)
         if not isinstance(number, int) or isinstance(number, bool):
             raise _Misfit(f"{path!r} must be of type integer, not {_told(value)}")
+        _sized(path, number)
         return self._measured(path, schema, number)
 
     def number(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         number = value if exact else _number(value)
         if not isinstance(number, int | float) or isinstance(number, bool):
             raise _Misfit(f"{path!r} must be of type number, not {_told(value)}")
+        _sized(path, number)
+        if isinstance(number, int) and int(float(number)) != number:
+            raise _Misfit(f"{path!r} must be of type number, which does not keep all digits of {_told(value)}")
         return self._measured(path, schema, number)
 
     def boolean(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
@@ -364,7 +402,13 @@ def _quoted(path: str, names: Sequence[str]) -> str:
 
 
 def _told(value: Any) -> str:
-    return "null" if value is None else f"{value!r:.80}"
+    """A value as a model writes it; a text in single quotes, as names are."""
+    try:
+        if isinstance(value, str):
+            return f"{value!r:.80}"
+        return f"{json.dumps(value, ensure_ascii=False):.80}"
+    except (TypeError, ValueError, RecursionError):
+        return f"a {type(value).__name__}"
 
 
 def _shape(schema: Mapping[str, Any]) -> str:

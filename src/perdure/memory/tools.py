@@ -12,6 +12,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import ToolId
 from perdure.core.ports import Ids
 from perdure.core.secrets import check_secret
+from perdure.core.tool_schema_check import check_schema
 from perdure.core.tool_source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_tool_name, read_source
 from perdure.core.tools import Tool, ToolCode, ToolKind, ToolSpec
 from perdure.core.tx import Tx
@@ -108,6 +109,9 @@ _OF_CODE = ("requirements", "environment", "network", "memory_mb")
 def made_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     """The tool that a source makes. Raises: SourceInvalid, SchemaMismatch, InvalidInput: a field that can't be used."""
     _check(new)
+    if new.schema is not None:
+        check_json("the tool's schema", new.schema)
+        check_schema(new.schema)
     if new.source_type == "typescript":
         name, description, parameters, code = _typescript(new)
     else:
