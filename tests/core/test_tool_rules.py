@@ -90,6 +90,8 @@ CONTRADICTIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "after a comes b .* right after other tools": [child("a", "b"), parent("c", "b")],
     "after a no tool is left: b": [child("a", "b"), most("b", 0)],
+    "b may come right after a only .* never": [parent("a", "b"), parent("b", "a")],
+    "a may come right after a only .* never": [parent("a", "a")],
     "c has to be called": [
         rule("run_first", "a"),
         child("a", "a", "b"),

@@ -349,6 +349,12 @@ def check_consistent(found: ToolRules) -> None:
         if isinstance(rule, RequiredBeforeExit) and rule.tool_name not in possible:
             why = "max_count_per_step is 0" if limits.get(rule.tool_name) == 0 else "no other rule ever allows it"
             _contradiction(f"{rule.tool_name} has to be called (required_before_exit), but {why}")
+    for child, before in parents_of(rules).items():
+        if child not in possible and limits.get(child) != 0:
+            _contradiction(
+                f"{child} may come right after {' or '.join(sorted(before))} only (parent_last_tool), and by these"
+                " rules that never happens"
+            )
 
 
 def _named(rules: Iterable[ToolRule]) -> set[str]:

@@ -28,7 +28,7 @@ from perdure.toolbox.sandbox.requirements import Requirements, RequirementsFaile
 __all__ = ["LinuxSandbox"]
 
 CONCURRENCY = 8
-SPARES = 2
+SPARES = 1
 SPARE_DELAY_S = 0.02
 MEMORY_MB = 512
 PROCESSES = 32
