@@ -126,7 +126,7 @@ def test_what_no_model_fills_is_hidden() -> None:
         ("def f(:\n    pass", 1, "invalid syntax: `def f(:`"),
         ("x = 1\ndef f(a: int)\n    'F.'", 2, "expected ':'"),
         ("def f():\n'F.'", 2, "expected an indented block"),
-        ("def f():\n    'F.\x00'", None, "null bytes"),
+        ("def f():\n    'F.\x00'", 2, "it has a NUL character"),
         ("x = 1", None, "no public function"),
         ("class A:\n    def f(self):\n        'F.'", None, "no public function"),
         ("def f(a: int):\n    return a", 1, "function f has a missing docstring"),
@@ -243,3 +243,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         except PerdureError:
             continue
         assert read.parameters["type"] == "object"
+
+
+def test_characters_that_no_source_can_have_are_told_by_their_line() -> None:
+    """A mark of byte order at the beginning is no part of the source."""
+    source = "def f(a: int) -> int:\n    'Say.'\n    return a\n"
+    assert read_source("\ufeff" + source).source == source
+    for bad, words in (("\0", "it has a NUL character"), ("\ud800", "it has half of a surrogate pair")):
+        with pytest.raises(SourceInvalid, match=f"line 3: {words}") as caught:
+            read_source(source.replace("return a", f"return '{bad}'"))
+        assert caught.value.line == 3

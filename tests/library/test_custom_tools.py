@@ -229,7 +229,7 @@ async def test_a_tool_is_tried_by_hand() -> None:
     box = Boxed(SandboxResult(status="success", value="ok", agent={"human": "Ann!"}))
     async with opened(box) as (perdure, _):
         made = await perdure.tools.create(NOTE)
-        agent = await perdure.create_agent(model=MODEL, human="Ann")
+        agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
         refused = await perdure.tools.test("note", {"text": 1.5})
         assert (refused.status, refused.refused, box.jobs) == ("error", True, [])
         assert (await perdure.tools.test(made.id, {"text": "x"})).text == "ok"
@@ -317,3 +317,63 @@ async def test_a_malformed_schema_is_not_stored() -> None:
         with pytest.raises(InvalidInput, match=r"properties\.x\.items is 5"):
             await perdure.tools.update("pick", schema={"properties": {"x": {"items": 5}}, "required": ["x"]})
         assert await perdure.tools.get("pick") == made
+
+
+async def test_the_same_source_with_other_options_is_not_dropped() -> None:
+    """What is given and differs is named; what is not given may be as it is."""
+    async with opened(Boxed()) as (perdure, _):
+        made = await perdure.tools.create(NOTE, requires_approval=True, tags=["a"], environment={"A": "1"})
+        assert made.name == "note"
+        assert await perdure.tools.create(NOTE) == made
+        assert await perdure.tools.create(NOTE, tags=["a"], environment={"A": "1"}) == made
+        with pytest.raises(AlreadyExists, match="exists already with other requires_approval, timeout_s:") as caught:
+            await perdure.tools.create(NOTE, requires_approval=False, timeout_s=5, tags=["a"])
+        assert caught.value.differing == ("requires_approval", "timeout_s")
+        other: Any
+        for other in ({"tags": ["b"]}, {"environment": {}}, {"network": True}, {"metadata": {"a": 1}}):
+            with pytest.raises(AlreadyExists, match=next(iter(other))):
+                await perdure.tools.create(NOTE, **other)
+        assert await perdure.tools.get("note") == made
+
+
+async def test_what_is_no_value_of_a_field_or_argument_is_refused() -> None:
+    """Typed, whatever Python says of it; nothing is run or stored."""
+    box = Boxed()
+    loop: dict[str, Any] = {}
+    loop["a"] = loop
+    async with opened(box) as (perdure, _):
+        made = await perdure.tools.create(NOTE)
+        given: Any
+        for given in ({"text": b"x"}, loop, {"text": 10**6000}, {1: 2}, {"text": [float("nan")]}):
+            outcome = await perdure.tools.test("note", given)
+            assert (outcome.status, outcome.refused) == ("error", True)
+        changes: Any
+        for changes in (
+            {"source": None},
+            {"source": b"x"},
+            {"return_limit_chars": 10**6000},
+            {"tags": None},
+            {"metadata": loop},
+            {"requirements": [10**6000]},
+            {"schema": {"properties": loop}},
+        ):
+            with pytest.raises(InvalidInput):
+                await perdure.tools.update("note", **changes)
+        assert (await perdure.tools.get("note"), box.jobs) == (made, [])
+
+
+async def test_a_tool_that_takes_the_agent_is_run_for_one_that_has_it() -> None:
+    """Without an agent it is refused, by what helps; so is a tool that the agent hasn't got."""
+    box = Boxed()
+    source = NOTE.replace("agent_state=None", "agent_state").replace("client, ", "")
+    async with opened(box) as (perdure, _):
+        await perdure.tools.create(source)
+        for trial in (perdure.tools.test("note", {"text": "x"}), perdure.tools.test_source(source, {"text": "x"})):
+            with pytest.raises(InvalidInput, match=r"takes agent_state: use agent\.tools\.run"):
+                await trial
+        agent = await perdure.create_agent("ann", model=MODEL)
+        with pytest.raises(NotFound, match="tool 'note' of this agent not found: it has "):
+            await agent.tools.run("note", {"text": "x"})
+        assert box.jobs == []
+        await agent.tools.attach("note")
+        assert (await agent.tools.run("note", {"text": "x"})).text == "noted"

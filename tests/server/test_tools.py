@@ -85,10 +85,12 @@ async def test_a_tool_has_all_fields_of_the_wire() -> None:
 
 
 async def test_making_a_tool_twice_is_the_same_tool() -> None:
-    """The same name and source is the one that is there; another source is refused, or changes it with PUT."""
+    """The same name and source is the one that is there; others are refused, or change it with PUT."""
     async with routed() as server:
         made = await server.post("/v1/tools/", {"source_code": ROLL})
-        assert await server.post("/v1/tools/", {"source_code": ROLL, "tags": ["x"]}) == made
+        assert await server.post("/v1/tools/", {"source_code": ROLL, "tags": [], "return_char_limit": 50_000}) == made
+        status, detail = await server.refused("POST", "/v1/tools/", {"source_code": ROLL, "tags": ["x"]})
+        assert status == 409 and "exists already with other tags" in detail
         other = ROLL.replace("Roll a die", "Roll it")
         status, detail = await server.refused("POST", "/v1/tools/", {"source_code": other})
         assert (status, "'roll' exists already" in detail) == (409, True)

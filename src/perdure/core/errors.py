@@ -291,7 +291,8 @@ class NotFound(PerdureError):
     code = "not_found"
 
     def __init__(self, kind: str, key: str, *, hint: str = "") -> None:
-        super().__init__(f"{kind} {key!r} not found" + (f": {hint}" if hint else ""))
+        what, of, owner = kind.partition(" of this ")
+        super().__init__(f"{what} {key!r}{of}{owner} not found" + (f": {hint}" if hint else ""))
         self.kind, self.key = kind, key
 
 
@@ -314,9 +315,10 @@ class VersionConflict(Conflict):
 class AlreadyExists(Conflict):
     code = "already_exists"
 
-    def __init__(self, kind: str, key: str) -> None:
-        super().__init__(f"{kind} {key!r} exists already: choose another name, or edit the one that is there")
-        self.kind, self.key = kind, key
+    def __init__(self, kind: str, key: str, *, differing: Sequence[str] = ()) -> None:
+        other = f" with other {', '.join(differing)}" if differing else ""
+        super().__init__(f"{kind} {key!r} exists already{other}: choose another name, or edit the one that is there")
+        self.kind, self.key, self.differing = kind, key, tuple(differing)
 
 
 class ToolBuiltIn(Conflict):

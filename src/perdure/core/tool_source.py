@@ -13,7 +13,15 @@ from perdure.core.errors import InvalidInput, SchemaMismatch, SourceInvalid
 from perdure.core.tool_schema_docs import read_docs
 from perdure.core.tool_source_types import SourceTypes
 
-__all__ = ["HIDDEN", "NAME_MAX_CHARS", "SOURCE_MAX_CHARS", "SourceTool", "check_tool_name", "read_source"]
+__all__ = [
+    "HIDDEN",
+    "NAME_MAX_CHARS",
+    "SOURCE_MAX_CHARS",
+    "SourceTool",
+    "check_tool_name",
+    "needs_agent",
+    "read_source",
+]
 
 NAME_MAX_CHARS = 48
 SOURCE_MAX_CHARS = 500_000
@@ -21,6 +29,7 @@ SOURCE_MAX_CHARS = 500_000
 HIDDEN = ("agent_state", "client")
 """Parameters that no model fills: the agent's blocks, and Letta's client, which is None here."""
 
+_UNREADABLE = re.compile("[\0\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -75,6 +84,16 @@ def read_source(
         raise SourceInvalid("it is nested too deep to be read") from None
 
 
+def needs_agent(source: str, name: str) -> bool:
+    """Whether the function of a Python source has a parameter `agent_state` that can't be left out."""
+    try:
+        _, module = _parsed(source)
+        arguments = _arguments(_function(module, name))
+    except SourceInvalid:  # it is told by what runs it
+        return False
+    return any(argument.arg == "agent_state" and default is None for argument, default in arguments)
+
+
 def _read(source: str, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> SourceTool:
     source, module = _parsed(source)
     function = _function(module, name)
@@ -105,10 +124,14 @@ def _read(source: str, name: str | None, description: str | None, parameters: Ma
 
 
 def _parsed(source: str) -> tuple[str, ast.Module]:
+    source = source.removeprefix("\ufeff")  # as editors begin files with
     if not source.strip():
         raise SourceInvalid("the source is empty: write a function with a docstring")
     if len(source) > SOURCE_MAX_CHARS:
         raise SourceInvalid(f"the source has {len(source):,} characters, the limit is {SOURCE_MAX_CHARS:,}")
+    if (bad := _UNREADABLE.search(source)) is not None:
+        what = "a NUL character" if bad.group() == "\0" else "half of a surrogate pair, which is no character"
+        raise SourceInvalid(f"it has {what}: take it away", line=source.count("\n", 0, bad.start()) + 1)
     last: Exception | None = None
     for text in dict.fromkeys((source, textwrap.dedent(source))):
         try:

@@ -84,6 +84,11 @@ class Tool:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """What models call it by, as `spec.name`."""
+        return self.spec.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCode:

@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
 from perdure.core.secrets import Cipher, resolve_environment, secret_names
 from perdure.core.tool_arguments import fit_arguments
+from perdure.core.tool_source import needs_agent
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import Tx
 from perdure.memory.tool_blocks import change_blocks
@@ -99,6 +100,8 @@ async def _run_code(
     author: Author,
     progress: Callable[[str], None] | None,
 ) -> ToolOutcome:
+    if agent_id is None and code.takes_agent and needs_agent(code.source, code.function):
+        raise InvalidInput(f"tool {tool.spec.name!r}: this tool takes agent_state: use agent.tools.run")
     try:
         fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
     except ToolError as error:

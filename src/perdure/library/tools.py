@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from perdure.app import App
@@ -52,9 +53,10 @@ class AsyncTools:
         """A new tool of a source: Python text, or a function whose text is taken. It runs in the sandbox, not here.
 
         The same name and source again is the tool that is there.
-        Raises: SourceInvalid, SchemaMismatch, InvalidInput, ToolBuiltIn; AlreadyExists: another tool has the name.
+        Raises: SourceInvalid, SchemaMismatch, InvalidInput, ToolBuiltIn; AlreadyExists: another tool has the name, or
+            the same one is there with other options than are given.
         """
-        return await self._make(create_tool, source, options)
+        return await self._make(partial(create_tool, given=tuple(options)), source, options)
 
     async def upsert(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
         """The tool of this name, made or changed to what is given. Raises: as `create`."""
@@ -127,7 +129,8 @@ class AsyncTools:
 
         Args:
             progress: is told lines about what is waited for, such as the installation of requirements.
-        Raises: NotFound, SandboxUnavailable; InvalidInput: a tool of memory, which needs an agent's run.
+        Raises: NotFound, SandboxUnavailable; InvalidInput: a tool of memory, which needs an agent's run, or one that
+            takes `agent_state`, which `agent.tools.run` runs.
         """
         tool = await self.get(name_or_id)
         return await run_tool(self._app, tool, arguments or {}, author=USER, progress=progress)
@@ -174,10 +177,18 @@ class AsyncAgentTools:
         """What a tool does for this agent: with its secrets, and its blocks if the tool takes them; what the tool
         changes of those is stored, as an edit of yours.
 
-        Raises: NotFound, SandboxUnavailable, InvalidInput.
+        Raises: NotFound: there is no such tool, or the agent hasn't got it; SandboxUnavailable, InvalidInput.
         """
         check_text("a tool's name or id", name_or_id)
-        tool = await self._app.store.read(_find, name_or_id)
+
+        def unit(tx: Tx) -> Tool:
+            tool = _find(tx, name_or_id)
+            own = {one.id: one.spec.name for one in tx.tools.of_agent(self._agent_id)}
+            if tool.id not in own:
+                raise NotFound("tool of this agent", name_or_id, hint=f"it has {', '.join(own.values()) or 'none'}")
+            return tool
+
+        tool = await self._app.store.read(unit)
         return await run_tool(self._app, tool, arguments or {}, agent_id=self._agent_id, author=USER)
 
 

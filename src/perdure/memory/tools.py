@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -17,7 +18,7 @@ from perdure.core.tool_source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_too
 from perdure.core.tools import Tool, ToolCode, ToolKind, ToolSpec
 from perdure.core.tx import Tx
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
-from perdure.memory.values import as_tags, check_json
+from perdure.memory.values import as_tags, check_json, shown
 
 __all__ = [
     "NAME_MAX_CHARS",
@@ -139,17 +140,25 @@ def made_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     return Tool(id=tool_id, spec=spec, tags=as_tags(new.tags), metadata=new.metadata), code
 
 
-def create_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, at: datetime) -> Tool:
-    """The new tool; the one that is there, if it has the same name and source.
+def create_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, at: datetime, given: Collection[str] | None = None) -> Tool:
+    """The new tool; the one that is there, if it has the same name and source, and what was given besides.
 
+    Args:
+        given: names of the fields that the caller gave; by default those that are not as usual.
     Raises: SourceInvalid, SchemaMismatch, InvalidInput; ToolBuiltIn: its name is one of Perdure's own;
-        AlreadyExists: another tool has its name.
+        AlreadyExists: another tool has its name; or it is the same one with other options.
     """
     tool, code = made_tool(new, tool_id)
     before = _named(tx, tool.spec.name)
     if before is not None:
         kept = tx.tools.code(before.id)
         if kept is not None and (kept.source, kept.source_type) == (code.source, code.source_type):
+            if given is None:
+                usual = NewTool(source=new.source)
+                given = [one for one in ToolChanges.__annotations__ if getattr(new, one) != getattr(usual, one)]
+            there, wanted = _options(before, kept), _options(tool, code)
+            if differing := [one for one in given if one in there and there[one] != wanted[one]]:
+                raise AlreadyExists("tool", tool.spec.name, differing=differing)
             return before
     return tx.tools.add(tool, code=code, at=at)
 
@@ -248,11 +257,18 @@ def _changed(before: Tool, code: ToolCode, changes: ToolChanges) -> NewTool:
     kept |= {"tags": before.tags, "metadata": before.metadata, "source": code.source, "source_type": code.source_type}
     if "source" not in changes:
         kept |= {"name": code.function, "description": before.spec.description, "schema": before.spec.parameters}
-    elif "name" not in changes and re.search(
-        rf"^(async\s+)?def\s+{re.escape(code.function)}\b", changes["source"], re.M
-    ):
+    elif "name" not in changes and _defines(changes["source"], code.function):
         kept["name"] = code.function
     return NewTool(**{**kept, **changes})
+
+
+def _options(tool: Tool, code: ToolCode) -> dict[str, str]:
+    """What can be said of a tool beside its source, each in a form that can be compared."""
+    options: dict[str, Any] = {one: getattr(tool.spec, one) for one in _OF_SPEC}
+    options |= {one: getattr(code, one) for one in _OF_CODE}
+    options |= {"description": tool.spec.description, "schema": tool.spec.parameters}
+    options |= {"tags": tool.tags, "metadata": tool.metadata}
+    return {name: json.dumps(one, sort_keys=True, default=dict) for name, one in options.items()}
 
 
 def _defines(source: Any, function: str) -> bool:
@@ -303,9 +319,9 @@ def _check(new: NewTool) -> None:
         ("environment", new.environment, Mapping),
     ):
         if not isinstance(value, kind) and not (value is None and what in ("name", "description", "schema")):
-            raise InvalidInput(f"{what} is {value!r:.80}: give a {_KINDS[kind]}")
+            raise InvalidInput(f"{what} is {shown(value)}: give a {_KINDS[kind]}")
     if new.source_type not in ("python", "typescript"):
-        raise InvalidInput(f"source_type is {new.source_type!r:.80}: use 'python' or 'typescript'")
+        raise InvalidInput(f"source_type is {shown(new.source_type)}: use 'python' or 'typescript'")
     if new.description is not None and len(new.description) > TEXT_MAX_CHARS:
         raise InvalidInput(f"description has {len(new.description):,} characters, the limit is {TEXT_MAX_CHARS:,}")
     as_tags(new.tags)
@@ -316,13 +332,15 @@ def _check(new: NewTool) -> None:
     if new.memory_mb is not None:
         _check_number("memory_mb", new.memory_mb, 16, MEMORY_MAX_MB, whole=True)
     if isinstance(new.requirements, str) or not isinstance(new.requirements, Sequence):
-        raise InvalidInput(f"requirements is {new.requirements!r:.80}: give a list of texts, such as ['httpx==0.28.1']")
+        raise InvalidInput(
+            f"requirements is {shown(new.requirements)}: give a list of texts, such as ['httpx==0.28.1']"
+        )
     if max(len(new.requirements), len(new.environment)) > LISTED_MAX:
         raise InvalidInput(f"a tool has at most {LISTED_MAX} requirements and {LISTED_MAX} variables")
     for requirement in new.requirements:
         if not isinstance(requirement, str) or not _REQUIREMENT.fullmatch(requirement.strip()):
             raise InvalidInput(
-                f"requirement {requirement!r:.80} can't be used: write 'name' or 'name==1.2', no address"
+                f"requirement {shown(requirement)} can't be used: write 'name' or 'name==1.2', no address"
             )
     for name, value in new.environment.items():
         check_secret(name, value)
@@ -332,7 +350,7 @@ def _check_number(what: str, value: Any, least: float, most: float, *, whole: bo
     kind = int if whole else int | float
     if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:
         number = "whole number" if whole else "number"
-        raise InvalidInput(f"{what} is {value!r:.80}: give a {number} from {least:,} to {most:,}")
+        raise InvalidInput(f"{what} is {shown(value)}: give a {number} from {least:,} to {most:,}")
 
 
 _KINDS: Mapping[type, str] = {str: "text", bool: "true or false", Mapping: "mapping"}

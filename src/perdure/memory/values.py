@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["as_tags", "check_json", "filter_tags"]
+__all__ = ["as_tags", "check_json", "filter_tags", "shown"]
 
 
 def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
@@ -37,10 +37,11 @@ def check_json(name: str, value: Any) -> None:
         why = ""
     except (TypeError, ValueError, RecursionError) as error:
         why = " (it is nested too deep)" if isinstance(error, RecursionError) else f" ({error!s:.120})"
-    raise InvalidInput(f"{name} is {_shown(value)}{why}: give names with JSON values, such as {{'team': 'red'}}")
+    raise InvalidInput(f"{name} is {shown(value)}{why}: give names with JSON values, such as {{'team': 'red'}}")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """The beginning of a value, for a message about it."""
     try:
         return f"{value!r:.80}"
     except (ValueError, RecursionError):  # what can't be written as JSON may have no repr either
