@@ -91,3 +91,18 @@ def test_what_can_not_be_added_is_told(
 
     assert (failed.returncode, failed.stdout) == (1, "")
     assert told in failed.stderr and "Traceback" not in failed.stderr
+
+
+def test_a_tool_is_tried_for_an_agent(tmp_path: Path, file: Path) -> None:
+    """One that has it; arguments that are given twice are refused, as from a model."""
+    home = tmp_path / "home"
+    called(home, "tool", "add", str(file))
+    twice = called(home, "tool", "test", "roll", '{"sides": 1, "sides": 2}')
+    assert twice.returncode == 1 and "'sides' is given twice in one object" in twice.stderr
+    with open_sync(home / "perdure.db") as store:
+        store.create_agent("ann")
+    without = called(home, "tool", "test", "roll", '{"sides": 6}', "--agent", "ann")
+    assert without.returncode == 1 and "tool 'roll' of this agent not found" in without.stderr
+    called(home, "tool", "attach", "roll")
+    tried = called(home, "tool", "test", "roll", '{"sides": 6}', "--agent", "ann")
+    assert (tried.returncode, tried.stdout) == (0, "x: 1 of 6\n")

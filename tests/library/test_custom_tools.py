@@ -377,3 +377,9 @@ async def test_a_tool_that_takes_the_agent_is_run_for_one_that_has_it() -> None:
         assert box.jobs == []
         await agent.tools.attach("note")
         assert (await agent.tools.run("note", {"text": "x"})).text == "noted"
+
+
+async def test_a_lambda_is_no_tool() -> None:
+    async with opened(Boxed()) as (perdure, _):
+        with pytest.raises(SourceInvalid, match="a lambda can't be a tool: it has no name"):
+            await perdure.tools.create(lambda x: x)

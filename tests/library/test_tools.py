@@ -336,7 +336,7 @@ def test_tools_are_given_and_taken_away_by_name(tmp_path: Path) -> None:
         ]
         with pytest.raises(NotFound, match=r"'rang' not found: there are .*ring"):
             agent.attach_tool("rang")
-        with pytest.raises(NotFound, match="'conversation_search' not found"):
+        with pytest.raises(NotFound, match="'conversation_search' of this agent not found"):
             agent.detach_tool("conversation_search")
 
 
@@ -366,6 +366,11 @@ async def leave_aside() -> str:
     return str(await asyncio.ensure_future(leave_later()))
 
 
+def fall_apart() -> str:
+    """Fail in several ways."""
+    raise ExceptionGroup("parts", [ValueError("one"), ExceptionGroup("inner", [KeyError("two")] * 7)])
+
+
 async def give_up() -> str:
     """Give up, though nobody asked for it."""
     raise asyncio.CancelledError("enough")
@@ -379,6 +384,12 @@ async def give_up() -> str:
         (exhaust, "StopIteration: "),
         (leave_later, "SystemExit: bye"),
         (leave_aside, "SystemExit: bye"),
+        (
+            fall_apart,
+            "ExceptionGroup: parts (2 sub-exceptions): [ValueError: one; ExceptionGroup: inner (7 sub-exceptions): ["
+            + "KeyError: 'two'; " * 5
+            + "and 2 more]]",
+        ),
         (give_up, "CancelledError: enough"),
     ],
 )

@@ -77,12 +77,15 @@ def show_tool(name: Name, as_json: AsJson = False) -> None:
 def test_tool(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a tool, or a file that is not added yet.")],
     arguments: Annotated[str, typer.Argument(metavar="ARGS", help="A JSON object.")] = "{}",
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="Run it for this agent, which has it.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a tool with arguments, as an agent would: checked, limited, in the sandbox."""
     from perdure.cli.tools import test_tool
 
-    leave(test_tool(name, arguments, as_json=as_json))
+    leave(test_tool(name, arguments, agent=agent, as_json=as_json))
 
 
 @tool_app.command("attach")

@@ -12,6 +12,7 @@ from typing import Any
 from perdure.cli.fold import visible
 from perdure.cli.opened import Shown, with_store
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.tool_arguments import read_json
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -100,8 +101,12 @@ async def show_tool(name: str, *, as_json: bool) -> int:
     return await _opened(shown, work, must_exist=name)
 
 
-async def test_tool(name: str, arguments: str, *, as_json: bool) -> int:
-    """Run a tool, or a file that is not added yet, and print its result; 1 if it failed."""
+async def test_tool(name: str, arguments: str, *, agent: str | None, as_json: bool) -> int:
+    """Run a tool, or a file that is not added yet, and print its result; 1 if it failed.
+
+    Args:
+        agent: of the one that it is run for; None: for none.
+    """
     shown = Shown(as_json=as_json)
     told = sys.stderr if shown.watched else None
 
@@ -111,7 +116,9 @@ async def test_tool(name: str, arguments: str, *, as_json: bool) -> int:
     async def work(perdure: AsyncPerdure) -> int:
         given = _arguments(arguments)
         file = Path(name)
-        if name.endswith(".py"):
+        if agent is not None:
+            outcome = await (await _agent(perdure, agent)).tools.run(name, given)
+        elif name.endswith(".py"):
             outcome = await perdure.tools.test_source(await asyncio.to_thread(_source, file), given, progress=progress)
         else:
             outcome = await perdure.tools.test(name, given, progress=progress)
@@ -201,9 +208,11 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        given = json.loads(text)
+        given = read_json(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f'ARGS is {text[:80]!r}: write a JSON object, such as \'{{"city": "Rome"}}\'') from error
+        why = f" ({error!s:.200})" if str(error) else ""
+        problem = f'ARGS is {text[:80]!r}{why}: write a JSON object, such as \'{{"city": "Rome"}}\''
+        raise InvalidInput(problem) from error
     if not isinstance(given, dict):
         raise InvalidInput(f'ARGS is {text[:80]!r}: write a JSON object, such as \'{{"city": "Rome"}}\'')
     return given

@@ -27,7 +27,7 @@ from uuid import UUID
 
 from perdure.core.errors import InvalidArguments
 
-__all__ = ["fit_arguments", "parse_arguments"]
+__all__ = ["fit_arguments", "parse_arguments", "read_json"]
 
 EXACT_FLOAT = 2**53
 """Below it every whole number is a float of its own."""
@@ -50,7 +50,7 @@ def parse_arguments(tool: str, schema: Mapping[str, Any], text: str) -> dict[str
     if not text.strip():
         return fit_arguments(tool, schema, {})
     try:
-        arguments = _read(text)
+        arguments = read_json(text)
     except (ValueError, RecursionError) as error:
         raise InvalidArguments(tool, _unreadable(text, error)) from error
     return fit_arguments(tool, schema, arguments)
@@ -106,7 +106,9 @@ def _sized(path: str, value: int | float) -> None:
     raise _Misfit(f"{path!r} must be a number of at most {sys.float_info.max:.4g}; {told} is too large")
 
 
-def _read(text: str) -> Any:
+def read_json(text: str) -> Any:
+    """What a JSON text holds. Raises: ValueError: no JSON, NaN, a name that is given twice; RecursionError."""
+
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
         if len(made) < len(found):
@@ -351,7 +353,7 @@ class _Walk:
         """The object or list that a JSON text holds."""
         if text.lstrip()[:1] == opening:
             try:
-                return _read(text)
+                return read_json(text)
             except (ValueError, RecursionError) as error:
                 raise _Misfit(f"{path!r} must be {what}; its text is {_unreadable(text, error)}") from None
         raise _Misfit(f"{path!r} must be {what}, not {_told(text)}")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from perdure.app import App
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput, NotFound, SourceInvalid
 from perdure.core.ids import AgentId, ToolId, is_id
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import ToolFilter, Tx
@@ -194,6 +194,8 @@ class AsyncAgentTools:
 
 def source_of(function: Callable[..., Any]) -> str:
     """The text of a function, without the decorators that mark it as a tool. Raises: InvalidInput: there is none."""
+    if getattr(function, "__name__", "") == "<lambda>":
+        raise SourceInvalid("a lambda can't be a tool: it has no name and no docstring; write `def name(...):`")
     try:
         text = textwrap.dedent(inspect.getsource(function))
         node = ast.parse(text).body[0]

@@ -19,6 +19,10 @@ __all__ = ["FunctionTool", "Functions", "tool"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PARTS_SHOWN = 5
+PART_CHARS = 600
+GROUP_DEPTH = 3
+
 _MARK = "__perdure_tool__"
 
 
@@ -145,7 +149,17 @@ async def _awaited(function: Callable[..., Any], values: Mapping[str, Any]) -> T
 def _failure(error: BaseException) -> ToolOutcome:
     """The model needs what went wrong, the person who wrote the tool where: the frames below this file's."""
     frames = traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
-    return ToolOutcome(text=f"{type(error).__name__}: {_said(error)}", status="error", stderr=("".join(frames),))
+    return ToolOutcome(text=_told(error), status="error", stderr=("".join(frames),))
+
+
+def _told(error: BaseException, depth: int = 0) -> str:
+    """The kind of the error and its message; of a group also what is in it."""
+    text = f"{type(error).__name__}: {_said(error)}"
+    if not isinstance(error, BaseExceptionGroup) or depth == GROUP_DEPTH:
+        return text
+    parts = [_told(one, depth + 1)[:PART_CHARS] for one in error.exceptions[:PARTS_SHOWN]]
+    more = len(error.exceptions) - len(parts)
+    return f"{text[:PART_CHARS]}: [{'; '.join(parts)}{f'; and {more} more' if more else ''}]"
 
 
 def _said(error: BaseException) -> str:

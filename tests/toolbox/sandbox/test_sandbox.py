@@ -200,7 +200,8 @@ def test_a_result_that_json_cannot_hold_is_a_clean_error(cage: Cage, expression:
         ("type('Odd', (Exception,), {'__str__': lambda self: 3})()", "its message can't be shown: TypeError"),
         ("KeyboardInterrupt('stop')", "KeyboardInterrupt: stop"),
         ("SystemExit(0)", "the code ended itself with sys.exit"),
-        ("BaseExceptionGroup('many', [ValueError(1)])", "ExceptionGroup: many (1 sub-exception)"),
+        ("BaseExceptionGroup('many', [ValueError(1)])", "ExceptionGroup: many (1 sub-exception): [ValueError: 1]"),
+        ("ExceptionGroup('x' * 9_000, [ValueError('y' * 9_000)] * 9)", "; and 4 more]"),
     ],
 )
 def test_odd_exceptions_are_told_in_clean_text(cage: Cage, raised: str, error: str) -> None:

@@ -24,6 +24,9 @@ FRAMES_MAX = 20
 LINE_CHARS = 200
 ERROR_CHARS = 4_000
 NAMES_SHOWN = 10
+PARTS_SHOWN = 5
+PART_CHARS = 600
+GROUP_DEPTH = 3
 BALLAST_BYTES = 4 << 20
 
 
@@ -146,8 +149,8 @@ def _why_not_parsed(error: Exception) -> str:
     return f"the source does not parse: {error.msg if isinstance(error, SyntaxError) else error}"
 
 
-def _told(error: BaseException) -> str:
-    """The kind of the error and its message, whatever the message does."""
+def _told(error: BaseException, depth: int = 0) -> str:
+    """The kind of the error and its message, whatever the message does; of a group also what is in it."""
     kind = clean(type(error).__name__)[:LINE_CHARS]
     if isinstance(error, SystemExit):
         return "the code ended itself with sys.exit: return a value instead"
@@ -158,7 +161,12 @@ def _told(error: BaseException) -> str:
         message = f"(its message can't be shown: {type(second).__name__})"
     if len(message) > ERROR_CHARS:
         message = f"{message[:ERROR_CHARS]}… ({len(message) - ERROR_CHARS:,} more characters)"
-    return f"{kind}: {message}" if message else kind
+    text = f"{kind}: {message}" if message else kind
+    if not isinstance(error, BaseExceptionGroup) or depth == GROUP_DEPTH:
+        return text
+    parts = [_told(one, depth + 1)[:PART_CHARS] for one in error.exceptions[:PARTS_SHOWN]]
+    more = len(error.exceptions) - len(parts)
+    return f"{text[:PART_CHARS]}: [{'; '.join(parts)}{f'; and {more} more' if more else ''}]"
 
 
 def _frames(error: BaseException, source: str) -> list[tuple[int, str, str]]:
