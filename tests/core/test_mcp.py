@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, McpServerId
-from perdure.core.mcp import McpServer, ServerSecrets, check_server, definition_of, local_name
+from perdure.core.mcp import McpServer, McpTool, ServerSecrets, check_server, definition_of, local_name
 from perdure.testing.clock import START
+from perdure.toolbox.mcp.errors import why_of
 
 CANARY = "canary-19ac"
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=90) | st.text("ab_-1", min_size=1, max_size=70)
@@ -79,9 +82,6 @@ def nested(depth: int) -> dict[str, Any]:
         {"name": "x\n", "inputSchema": {"type": "object"}},
         {"name": "x"},
         {"name": "x", "inputSchema": {"type": "array"}},
-        {"name": "x", "inputSchema": {"type": "object", "properties": [1]}},
-        {"name": "x", "inputSchema": {"type": "object", "properties": {"a": True}}},
-        {"name": "x", "inputSchema": {"type": "object", "required": "a"}},
         {"name": "x", "inputSchema": nested(20)},
         {"name": "x", "inputSchema": {"type": "object"}, "description": "d" * 70_000},
     ],
@@ -147,3 +147,37 @@ def test_what_cannot_be_reached_is_refused(fields: dict[str, Any], secrets: dict
         check_server(a_server(**fields), ServerSecrets(**secrets))
 
     assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"properties": {"a": {"anyOf": 5}}},
+        {"properties": {"a": {"enum": 5}}},
+        {"properties": {"a": {"type": "array", "items": {"allOf": 3}}}},
+        {"properties": [1]},
+        {"required": "a"},
+    ],
+)
+def test_a_tool_whose_schema_is_none_is_unusable(part: dict[str, Any]) -> None:
+    """Approved before or not, and it says why; a sound one is not."""
+    sound = definition_of({"name": "x", "inputSchema": {"type": "object"}})
+    bad = definition_of({"name": "x", "inputSchema": {"type": "object", **part}})
+    tool = McpTool(server_id=McpServerId("s"), name="x", local_name="s__x", seen=bad)
+
+    assert (tool.status, replace(tool, pinned=sound).status) == ("unusable", "unusable")
+    assert next(iter(part)) in tool.problem
+    assert replace(tool, pinned=sound, seen=sound).status == "active"
+    assert replace(tool, pinned=sound, seen=sound, removed=True).status == "removed"
+
+
+class Listing(BaseModel):
+    tools: list[list[str]]
+
+
+def test_an_answer_that_breaks_the_protocol_is_told_in_plain_words() -> None:
+    """Where, without the validator's text and its address."""
+    with pytest.raises(ValidationError) as caught:
+        Listing.model_validate({"tools": [[], 5]})
+
+    assert why_of(caught.value) == "what it answered breaks the protocol at tools[1]"

@@ -179,3 +179,16 @@ async def test_a_server_that_is_not_there_is_not_found(method: str, path: str) -
     async with routed() as server:
         assert (await server.refused(method, f"/v1/mcp-servers/{NOBODY}{path}", {}))[0] == 404
         assert (await server.refused(method, f"/v1/mcp-servers/web{path}", {}))[0] == 422
+
+
+async def test_an_address_where_no_server_is_looked_for_is_refused() -> None:
+    """A link-local one, where clouds keep their metadata; nothing is registered, and what is not there is named."""
+    async with routed() as server:
+        for host in ("169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "0.0.0.0"):
+            body = {"server_name": "far", "config": {"server_url": f"http://{host}/mcp"}}
+            answered = await server.http.post("/v1/mcp-servers/", json=body)
+            assert (answered.status_code, "no MCP server is looked for" in answered.text) == (422, True)
+        absent = await server.http.get(f"/v1/mcp-servers/{NOBODY}")
+
+        assert await server.get("/v1/mcp-servers/") == []
+        assert f"MCP server with ID {NOBODY} not found" in absent.text

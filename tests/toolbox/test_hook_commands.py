@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from perdure.app import configured_hooks
+from perdure.cli.hooks import hooks_check
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import BeforeTool, RunEnd, Verdict
 from perdure.core.ids import AgentId, ConversationId, RunId
@@ -211,3 +212,40 @@ def test_which_file_counts(tmp_path: Path) -> None:
     assert [hook.info.name for hook in configured_hooks(Settings(hooks=str(tmp_path / "hooks.toml")), at_home=False)]
     with pytest.raises(InvalidInput, match="there is no such file"):
         configured_hooks(Settings(hooks=str(tmp_path / "other.toml")))
+
+
+def test_two_hooks_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Naming both places; hooks without a name may be alike."""
+    file = tmp_path / "hooks.toml"
+    one = '[[hook]]\non = "run_end"\ncommand = "true"\n'
+    file.write_text(one + one)
+    assert len(command_hooks(file)) == 2
+    file.write_text(one + one + 'name = "note"\n' + one + 'name = "note"\n')
+
+    with pytest.raises(InvalidInput, match="hooks 2 and 3 are both called 'note'"):
+        command_hooks(file)
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (["no-such-program", "x"], False),
+        (["/no/such/program"], False),
+        ("/no/such/program x", False),
+        ("./absent.sh", False),
+        (["./there.sh"], True),
+        (["sh", "-c", "exit 0"], True),
+        ("no-such-program || true", True),
+        ("/bin/sh -c 'exit 0'", True),
+    ],
+)
+def test_a_command_that_is_not_there_is_noticed(tmp_path: Path, command: str | list[str], found: bool) -> None:
+    """As far as that can be seen without running it: what a shell makes of a text is its own business."""
+    (tmp_path / "there.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "there.sh").chmod(0o755)
+    file = tmp_path / "hooks.toml"
+    file.write_text(f'[[hook]]\non = "run_end"\ncommand = {json.dumps(command)}\n')
+    (made,) = command_hooks(file)
+
+    assert (made.problem == "") is found
+    assert ("broken" in str(hooks_check(Settings(home=str(tmp_path))))) is not found

@@ -7,8 +7,9 @@ from perdure.cli.checks import Check
 from perdure.cli.fold import visible
 from perdure.cli.opened import Shown
 from perdure.core.errors import PerdureError
-from perdure.core.hooks import HOOK_POINTS, HookInfo
+from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
 from perdure.settings import Settings
+from perdure.toolbox.hooks.commands import CommandHook
 
 __all__ = ["hooks_check", "list_hooks"]
 
@@ -19,33 +20,44 @@ def list_hooks(*, as_json: bool) -> int:
     """Print the hooks in the order in which they are called; those of a program are known to it alone."""
     shown = Shown(as_json=as_json)
     try:
-        found = [hook.info for hook in configured_hooks(Settings.from_environment())]
+        hooks = configured_hooks(Settings.from_environment())
     except PerdureError as error:
         shown.view.error(error)
         return 1
     if as_json:
-        shown.json([_shape(info) for info in found])
+        shown.json([_shape(hook.info) | {"problem": _problem(hook) or None} for hook in hooks])
         return 0
-    if not found:
+    if not hooks:
         shown.view.hint(NOTHING_YET)
-    for info in found:
+    for hook in hooks:
+        info = hook.info
         tools = f" of {', '.join(info.tools)}" if info.tools else ""
         fails = "blocks" if info.if_it_fails == "block" else "is passed over"
         shown.print(f"{visible(info.name)}  {', '.join(_points(info))}{visible(tools)}")
         shown.print(f"    from {visible(info.source)}; up to {info.timeout_s:g} s, and {fails} if it fails")
+        if problem := _problem(hook):
+            shown.print(f"    {visible(problem)}: it fails each time")
     return 0
 
 
 def hooks_check(settings: Settings) -> Check:
     """The line of `perdure doctor`."""
     try:
-        found = [hook.info for hook in configured_hooks(settings)]
+        hooks = configured_hooks(settings)
     except PerdureError as error:
         return Check("hooks", "broken", str(error), "correct it; PERDURE_HOOKS=none calls no hook at all")
-    if not found:
+    if not hooks:
         return Check("hooks", "ok", "none")
+    for hook in hooks:
+        if problem := _problem(hook):
+            return Check("hooks", "broken", f"hook {hook.info.name!r}: {problem}", "correct its command")
+    found = [hook.info for hook in hooks]
     sources = dict.fromkeys(info.source for info in found)
     return Check("hooks", "ok", f"{len(found)} from {', '.join(sources)}: {', '.join(info.name for info in found)}")
+
+
+def _problem(hook: Hook) -> str:
+    return hook.problem if isinstance(hook, CommandHook) else ""
 
 
 def _points(info: HookInfo) -> list[str]:

@@ -94,13 +94,22 @@ async def list_tools(*, server: str, as_json: bool) -> int:
         tools = await perdure.mcp.tools(server)
         if as_json:
             shown.json(
-                [{"name": one.name, "tool": one.local_name, "id": one.tool_id, "status": one.status} for one in tools]
+                [
+                    {
+                        "name": one.name,
+                        "tool": one.local_name,
+                        "id": one.tool_id,
+                        "status": one.status,
+                        "problem": one.problem or None,
+                    }
+                    for one in tools
+                ]
             )
             return
         for one in tools:
             said = one.pinned or one.seen
             about = "" if said is None else said.description.strip().partition("\n")[0][:100]
-            shown.print(visible(f"{one.local_name}  {one.status}  {about}"))
+            shown.print(visible(f"{one.local_name}  {one.status}  {one.problem or about}"))
 
     return await _with_server(work, as_json=as_json)
 
@@ -113,7 +122,7 @@ async def refresh(*, server: str) -> int:
         synced = await perdure.mcp.refresh(server)
         shown.terminal.idle()
         shown.view.hint(_told(synced))
-        if synced.pending or synced.changed:
+        if synced.pending or synced.changed or synced.removed:
             shown.view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
 
     return await _with_server(work)
@@ -126,8 +135,9 @@ async def approve(*, server: str, tools: Sequence[str] | None, yes: bool) -> int
         known = await perdure.mcp.tools(server)
         if tools is not None and (strange := [one for one in tools if not any(_is(other, one) for other in known)]):
             raise NotFound("MCP tool", strange[0], hint=f"there are {', '.join(one.name for one in known)}")
+        left = ("active", "unusable") if tools is None else ("active",)
         waiting = [
-            one for one in known if one.status != "active" and (tools is None or any(_is(one, name) for name in tools))
+            one for one in known if one.status not in left and (tools is None or any(_is(one, name) for name in tools))
         ]
         if not waiting:
             shown.view.hint("Nothing waits for approval.")
@@ -200,7 +210,7 @@ def _is(tool: McpTool, name: str) -> bool:
 def _told(synced: Synced) -> str:
     parts = [
         f"{len(names)} {status}: {', '.join(names[:NAMES_SHOWN])}{'…' if len(names) > NAMES_SHOWN else ''}"
-        for status in ("active", "pending", "changed", "missing")
+        for status in ("active", "pending", "changed", "missing", "removed", "unusable")
         if (names := getattr(synced, status))
     ]
     return visible("; ".join(parts) or "The server has no tools.")

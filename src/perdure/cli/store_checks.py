@@ -102,12 +102,14 @@ def _mcp_servers(connection: sqlite3.Connection) -> Iterator[Check]:
     for server_id, name, transport, listed_at, failure in connection.execute(
         "SELECT id, name, transport, listed_at, failure FROM mcp_servers ORDER BY number"
     ).fetchall():
-        every, waiting = connection.execute(
-            "SELECT count(*), count(CASE WHEN seen IS NOT NULL AND (pinned IS NULL OR pinned <> seen) THEN 1 END)"
+        every, waiting, removed = connection.execute(
+            "SELECT count(*), count(CASE WHEN seen IS NOT NULL AND (pinned IS NULL OR pinned <> seen) THEN 1 END),"
+            " count(CASE WHEN tool_id IS NOT NULL AND tool_id NOT IN (SELECT id FROM tools) THEN 1 END)"
             " FROM mcp_tools WHERE server_id = ?",
             (server_id,),
         ).fetchone()
         told = f"{name} ({transport}): {every:,} tool{'' if every == 1 else 's'}"
+        told += f", {removed:,} of them removed here" if removed else ""
         if not installed:
             yield Check("mcp", "broken", f"{told}, which can't be called", "pip install 'perdure[mcp]'")
         elif failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.json_encoder import compact_json
 from perdure.core.secrets import Cipher, resolved
+from perdure.core.tool_schema_check import check_schema
 
 if TYPE_CHECKING:
     from perdure.core.tx import Tx
@@ -31,6 +33,7 @@ __all__ = [
     "Transport",
     "check_server",
     "definition_of",
+    "is_allowed",
     "local_name",
     "open_server",
     "seal_server",
@@ -38,9 +41,11 @@ __all__ = [
 ]
 
 Transport = Literal["stdio", "streamable_http", "sse"]
-McpToolStatus = Literal["active", "pending", "changed", "missing"]
+McpToolStatus = Literal["active", "pending", "changed", "missing", "removed", "unusable"]
 """`active`: it is what was approved. `pending`: it is new, and agents don't see it. `changed`: the server describes it
-otherwise than was approved; agents see what was approved, and calls wait. `missing`: the server has it no more."""
+otherwise than was approved; agents see what was approved, and calls wait. `missing`: the server has it no more.
+`removed`: the tool was deleted here; approving brings it back. `unusable`: the server describes its arguments by
+something that is no schema."""
 
 TOOL_NAME_CHARS_MAX = 64
 """What providers take as the name of a tool, in ASCII letters, digits, `_` and `-`."""
@@ -54,6 +59,7 @@ DEPTH_MAX = 32
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .\-]{0,63}", re.ASCII)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9\-]|_(?!_))*(?<!_)", re.ASCII)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\-]{1,100}")
+_METADATA = frozenset({"168.63.129.16", "fd00:ec2::254"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _OUR_HEADERS = frozenset({"host", "connection", "content-length", "content-type", "transfer-encoding", "accept"})
 
@@ -134,6 +140,7 @@ class McpTool:
         local_name: what agents call it.
         pinned: what was approved; None: nothing yet.
         seen: what the server said last; None: it has it no more.
+        removed: the tool that agents were given was deleted. It is looked up, not stored.
     """
 
     server_id: McpServerId
@@ -142,13 +149,27 @@ class McpTool:
     tool_id: ToolId | None = None
     pinned: Definition | None = None
     seen: Definition | None = None
+    removed: bool = False
+
+    @property
+    def problem(self) -> str:
+        """Why the tool can't be used as the server describes it; empty: it can."""
+        try:
+            check_schema({} if self.seen is None else self.seen.parameters)
+        except InvalidInput as error:
+            return str(error)
+        return ""
 
     @property
     def status(self) -> McpToolStatus:
         if self.seen is None:
             return "missing"
+        if self.problem:
+            return "unusable"
         if self.pinned is None:
             return "pending"
+        if self.removed:
+            return "removed"
         return "active" if self.pinned.digest == self.seen.digest else "changed"
 
 
@@ -256,13 +277,26 @@ def _check_url(url: str) -> None:
         raise InvalidInput(f"the url of an MCP server can't be read: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InvalidInput(f"the url of an MCP server begins with http:// or https:// and a host, not {url!r:.80}")
+    try:
+        address = ipaddress.ip_address(parts.hostname.partition("%")[0])
+    except ValueError:  # a name: where it leads is looked at with each request
+        address = None
+    if address is not None and not is_allowed(address):
+        raise InvalidInput(f"the url of an MCP server leads to {address}, where no MCP server is looked for")
     if parts.username is not None or parts.password is not None:
         raise InvalidInput("the url of an MCP server holds no user or password: give a token or a header, encrypted")
+
+
+def is_allowed(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an MCP server may be there: not where clouds keep their metadata, and not at no host of its own."""
+    real = getattr(address, "ipv4_mapped", None) or address
+    return not (real.is_link_local or real.is_multicast or real.is_unspecified or str(real) in _METADATA)
 
 
 def definition_of(said: Mapping[str, Any]) -> Definition:
     """The definition in what a server says of a tool, as the protocol writes it.
 
+    Its schema may still be none that arguments can be read by: then the tool is `unusable`.
     Raises: InvalidInput: no name, no schema of an object, too large, too deep.
     """
     name, schema = said.get("name"), said.get("inputSchema")
@@ -270,19 +304,13 @@ def definition_of(said: Mapping[str, Any]) -> Definition:
         raise InvalidInput(f"a tool's name {name!r:.80} can't be used")
     if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
         raise InvalidInput(f"tool {name!r}: its input schema is no object's")
-    properties = schema.get("properties", {})
-    if not isinstance(properties, Mapping) or not all(isinstance(one, Mapping) for one in properties.values()):
-        raise InvalidInput(f"tool {name!r}: the properties of its input schema are no schemas")
-    required = schema.get("required", [])
-    if not isinstance(required, list | tuple) or not all(isinstance(one, str) for one in required):
-        raise InvalidInput(f"tool {name!r}: the required properties of its input schema are no names")
     if not _is_shallow(schema, DEPTH_MAX):
         raise InvalidInput(f"tool {name!r}: its input schema nests deeper than {DEPTH_MAX}")
     annotations = said.get("annotations")
     definition = Definition(
         name=name,
         description=str(said.get("description") or said.get("title") or ""),
-        parameters={**schema, "type": "object", "properties": properties},
+        parameters={**schema, "type": "object", "properties": schema.get("properties", {})},
         annotations=annotations if isinstance(annotations, Mapping) else {},
     )
     size = len(_canonical(definition.parameters)) + len(definition.description)

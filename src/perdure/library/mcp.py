@@ -24,6 +24,7 @@ from perdure.memory.mcp import (
     remove_server,
     server_of,
     state_of,
+    tools_of,
 )
 
 __all__ = ["AsyncMcp", "McpState"]
@@ -112,7 +113,7 @@ class AsyncMcp:
 
         def unit(tx: Tx) -> tuple[McpServer, Sequence[McpTool]]:
             server = find_server(tx, name)
-            return server, tx.mcp.tools(server.id)
+            return server, tools_of(tx, server.id)
 
         server, tools = await self._app.store.read(unit)
         return McpState(server=server, tools=tools, open=self._app.mcp.is_open(server.id))
@@ -135,12 +136,13 @@ class AsyncMcp:
     async def approve(
         self, name: str, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
     ) -> Synced:
-        """Have agents see what the server says now, of these tools or of all. Missing tools are removed.
+        """Have agents see what the server says now, of these tools or of all. Missing tools are removed,
+        removed ones come back.
 
         Args:
             tools: the server's names of them, or those that agents use.
             expected: name there -> digest of the definition that was looked at; it must still be the one.
-        Raises: NotFound, Conflict.
+        Raises: NotFound, Conflict; InvalidInput: one of them is unusable.
         """
         server_id = await self._id(name)
         ports = self._app.ports
@@ -178,7 +180,7 @@ class AsyncMcp:
     async def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
         """What came of a call of a tool, to try it out. Raises: NotFound: no such server, or no such tool here."""
         known = next((one for one in await self.tools(name) if tool in (one.name, one.local_name, one.tool_id)), None)
-        if known is None or known.tool_id is None:
+        if known is None or known.tool_id is None or known.removed:
             raise NotFound("approved MCP tool", tool)
         tool_id = known.tool_id
         return await self._app.mcp.run(await self._app.store.read(lambda tx: tx.tools.get(tool_id)), arguments or {})

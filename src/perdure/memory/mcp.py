@@ -39,6 +39,7 @@ __all__ = [
     "server_of",
     "state_of",
     "sync_tools",
+    "tools_of",
 ]
 
 NAMES_SHOWN = 10
@@ -90,6 +91,8 @@ class Synced:
     pending: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     """Those that agents can be given from now on."""
 
@@ -158,7 +161,7 @@ def change_server(
         _check_moved(changes, had)
     after = tx.mcp.put(seal_server(after, secrets, cipher=cipher))
     for known in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
-        if known.pinned is not None:
+        if known.pinned is not None and known.tool_id is not None and _find(tx, known.tool_id) is not None:
             _pin(tx, after, known, known.pinned, ids=ids, at=at, tag_before=server_tag(before.name))
     return after
 
@@ -231,30 +234,33 @@ def approve_tools(
     ids: Ids,
     at: datetime,
 ) -> Synced:
-    """Have agents see what the server says now: of these of its tools, or of all. Missing ones are removed.
+    """Have agents see what the server says now: of these of its tools, or of all. Missing ones are removed, removed
+    ones come back, unusable ones stay as they are.
 
     Args:
         names: the server's own names, or those that agents use.
         expected: name -> digest of the definition that somebody looked at.
-    Raises: NotFound; Conflict: the server says something else by now than was looked at.
+    Raises: NotFound; InvalidInput: one of `names` is unusable; Conflict: the server says something else by now than
+        was looked at.
     """
     server = tx.mcp.get(server_id)
-    tools = tx.mcp.tools(server_id)
+    tools = tools_of(tx, server_id)
     wanted = {known.name for known in tools} if names is None else {_named(tools, name).name for name in names}
     added: list[str] = []
     for known in tools:
-        deleted = known.tool_id is not None and _find(tx, known.tool_id) is None
-        if known.name not in wanted or (known.status == "active" and not deleted):
+        if known.name not in wanted or known.status == "active" or (known.status == "unusable" and names is None):
             continue
+        if known.status == "unusable":
+            raise InvalidInput(f"MCP tool {known.name!r} of {server.name!r} can't be used: {known.problem}")
         if expected is not None and (known.seen and known.seen.digest) != expected.get(known.name):
             raise Conflict(f"MCP tool {known.name!r} has changed again since it was looked at: look at it once more")
         if known.seen is None:
             _drop(tx, known)
             tx.mcp.delete_tool(server_id, known.name)
             continue
-        if known.pinned is None or deleted:
+        if known.pinned is None or known.removed:
             added.append(known.name)
-        tx.mcp.put_tool(_pin(tx, server, known, known.seen, ids=ids, at=at))
+        tx.mcp.put_tool(_pin(tx, server, replace(known, removed=False), known.seen, ids=ids, at=at))
     return replace(state_of(tx, server_id), added=tuple(added))
 
 
@@ -317,10 +323,16 @@ def _named(tools: Sequence[McpTool], name: str) -> McpTool:
     raise NotFound("MCP tool", name, hint=f"there are {names}" if names else "the server has none")
 
 
+def tools_of(tx: Tx, server_id: McpServerId) -> Sequence[McpTool]:
+    """What is known of a server's tools, by their names there, with what was removed here. Raises: NotFound."""
+    tools = tx.mcp.tools(server_id)
+    return [replace(known, removed=known.tool_id is not None and _find(tx, known.tool_id) is None) for known in tools]
+
+
 def state_of(tx: Tx, server_id: McpServerId) -> Synced:
     """How the tools of a server stand. Raises: NotFound."""
     by_status: dict[str, list[str]] = {}
-    for known in tx.mcp.tools(server_id):
+    for known in tools_of(tx, server_id):
         by_status.setdefault(known.status, []).append(known.name)
     return Synced(**{status: tuple(names) for status, names in by_status.items()})
 

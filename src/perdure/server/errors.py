@@ -186,7 +186,8 @@ def _unprocessable(detail: str, examples: Sequence[str] = ()) -> dict[str, Any]:
 
 def _not_found(error: NotFound) -> str:
     if error.kind in PREFIXES and is_id(error.kind, error.key):
-        return f"{error.kind.capitalize()} with ID {error.key} not found"
+        kind = "MCP server" if error.kind == "mcp_server" else error.kind.capitalize()
+        return f"{kind} with ID {error.key} not found"
     return str(error)
 
 

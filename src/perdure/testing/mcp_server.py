@@ -3,7 +3,8 @@
     python -P mcp_server.py [--state FILE] [--http PORT | --sse PORT]
 
 Without a port it speaks over stdin and stdout. FILE is JSON, read whenever the tools are listed: `described` is what
-the tool `look` is said to do, `without` are tools that are left out, `more` is one that is offered besides.
+the tool `look` is said to do, `without` are tools that are left out, `more` is one that is offered besides, with
+`schema` as its input schema.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Changing(MCPServer):
             if tool.name == "look" and "described" in said:
                 tool.description = said["described"]
         if "more" in said:
-            tools.append(Tool(name=said["more"], input_schema={"type": "object"}))
+            tools.append(Tool(name=said["more"], input_schema=said.get("schema", {"type": "object"})))
         return tools
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, PerdureError
-from perdure.core.errors import McpUnreachable
+from perdure.core.errors import InvalidInput, McpUnreachable, NotFound
 from perdure.core.messages import ToolResult
 from perdure.library.agent import AsyncAgent
 from perdure.testing import calls, says
@@ -242,7 +242,7 @@ async def test_a_server_that_is_not_there_is_not_added(tmp_path: Path, web: Runn
             ("Not Found", {"url": f"{base}/elsewhere"}),
             ("no program", {"command": "/nowhere/at-all"}),
             ("it wrote: out of ideas", {"command": "sh", "args": ["-c", "echo out of ideas >&2; exit 3"]}),
-            ("no MCP server is looked for", {"url": "http://169.254.169.254/latest"}),
+            ("no MCP server is looked for", {"url": f"http://{0xA9FEA9FE}/latest"}),
         ):
             with pytest.raises(McpUnreachable, match=named):
                 await perdure.mcp.add("bad", token=None, **how)
@@ -284,3 +284,26 @@ async def test_a_server_is_changed_renamed_and_removed(tmp_path: Path, web: Runn
         assert await perdure.mcp.list() == []
         with pytest.raises(PerdureError, match="there is none yet"):
             await perdure.mcp.get("net")
+
+
+async def test_a_tool_that_is_removed_or_unusable_has_a_status_of_its_own(tmp_path: Path, web: Running) -> None:
+    """The others go on; approving brings the removed one back, and never takes the unusable one."""
+    bad = {"type": "object", "properties": {"a": {"anyOf": 5}}}
+    web.state.write_text(json.dumps({"more": "odd", "schema": bad}))
+    async with opened(tmp_path) as perdure:
+        await perdure.mcp.add("web", url=web.url)
+        await perdure.tools.delete("web__add")
+        stood = {one.name: one for one in await perdure.mcp.tools("web")}
+        read = await perdure.mcp.refresh("web")
+        with pytest.raises(NotFound):
+            await perdure.mcp.run("web", "add", {"a": 1, "b": 2})
+        with pytest.raises(InvalidInput, match="anyOf"):
+            await perdure.mcp.approve("web", ["odd"])
+        again = await perdure.mcp.approve("web")
+
+        assert (stood["add"].status, stood["odd"].status, stood["look"].status) == ("removed", "unusable", "active")
+        assert "properties.a.anyOf" in stood["odd"].problem
+        assert (read.removed, read.unusable, "add" in read.active) == (("add",), ("odd",), False)
+        assert (again.added, again.removed, again.unusable) == (("add",), (), ("odd",))
+        assert "web__odd" not in await tool_names(perdure)
+        assert (await perdure.mcp.run("web", "add", {"a": 1, "b": 2})).text == "3"

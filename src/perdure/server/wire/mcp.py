@@ -128,6 +128,7 @@ def known_tool_shape(tool: McpTool) -> dict[str, Any]:
         "tool_name": tool.local_name,
         "tool_id": tool.tool_id,
         "status": tool.status,
+        "problem": tool.problem or None,
         "approved": _definition_shape(tool.pinned),
         "offered": _definition_shape(tool.seen),
     }
@@ -135,7 +136,10 @@ def known_tool_shape(tool: McpTool) -> dict[str, Any]:
 
 def synced_shape(synced: Synced) -> Mapping[str, Any]:
     """How the tools of a server stand, by their names there."""
-    return {name: list(getattr(synced, name)) for name in ("active", "pending", "changed", "missing", "added")}
+    return {name: list(getattr(synced, name)) for name in _STATUSES}
+
+
+_STATUSES = ("active", "pending", "changed", "missing", "removed", "unusable", "added")
 
 
 def _definition_shape(definition: Definition | None) -> dict[str, Any] | None:

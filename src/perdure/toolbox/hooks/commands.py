@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
+import shutil
 import signal
 import stat
 import tomllib
@@ -49,6 +51,22 @@ class CommandHook:
         self, command: str | tuple[str, ...], info: HookInfo, *, folder: Path, environment: tuple[str, ...] = ()
     ) -> None:
         self._command, self.info, self._folder, self._names = command, info, folder, (*PASSED_ON, *environment)
+
+    @property
+    def problem(self) -> str:
+        """Why the command can't be started, as far as that can be seen; empty: it can."""
+        try:
+            words = shlex.split(self._command) if isinstance(self._command, str) else list(self._command)
+        except ValueError:
+            return ""
+        # What else a shell understands is its own business: only a plain path to a program is looked at.
+        if not words or (isinstance(self._command, str) and not words[0].startswith(("/", "./"))):
+            return ""
+        program = words[0]
+        place = str(self._folder / program) if "/" in program else program
+        if shutil.which(place, path=os.environ.get("PATH")):
+            return ""
+        return f"there is no program {program!r} that can be run"
 
     async def __call__(self, payload: HookPayload) -> Verdict:
         """Raises: CommandFailed, OSError."""
@@ -100,7 +118,14 @@ def command_hooks(file: Path) -> list[CommandHook]:
     entries = shape.pop("hook", [])
     if shape or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidInput(f"{file}: only [[hook]] tables are known there, not {', '.join(shape) or 'another hook'}")
-    return [_hook(entry, file, number) for number, entry in enumerate(entries, start=1)]
+    hooks = [_hook(entry, file, number) for number, entry in enumerate(entries, start=1)]
+    numbers: dict[str, int] = {}
+    for number, (entry, hook) in enumerate(zip(entries, hooks, strict=True), start=1):
+        if entry.get("name") and (first := numbers.setdefault(hook.info.name, number)) != number:
+            raise InvalidInput(
+                f"{file}: hooks {first} and {number} are both called {hook.info.name!r}: give each a name of its own"
+            )
+    return hooks
 
 
 def _hook(entry: Mapping[str, Any], file: Path, number: int) -> CommandHook:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ExtraMissing
-from perdure.core.mcp import McpServer, ServerSecrets
+from perdure.core.mcp import McpServer, ServerSecrets, is_allowed
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,7 +29,6 @@ STREAM_READ_S = 600.0
 """How long a stream may be silent before it is given up; calls have limits of their own."""
 
 TAIL_BYTES = 2_000
-_METADATA = frozenset({"168.63.129.16", "fd00:ec2::254"})
 
 
 def is_installed() -> bool:
@@ -174,5 +173,5 @@ async def _check_place(request: Any) -> None:
     for entry in found:
         address = ipaddress.ip_address(str(entry[4][0]).partition("%")[0])
         address = getattr(address, "ipv4_mapped", None) or address
-        if address.is_link_local or address.is_multicast or address.is_unspecified or str(address) in _METADATA:
+        if not is_allowed(address):
             raise ConnectionError(f"the host {host} leads to {address}, where no MCP server is looked for")

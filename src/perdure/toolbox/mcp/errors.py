@@ -11,6 +11,7 @@ from perdure.core.errors import McpUnreachable
 __all__ = ["McpGone", "McpLate", "why_of"]
 
 WHY_CHARS = 300
+PLACES_SHOWN = 3
 MASK = "***"
 SECRET_CHARS_MIN = 4
 """A shorter value would blank out half of every text."""
@@ -45,8 +46,22 @@ def _told(error: BaseException) -> str:
             return f"there is no program {error.filename!r}" if error.filename else str(error)
         case TimeoutError():
             return str(error) or "it did not answer in time"
+        case _ if (places := _places(error)) is not None:
+            return f"what it answered breaks the protocol{places}"
         case _:
             return str(error) or type(error).__name__
+
+
+def _places(error: BaseException) -> str | None:
+    """Where an answer is not as it should be, if that is what is wrong: without the words of the validator."""
+    entries = getattr(error, "errors", None)
+    if type(error).__name__ != "ValidationError" or not callable(entries):
+        return None
+    found = [
+        "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in entry["loc"]) for entry in entries()
+    ]
+    places = [*dict.fromkeys(place.lstrip(".") for place in found if place)]
+    return f" at {', '.join(places[:PLACES_SHOWN])}" if places else ""
 
 
 def _bare(address: str) -> str:

@@ -182,6 +182,8 @@ def _refusal(known: McpTool, server: str) -> str | None:
             return None
         case "missing":
             return f"the MCP server {server!r} has no tool {known.name!r} any more, so it was not called"
+        case "unusable":
+            return f"the MCP server {server!r} describes {known.name!r} so that it can't be called: {known.problem}"
         case _:
             return (
                 f"the MCP server {server!r} describes {known.name!r} otherwise than was approved, so it was not called:"
