@@ -9,7 +9,6 @@ from perdure.cli.opened import Shown
 from perdure.core.errors import PerdureError
 from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
 from perdure.settings import Settings
-from perdure.toolbox.hooks.commands import CommandHook
 
 __all__ = ["hooks_check", "list_hooks"]
 
@@ -57,7 +56,8 @@ def hooks_check(settings: Settings) -> Check:
 
 
 def _problem(hook: Hook) -> str:
-    return hook.problem if isinstance(hook, CommandHook) else ""
+    """What a command says of itself; functions have nothing of the kind."""
+    return str(getattr(hook, "problem", ""))
 
 
 def _points(info: HookInfo) -> list[str]:
