@@ -130,6 +130,7 @@ MALFORMED: dict[str, Any] = {
     "tool_rules.1.max_count_limit is True": [rule("exit_loop", "b"), most("a", True)],
     "tool_rules.0.max_count_limit is -1": [most("a", -1)],
     "tool_rules.0.children is ..": [child("a")],
+    "tool_rules.0.children is ..'b'": [rule("parent_last_tool", "a", children=[["b"]])],
     "tool_rules.0.children is 'b'": [rule("parent_last_tool", "a", children="b")],
     "child_arg_nodes.0.name is 'c': it must be one of the children b": [
         child("a", "b") | {"child_arg_nodes": [{"name": "c", "args": {}}]}

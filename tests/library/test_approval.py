@@ -371,3 +371,74 @@ def test_ids_of_calls_that_a_model_counts_anew_are_never_taken_for_ones_answered
         assert late.run_id == first.run_id
         assert done == ["pay1"]
         assert [call.call_id for call in agent.pending()] == ["call_0-2"]
+
+
+def test_an_approval_that_comes_after_its_call_was_cancelled_approves_no_other() -> None:
+    """A model that counts its calls anew gives the next one the same id; it is kept under another."""
+    first, second = calls("pay", call_id="call_0", n=1), calls("pay", call_id="call_0", n=9)
+    perdure, _ = opened(first, second, says("done"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        stopped = agent.send("go")
+        late = stopped.pending[0].call_id
+        agent.cancel(stopped.run_id)
+        agent.send("and now?")
+
+        with pytest.raises(AnswerInvalid):
+            agent.answer([ToolDecision(late, True)])
+
+        assert done == []
+
+
+NO_ANSWERS: dict[str, Any] = {
+    "ToolDecision.approve is 'no'": ToolDecision("call", "no"),  # type: ignore[arg-type]
+    "ToolDecision.arguments is {'n': 1}": ToolDecision("call", True, None, {"n": 1}),  # type: ignore[arg-type]
+    "ToolReturn.text is 5": ToolReturn("call", 5),  # type: ignore[arg-type]
+    "ToolReturn.stdout is 'abc'": ToolReturn("call", "x", "success", "abc"),  # type: ignore[arg-type]
+    "ToolReturn.status is 'odd'": ToolReturn("call", "x", "odd"),  # type: ignore[arg-type]
+    "an answer is 'yes'": "yes",
+}
+
+
+@pytest.mark.parametrize("why", NO_ANSWERS)
+def test_an_answer_with_a_field_of_another_type_is_none(why: str) -> None:
+    """What is not False is no yes."""
+    perdure, _ = opened(calls("pay", n=1), says("done"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        agent.send("go")
+
+        with pytest.raises(InvalidInput, match=why):
+            agent.answer([NO_ANSWERS[why]])
+
+        assert (done, len(agent.pending())) == ([], 1)
+
+
+def test_what_is_said_along_with_an_answer_is_never_lost() -> None:
+    """It is refused where it could not be kept: beside a part of the answers, and beside answers given before."""
+    perdure, _ = opened(calls("pay", ToolCall("b", "pay", "{}"), call_id="a"), says("done"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        agent.send("go")
+        both = [ToolDecision("a", True), ToolDecision("b", True)]
+
+        with pytest.raises(AnswerInvalid, match="other calls wait"):
+            agent.answer(both[:1], text="a note")
+        reply = agent.answer(both, text="a note")
+        again = agent.answer(both, text="a note")
+        with pytest.raises(AnswerInvalid, match="send it by itself"):
+            agent.answer(both, text="something new")
+
+        assert reply is not None and again is not None and reply.run_id == again.run_id
+
+
+def test_arguments_that_a_person_changed_stand_before_a_rule_s() -> None:
+    """The person has seen what the rule put there."""
+    perdure, _ = opened(calls("pay", n=1), says("done"))
+    with perdure:
+        rules = rules_to_settings([RequiresApproval("pay"), RunFirst("pay", {"n": 2})])
+        agent = perdure.create_agent(tools=("pay",), settings={"tool_rules": rules})
+        agent.send("go")
+        agent.approve(arguments={"n": 5})
+
+        assert done == ["pay5"]

@@ -289,14 +289,10 @@ def _conditional(shape: Mapping[str, Any], name: str, where: str) -> Conditional
 
 def _children(shape: Mapping[str, Any], where: str) -> tuple[str, ...]:
     children = shape.get("children")
-    if (
-        isinstance(children, (str, Mapping))
-        or not isinstance(children, Iterable)
-        or not (found := tuple(dict.fromkeys(children)))
-        or not all(isinstance(child, str) and child for child in found)
-    ):
+    listed = [] if isinstance(children, (str, Mapping)) or not isinstance(children, Iterable) else list(children)
+    if not listed or not all(isinstance(child, str) and child for child in listed):
         raise ToolRulesInvalid(f"{where}.children is {children!r:.80}: give a list of tool names, at least one")
-    return found
+    return tuple(dict.fromkeys(listed))
 
 
 def _child_args(shape: Mapping[str, Any], children: Sequence[str], where: str) -> dict[str, Arguments]:

@@ -208,7 +208,7 @@ def _resume(
     waiting = set() if pending is None else {one.call.call_id for one in pending.waiting}
     given = {one.call_id for one in answers}
     if not waiting or not (given <= waiting if request.partial else given == waiting):
-        earlier = earlier_answer(tx, agent.id, conversation.seq, answers)
+        earlier = earlier_answer(tx, agent.id, conversation.seq, answers, request.digest if request.drafts else None)
         if earlier is not None:
             return Accepted(earlier, (), repeated=True)
     if pending is None:
@@ -223,7 +223,12 @@ def _resume(
         counter=asking.counter,
         most_chars=return_limit_chars(agent, asking.models, asking.settings),
     )
-    if waiting - given:
+    if left := waiting - given:
+        if request.drafts or request.client_tools is not None:
+            raise AnswerInvalid(
+                f"other calls wait still ({', '.join(sorted(left))}): a message or tools go along with the answer that"
+                " leaves none"
+            )
         if rows:
             _append_rows(tx, stopped, rows, tokens, now=now, step_id=pending.message.step_id)
         return Accepted(stopped, (), waits=True)
@@ -247,6 +252,7 @@ def _resume(
         turn_from=stopped.turn_from if stopped.turn_from is not None else stopped.first_message_seq or 0,
         answer={
             "digest": answer_digest(answers),
+            "said": request.digest if request.drafts else None,
             "calls": [one.call_id for one in pending.message.calls if one.awaits],
         },
         waiting_input=_encode_drafts(request.drafts, request.tokens) if request.drafts else None,

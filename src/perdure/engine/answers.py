@@ -52,6 +52,11 @@ __all__ = [
 LATEST_ANSWERS = 100
 """Of a conversation: an answer that is sent again is known among so many."""
 
+LATEST_ROWS = 1_000
+"""Of an agent's log: a call that waits has another id than those that waited in so many."""
+
+REASON_CHARS_MAX = 10_000
+
 RETURN_CHARS, RETURN_SHARE, CHARS_PER_TOKEN = 5_000, 0.2, 4
 """What the caller brings back is cut at so many characters, or at this share of the window if that is more."""
 
@@ -168,11 +173,15 @@ def is_usable(spec: ToolSpec, arguments: str) -> bool:
 
 
 def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
-    """The calls under ids that no answer of late has named: or an answer that is sent again could be taken for one to
-    these."""
-    answered = tx.runs.answers(log.run.key.agent_id, log.run.conversation_seq, limit=LATEST_ANSWERS)
+    """The calls under ids that nobody was asked about of late: or an answer that is sent again, or comes after its call
+    was given up, could be taken for one to these."""
+    agent_id, line = log.run.key.agent_id, log.run.conversation_seq
+    newest = log.messages[-1].seq
+    rows = tx.messages.view(agent_id, line, from_seq=max(0, newest - LATEST_ROWS), upto_seq=newest)
+    answered = tx.runs.answers(agent_id, line, limit=LATEST_ANSWERS)
     taken = {call_id for _, answer in answered for call_id in answer["calls"]}
     taken |= {call.call_id for message in log.messages for call in message.calls}
+    taken |= {call.call_id for row in rows for call in row.calls if call.awaits is not None}
     found: dict[str, ToolCall] = {}
     for old, call in calls.items():
         call_id, count = call.call_id, 1
@@ -184,11 +193,22 @@ def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[
     return found
 
 
-def earlier_answer(tx: Tx, agent_id: AgentId, conversation_seq: int, answers: Sequence[Answer]) -> Run | None:
-    """The run that went on with exactly these answers before; None: there is none."""
+def earlier_answer(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, answers: Sequence[Answer], said: str | None
+) -> Run | None:
+    """The run that went on with exactly these answers before; None: there is none.
+
+    Args:
+        said: the digest of what is said along with them, if anything is.
+    Raises: AnswerInvalid: something else was said with them then, so this would be lost.
+    """
     digest = answer_digest(answers)
     for key, answer in tx.runs.answers(agent_id, conversation_seq, limit=LATEST_ANSWERS):
         if answer["digest"] == digest:
+            if said is not None and answer.get("said") != said:
+                raise AnswerInvalid(
+                    "these answers were given before, without this message: send it by itself, as any message"
+                )
             return tx.runs.at(key)
     return None
 
@@ -210,6 +230,11 @@ def check_answers(
         call = waiting[answer.call_id].call
         if not isinstance(answer, ToolDecision):
             continue
+        if answer.reason is not None and len(answer.reason) > REASON_CHARS_MAX:
+            raise AnswerInvalid(
+                f"the reason for call {call.call_id} has {len(answer.reason):,} characters: give at most"
+                f" {REASON_CHARS_MAX:,}"
+            )
         if answer.approve and call.awaits == "client":
             raise AnswerInvalid(
                 f"call {call.call_id} of {call.name} is run by the caller: answer it with what the tool returned"
@@ -250,7 +275,12 @@ def answer_rows(
             case ToolReturn() as brought:
                 text = _cut(brought.text, most_chars)
                 result = ToolResult(
-                    one.call.call_id, one.call.name, text, brought.status, brought.stdout, brought.stderr
+                    one.call.call_id,
+                    one.call.name,
+                    text,
+                    brought.status,
+                    tuple(_cut(line, most_chars) for line in brought.stdout),
+                    tuple(_cut(line, most_chars) for line in brought.stderr),
                 )
             case _:
                 continue

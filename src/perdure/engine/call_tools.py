@@ -90,7 +90,9 @@ def _violation(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> Tool
 
 
 def _arguments(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> str:
-    """What a call is run with: the model's arguments, or those of a person or a rule in their place."""
+    """What a call is run with: the model's arguments, or those of a person or else a rule in their place."""
+    if open_call.decision is not None and open_call.decision.arguments is not None:
+        return open_call.arguments
     now = log.standing(of=open_call, tools=tools)
     return prefilled(open_call.arguments, None if now is None else now.filled.get(open_call.call.name))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -47,12 +47,19 @@ class ClientTools:
 
 def client_tools_of(tools: Sequence[ClientTool]) -> ClientTools:
     """Raises: InvalidInput: no tool can be made of one, or two have one name."""
+    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+        raise InvalidInput(f"client_tools is {tools!r:.80}: give a list of tools")
+    tools = list(tools)
     functions, shapes = Functions(), list[Mapping[str, Any]]()
     if len(tools) > CLIENT_TOOLS_MAX:
         raise InvalidInput(f"{len(tools):,} client tools are too many: send at most {CLIENT_TOOLS_MAX:,}")
     for tool in tools:
         if isinstance(tool, Mapping):
             shapes.append(_shape(tool))
+        elif not callable(tool):
+            raise InvalidInput(
+                f"a client tool is {tool!r:.80}: give an object with name, description and parameters, or a function"
+            )
         else:
             spec = functions.add(tool)
             shapes.append({"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)})
@@ -79,6 +86,39 @@ def _shape(tool: Mapping[str, Any]) -> Mapping[str, Any]:
         "description": description or "",
         "parameters": dict(parameters) if parameters else {"type": "object", "properties": {}},
     }
+
+
+def _check_answer(answer: object) -> None:
+    """Nothing, when all fields are of their types: whatever is not False must not pass for a yes. Raises:
+    InvalidInput."""
+    fields: dict[str, bool]
+    match answer:
+        case ToolDecision(call_id, approve, reason, arguments):
+            fields = {
+                "call_id": isinstance(call_id, str),
+                "approve": isinstance(approve, bool),
+                "reason": reason is None or isinstance(reason, str),
+                "arguments": arguments is None or isinstance(arguments, str),
+            }
+            wanted = "texts, approve True or False, arguments as JSON"
+        case ToolReturn(call_id, text, status, stdout, stderr):
+            fields = {
+                "call_id": isinstance(call_id, str),
+                "text": isinstance(text, str),
+                "status": status in ("success", "error"),
+                "stdout": _is_lines(stdout),
+                "stderr": _is_lines(stderr),
+            }
+            wanted = "texts, status success or error, stdout and stderr tuples of texts"
+        case _:
+            raise InvalidInput(f"an answer is {answer!r:.80}: give a ToolDecision or a ToolReturn")
+    for name, fits in fields.items():
+        if not fits:
+            raise InvalidInput(f"{type(answer).__name__}.{name} is {getattr(answer, name)!r:.80}: give {wanted}")
+
+
+def _is_lines(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(line, str) for line in value)
 
 
 class AsyncApproval:
@@ -185,8 +225,7 @@ class AsyncApproval:
         client_tools: Sequence[ClientTool] | None,
     ) -> Request:
         for answer in answers:
-            if not isinstance(answer, (ToolDecision, ToolReturn)):
-                raise InvalidInput(f"an answer is {answer!r:.80}: give a ToolDecision or a ToolReturn")
+            _check_answer(answer)
         ports = self._app.ports
         line = await self._app.store.read(self._line, conversation)
         drafts: tuple[Draft, ...] = ()
