@@ -223,8 +223,9 @@ def approvals(client: Any, model: str) -> None:
             client.agents.messages.create(agent.id, messages=wrong)
         except letta_client.APIStatusError as error:
             assert error.status_code == status, error
-            assert status == 400 or error.body["detail"]["code"] == "PENDING_APPROVAL"
-            assert status == 409 or error.body["detail"].startswith("Invalid tool call IDs. Expected '['tea-0-0']'")
+            body: Any = error.body
+            assert status == 400 or body["detail"]["code"] == "PENDING_APPROVAL"
+            assert status == 409 or body["detail"].startswith("Invalid tool call IDs. Expected '['tea-0-0']'")
         else:
             raise AssertionError("it was taken")
     yes = [decide(tool_call_id=call.tool_call_id, approve=True)]
