@@ -244,6 +244,7 @@ def test_the_hooks_of_this_machine_are_listed(tmp_path: Path) -> None:
             "source": str(tmp_path / "hooks.toml"),
             "timeout_s": 10,
             "if_it_fails": "go_on",
+            "problem": None,
         }
     ]
     assert broken.returncode == 1 and "command is a text for the shell" in broken.stderr
