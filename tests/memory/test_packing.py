@@ -126,6 +126,14 @@ def test_pieces_are_what_the_text_shows(candidates: list[Candidate], budget: int
             assert any(near in shown & hits for each in same for near in each.neighbours_of)
 
 
+def test_a_neighbour_brings_no_neighbours_of_its_own() -> None:
+    """It is there for its hit; what stands next to it only is next to no hit."""
+    hit, near, far = turn(1, "Hit."), turn(2, "Near.", neighbours_of=("turn-1",)), turn(3, "Far.")
+    found = packed(hit, near, replace(far, neighbours_of=("turn-2",)))
+
+    assert [piece.id for piece in found.pieces] == ["turn-1", "turn-2"]
+
+
 @effort(30, 600)
 @given(some_candidates())
 def test_content_never_passes_for_structure(candidates: list[Candidate]) -> None:

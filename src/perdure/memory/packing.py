@@ -265,7 +265,9 @@ class _Packing:
                 self.later.append(waiting.candidate)
                 continue
             self.masks.append(waiting.words)
-            for near in neighbours.get(waiting.candidate.id, ()) if waiting.candidate.kind == "turn" else ():
+            if waiting.candidate.kind != "turn" or waiting.candidate.neighbours_of:
+                continue  # what stands next to a neighbour is next to no hit
+            for near in neighbours.get(waiting.candidate.id, ()):
                 if _key(near) not in waited:
                     waited.add(_key(near))
                     wait(near)
