@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound, SourceInvalid
@@ -17,30 +17,11 @@ from perdure.core.tx import ToolFilter, Tx
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_text
 from perdure.library.tool_runs import run_source, run_tool
 from perdure.memory.tool_search import ToolHit, search_tools
-from perdure.memory.tools import NewTool, ToolChanges, create_tool, delete_tool, update_tool, upsert_tool
+from perdure.memory.tools import NewTool, ToolChanges, ToolOptions, create_tool, delete_tool, update_tool, upsert_tool
 
 __all__ = ["AsyncAgentTools", "AsyncTools", "ToolOptions", "source_of"]
 
 NAMED_TOOLS = 20
-
-
-class ToolOptions(TypedDict, total=False):
-    """What can be said of a new tool, beside its source; see `docs/tools.md`."""
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
-    tags: Sequence[str]
-    metadata: Mapping[str, Any]
-    return_limit_chars: int
-    requires_approval: bool
-    idempotent: bool
-    parallel: bool
-    timeout_s: float | None
-    requirements: Sequence[str]
-    environment: Mapping[str, str]
-    network: bool
-    memory_mb: int | None
 
 
 class AsyncTools:

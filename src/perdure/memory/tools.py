@@ -24,6 +24,7 @@ __all__ = [
     "NAME_MAX_CHARS",
     "NewTool",
     "ToolChanges",
+    "ToolOptions",
     "create_tool",
     "current_tools",
     "delete_tool",
@@ -78,12 +79,9 @@ class NewTool:
     memory_mb: int | None = None
 
 
-class ToolChanges(TypedDict, total=False):
-    """What may be changed of a tool. What is not given stays. A new source says name, description and schema anew,
-    unless they are given with it. Of tools that are not custom only those that concern their use can be changed."""
+class ToolOptions(TypedDict, total=False):
+    """What can be said of a new tool, beside its source; see `docs/tools.md`."""
 
-    source: str
-    source_type: str
     name: str
     description: str
     schema: Mapping[str, Any]
@@ -98,6 +96,14 @@ class ToolChanges(TypedDict, total=False):
     environment: Mapping[str, str]
     network: bool
     memory_mb: int | None
+
+
+class ToolChanges(ToolOptions, total=False):
+    """What may be changed of a tool. What is not given stays. A new source says name, description and schema anew,
+    unless they are given with it. Of tools that are not custom only those that concern their use can be changed."""
+
+    source: str
+    source_type: str
 
 
 _OF_USE = frozenset({"tags", "metadata", "return_limit_chars", "requires_approval"})
