@@ -16,7 +16,7 @@ from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, StoredEvent, ToolStarted
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tx import Tx
-from perdure.engine import ask, call_model
+from perdure.engine import ask, call_names
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
 P = ParamSpec("P")
@@ -98,7 +98,7 @@ async def test_after_a_defect_the_next_message_is_answered(
             if broken == "claim":
                 patch.setattr(ask, "_ask", defect)
             else:
-                patch.setattr(call_model, "_with_unique_calls", defect)
+                patch.setattr(call_names.CallNames, "of", defect)
             with pytest.raises(RunFailed, match="planted"):
                 await agent.send("first")
 

@@ -13,7 +13,7 @@ from letta_client import APIStatusError
 from letta_client.types.agents import LettaStreamingResponse
 from pydantic import TypeAdapter
 
-from perdure import InvalidInput
+from perdure import InvalidInput, tool
 from perdure.core.events import RunEnded
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelReply
@@ -297,3 +297,70 @@ async def test_a_question_is_streamed_as_what_the_agent_says(tmp_path: Path, mod
         "Which colour?\n\n1. red\n2. blue"
     ]
     assert chunks[-2]["stop_reason"] == "end_turn"
+
+
+@tool
+def pay(n: int = 0) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+@tool
+def look(n: int = 0) -> str:
+    """Look."""
+    return "seen"
+
+
+def shown(messages: list[Any]) -> dict[tuple[str, str], list[str]]:
+    """What is shown, in order: (message type, otid) -> ids of its calls; pieces of one message joined."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for message in messages:
+        if message.get("otid") is None or message["message_type"] == "user_message":
+            continue
+        ids = found.setdefault((message["message_type"], message["otid"]), [])
+        calls = message.get("tool_calls", [])
+        for call in calls if isinstance(calls, list) else [calls]:
+            if call["tool_call_id"] not in ids:
+                ids.append(call["tool_call_id"])
+    return found
+
+
+BATCHES: dict[str, tuple[list[Any], list[str]]] = {
+    "renamed": (
+        [calls("look", call_id="call_0"), calls("look", ToolCall("call_0", "look", "{}"), call_id="call_0")],
+        ["tool_call_message", "tool_return_message"] * 2 + ["tool_return_message", "assistant_message"],
+    ),
+    "renamed and waiting": (
+        [calls("pay", call_id="call_0", n="x"), calls("pay", call_id="call_0")],
+        ["tool_call_message", "tool_return_message", "approval_request_message"],
+    ),
+    "refused": (
+        [calls("pay", ToolCall("b", "look", "{}"), n="many")],
+        ["tool_call_message", "tool_return_message", "tool_return_message", "assistant_message"],
+    ),
+    "mixed": (
+        [calls("pay", ToolCall("b", "look", "{}"), ToolCall("c", "send_message", '{"message": "hi"}'))],
+        [
+            *("tool_call_message", "assistant_message", "approval_request_message"),
+            *("tool_return_message", "tool_return_message"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("batch", BATCHES)
+async def test_calls_are_streamed_as_they_are_kept(tmp_path: Path, batch: str, background: bool) -> None:
+    """Under the same ids, of the same types, in the same order: of one answer, what waits for somebody comes last."""
+    script, types = BATCHES[batch]
+    async with in_process(tmp_path, *script, says("ok"), tools=[pay, look]) as (client, perdure):
+        agent = await perdure.create_agent(tools=("pay", "look"))
+        await agent.require_approval("pay")
+        chunks = [chunk for _, chunk in await streamed(client, agent.id, stream_tokens=True, background=background)]
+        kept = (await client.get(f"/v1/agents/{agent.id}/messages", params={"order": "asc"})).json()
+
+        assert list(shown(chunks).items()) == list(shown(kept).items())
+        assert [message_type for message_type, _ in shown(chunks)] == types
+        numbers = [chunk["seq_id"] for chunk in chunks if chunk.get("seq_id")]
+        assert numbers == sorted(set(numbers))
+        assert background == bool(numbers)

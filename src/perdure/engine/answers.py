@@ -35,6 +35,7 @@ from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 __all__ = [
     "Pending",
     "answer_rows",
+    "asked_before",
     "awaited",
     "check_answers",
     "client_specs",
@@ -175,13 +176,7 @@ def is_usable(spec: ToolSpec, arguments: str) -> bool:
 def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
     """The calls under ids that nobody was asked about of late: or an answer that is sent again, or comes after its call
     was given up, could be taken for one to these."""
-    agent_id, line = log.run.key.agent_id, log.run.conversation_seq
-    newest = log.messages[-1].seq
-    rows = tx.messages.view(agent_id, line, from_seq=max(0, newest - LATEST_ROWS), upto_seq=newest)
-    answered = tx.runs.answers(agent_id, line, limit=LATEST_ANSWERS)
-    taken = {call_id for _, answer in answered for call_id in answer["calls"]}
-    taken |= {call.call_id for message in log.messages for call in message.calls}
-    taken |= {call.call_id for row in rows for call in row.calls if call.awaits is not None}
+    taken = asked_before(tx, log) | {call.call_id for message in log.messages for call in message.calls}
     found: dict[str, ToolCall] = {}
     for old, call in calls.items():
         call_id, count = call.call_id, 1
@@ -191,6 +186,16 @@ def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[
         taken.add(call_id)
         found[old] = ToolCall(call_id, call.name, call.arguments, call.awaits)
     return found
+
+
+def asked_before(tx: Tx, log: RunLog) -> set[str]:
+    """The ids of calls about which somebody was asked of late, in the conversation of this run."""
+    agent_id, line = log.run.key.agent_id, log.run.conversation_seq
+    newest = log.messages[-1].seq if log.messages else 0
+    rows = tx.messages.view(agent_id, line, from_seq=max(0, newest - LATEST_ROWS), upto_seq=newest)
+    answered = tx.runs.answers(agent_id, line, limit=LATEST_ANSWERS)
+    taken = {call_id for _, answer in answered for call_id in answer["calls"]}
+    return taken | {call.call_id for row in rows for call in row.calls if call.awaits is not None}
 
 
 def earlier_answer(

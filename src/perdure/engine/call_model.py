@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,14 +24,15 @@ from perdure.core.errors import (
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
 from perdure.core.ids import MessageId
-from perdure.core.messages import Draft, Part, Reasoning, Text, ToolCall, Waits, make_draft, parts_to_json
+from perdure.core.messages import Draft, Text, ToolCall, Waits, make_draft, parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.ports import Ids
 from perdure.core.quick import changed
 from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
 from perdure.core.tx import Tx
-from perdure.engine.answers import awaited, tools_of, with_waits
+from perdure.engine.answers import asked_before, awaited, tools_of, with_waits
 from perdure.engine.ask import Asked
+from perdure.engine.call_names import CallNames
 from perdure.engine.finish import end_run
 from perdure.engine.hook_points import after_model, keep
 from perdure.engine.hub import Tell
@@ -53,7 +54,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
     message_id = MessageId(ports.ids.new("message"))
     previews = _Previews(log, ports) if log.run.background else None
     reply: ModelReply | None = None
-    waits: Mapping[str, Waits] | None = None
+    deltas = _Deltas(asked, step, message_id, ports)
     try:
         async with holding(log.run.key, log.lease, ports):
             model = ports.models.find(step.model)
@@ -65,9 +66,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
                 if isinstance(piece, ModelReply):
                     reply = piece
                     continue
-                if piece.kind == "tool_name" and waits is None:
-                    waits = await ports.store.read(_waits, log.run, asked.agent.settings)
-                delta = _delta(step, message_id, piece, waits)
+                delta = await deltas.of(piece)
                 tell((delta,) if previews is None else await previews.add(delta))
             if previews is not None:
                 tell(await previews.flush())
@@ -101,7 +100,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
             ends=not ports.hooks.wants("run_end"),
         )
     assert reply is not None
-    parts = _with_unique_calls(log, reply.parts)
+    parts = deltas.names.of(reply.parts)
     return await ports.store.write(
         _store_reply,
         log.run.key,
@@ -259,35 +258,35 @@ def _failure(error: BaseException) -> tuple[Failure, StopReason]:
             return Failure(kind="internal_error", message=f"{type(error).__name__}: {error}"), "error"
 
 
-def _with_unique_calls(log: RunLog, parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts, every call id unique within the run: some models number their calls anew in each answer."""
-    if len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text:  # most answers
-        return tuple(parts)
-    taken = {call.call_id for message in log.messages for call in message.calls}
-    unique: list[Part] = []
-    for part in parts:
-        if isinstance(part, ToolCall):
-            call_id, count = part.call_id or "call", 1
-            while call_id in taken:
-                count += 1
-                call_id = f"{part.call_id or 'call'}-{count}"
-            taken.add(call_id)
-            unique.append(part if call_id == part.call_id else replace(part, call_id=call_id))
-        elif isinstance(part, (Text, Reasoning)) and not part.text and getattr(part, "signature", None) is None:
-            # Nothing to keep; but reasoning that is only a signature has to go back to its provider.
-            continue
-        else:
-            unique.append(part)
-    return tuple(unique)
+class _Deltas:
+    """The deltas of one answer: its calls under the ids that they are kept under, and with what they wait for, as far
+    as that is known before they are whole."""
+
+    def __init__(self, asked: Asked, step: Step, message_id: MessageId, ports: Ports) -> None:
+        self._log, self._settings, self._ports = asked.log, asked.agent.settings, ports
+        self._step, self._message_id = step, message_id
+        self._waits: Mapping[str, Waits] | None = None
+        self._avoid: Collection[str] | None = None
+        self.names = CallNames(asked.log)
+
+    async def of(self, piece: ModelDelta) -> Delta:
+        if piece.kind in ("text", "reasoning"):
+            return Delta(self._step.id, self._message_id, piece.kind, piece.text)
+        awaits: Waits | None = None
+        avoid: Collection[str] = ()
+        if piece.kind == "tool_name":
+            if self._waits is None:
+                self._waits = await self._ports.store.read(_waits, self._log.run, self._settings)
+            if (awaits := self._waits.get(piece.text)) is not None:
+                if self._avoid is None:
+                    self._avoid = await self._ports.store.read(asked_before, self._log)
+                avoid = self._avoid
+        call_id = self.names.told(piece.index, piece.call_id, avoid=avoid)
+        return Delta(self._step.id, self._message_id, piece.kind, piece.text, piece.index, call_id, awaits)
 
 
 def _waits(tx: Tx, run: Run, settings: Mapping[str, Any]) -> Mapping[str, Waits]:
     return awaited(tools_of(tx, run), settings)
-
-
-def _delta(step: Step, message_id: MessageId, piece: ModelDelta, waits: Mapping[str, Waits] | None) -> Delta:
-    awaits = waits.get(piece.text) if waits and piece.kind == "tool_name" else None
-    return Delta(step.id, message_id, piece.kind, piece.text, piece.index, piece.call_id, awaits)
 
 
 class _Previews:

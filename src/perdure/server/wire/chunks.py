@@ -51,13 +51,13 @@ class _Sent:
     kinds: list[str] = field(default_factory=list)
     pieces: dict[str, list[str]] = field(default_factory=dict)
     calls: dict[int, _SentCall] = field(default_factory=dict)
+    held: bool = False
 
 
 @dataclass(slots=True)
 class _SentCall:
     name: str
     call_id: str
-    kind: str = "calls"
     pieces: list[str] = field(default_factory=list)
 
 
@@ -207,16 +207,19 @@ class Chunks:
         if delta.kind == "tool_name":
             if shown.use_assistant_message and delta.text == shown.tool_name:
                 return None  # what it says is shown when it is whole
-            call = _SentCall(delta.text, delta.call_id or "", "calls" if delta.awaits is None else "waiting")
-            sent.calls[delta.index] = call
-            _begin(sent, call.kind)
+            sent.held = sent.held or delta.awaits is not None
+            if sent.held:
+                # Whether somebody is asked about it is known when it is whole, and so is its place among the others.
+                return None
+            call = sent.calls[delta.index] = _SentCall(delta.text, delta.call_id or "")
+            _begin(sent, "calls")
             piece = {"name": call.name, "tool_call_id": call.call_id}
         elif call is None:
             return None
         else:
             call.pieces.append(delta.text)
             piece = {"arguments": delta.text, "tool_call_id": call.call_id}
-        return CALL_TYPES[call.kind], call.kind, {"tool_call": piece, "tool_calls": piece}
+        return CALL_TYPES["calls"], "calls", {"tool_call": piece, "tool_calls": piece}
 
 
 def _begin(sent: _Sent, kind: str) -> None:

@@ -95,7 +95,8 @@ class Group:
 
 
 def groups_of(message: Message, shown: Shown) -> list[Group]:
-    """What a model said, by kind, each kind where it began: reasoning, text, calls; and what it said by a tool."""
+    """What a model said, by kind, each kind where it began: reasoning, text, calls; what it said by a tool; and last
+    the calls that wait."""
     kinds: dict[GroupKind, list[Part]] = {}
     said: list[tuple[ToolCall, str]] = []
     for part in message.parts:
@@ -111,16 +112,16 @@ def groups_of(message: Message, shown: Shown) -> list[Group]:
                     kinds.setdefault("calls" if part.awaits is None else "waiting", []).append(part)
             case _:
                 pass
+    waiting = kinds.pop("waiting", None)
+    found: list[tuple[GroupKind, list[Part], str]] = [(kind, parts, "") for kind, parts in kinds.items()]
+    found += [("said", [call], text) for call, text in said]
+    if waiting is not None:  # what the run stops at comes last
+        found.append(("waiting", waiting, ""))
     groups: list[Group] = []
     slot = 0
-    if "waiting" in kinds:  # what the run stops at comes last
-        kinds["waiting"] = kinds.pop("waiting")
-    for kind, parts in kinds.items():
-        groups.append(Group(kind, len(groups), slot, tuple(parts)))
+    for kind, parts, text in found:
+        groups.append(Group(kind, len(groups), slot, tuple(parts), text))
         slot += len(parts) if kind in ("calls", "waiting") else 1
-    for call, text in said:
-        groups.append(Group("said", len(groups), slot, (call,), text))
-        slot += 1
     return groups
 
 
