@@ -19,7 +19,7 @@ from perdure.core.documents import Document
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.hooks import Hook
 from perdure.core.ids import PREFIXES, McpServerId
-from perdure.core.mcp import Definition
+from perdure.core.mcp import ToolListing
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, Ids, Store, TokenCounter
 from perdure.core.sandbox import Sandbox
@@ -318,9 +318,9 @@ def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
 def _mcp(store: Store, cipher: Cipher, settings: Settings, *, clock: Clock, ids: Ids) -> McpToolbox:
     """The MCP servers of a store; what they say of their tools is taken down where it is new."""
 
-    async def listed(server_id: McpServerId, definitions: Sequence[Definition]) -> None:
-        if not await store.read(is_current, server_id, definitions):
-            await store.write(sync_tools, server_id, definitions, ids=ids, at=clock.now())
+    async def listed(server_id: McpServerId, listing: ToolListing) -> None:
+        if not await store.read(is_current, server_id, listing):
+            await store.write(sync_tools, server_id, listing, ids=ids, at=clock.now())
 
     async def failed(server_id: McpServerId, why: str) -> None:
         with contextlib.suppress(NotFound):  # it was removed meanwhile

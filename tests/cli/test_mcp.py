@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import perdure.testing
 from tests.cli.running import called
 from tests.toolbox.mcp.servers import Running, running
 
 CANARY = "canary-88d0"
+RAW = str(Path(perdure.testing.__file__).with_name("mcp_raw_server.py"))
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,22 @@ def test_a_server_is_added_listed_approved_and_removed(tmp_path: Path, web: Runn
 
     assert json.loads(called(tmp_path, "mcp", "list", "--json").stdout) == []
     assert CANARY not in "".join((added.stderr, refreshed.stderr, asked.stdout, approved.stdout))
+
+
+def test_what_was_left_out_of_a_listing_is_told(tmp_path: Path) -> None:
+    """When the server is added, listed, looked at and read anew."""
+    listing = tmp_path / "listing.json"
+    listing.write_text(json.dumps([{"name": "bare"}, {"name": "good", "inputSchema": {"type": "object"}}]))
+    command = (sys.executable, "-P", RAW, str(listing))
+    told = "bare  left out  its input schema is no object's"
+    added = called(tmp_path, "mcp", "add", "raw", "--", *command)
+
+    assert "Registered raw with 1 tool: raw__good." in added.stderr
+    assert told in added.stderr
+    assert "1 tool, 1 left out" in called(tmp_path, "mcp", "list").stdout
+    assert told in called(tmp_path, "mcp", "tools", "raw").stdout
+    assert json.loads(called(tmp_path, "mcp", "tools", "raw", "--json").stdout)[1]["status"] == "left_out"
+    assert told in called(tmp_path, "mcp", "refresh", "raw").stderr
 
 
 @pytest.mark.parametrize(

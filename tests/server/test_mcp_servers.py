@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from letta_client.types import StreamableHTTPMcpServer
 
+import perdure.testing
 from tests.server.routed import Routed, new_agent, routed
 from tests.toolbox.mcp.servers import COMMAND, Running, running
 
 CANARY = "canary-61be"
+RAW = str(Path(perdure.testing.__file__).with_name("mcp_raw_server.py"))
 NOBODY = "mcp_server-00000000-0000-4000-8000-000000000000"
 
 
@@ -105,6 +108,23 @@ async def test_a_change_keeps_what_is_sent_back_as_it_was_shown(web: Running) ->
         assert (synced["changed"], look["status"]) == (["look"], "changed")
         assert (look["approved"]["description"], look["offered"]["description"]) == ("Look at something.", "Another.")
         assert (approved["changed"], approved["pending"]) == ([], [])
+
+
+async def test_what_was_left_out_of_a_listing_is_told(tmp_path: Path) -> None:
+    """Among the definitions, and by a refresh; the other tools are there."""
+    listing = tmp_path / "listing.json"
+    listing.write_text(json.dumps([{"name": "bare"}, {"name": "good", "inputSchema": {"type": "object"}}]))
+    async with routed(mcp_stdio="on") as server:
+        config = {"command": COMMAND, "args": ["-P", RAW, str(listing)]}
+        made = await server.post("/v1/mcp-servers/", {"server_name": "raw", "config": config})
+        path = f"/v1/mcp-servers/{made['id']}"
+        good, bare = await server.get(f"{path}/definitions")
+        synced = await server.patch(f"{path}/refresh")
+
+        assert (good["name"], good["status"]) == ("good", "active")
+        assert (bare["name"], bare["status"], bare.keys()) == ("bare", "left_out", good.keys())
+        assert synced["left_out"] == [{"name": "bare", "reason": bare["problem"]}]
+        assert "input schema" in bare["problem"]
 
 
 @pytest.mark.parametrize("config", [{"mcp_server_type": "stdio"}, {}])

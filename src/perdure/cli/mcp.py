@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from perdure.cli.fold import local_time, visible
 from perdure.cli.opened import Shown, with_store
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
-from perdure.core.mcp import Definition, McpServer, McpTool
+from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
 from perdure.library.perdure import AsyncPerdure
 from perdure.memory.mcp import Synced
@@ -53,13 +53,16 @@ async def add_server(
                 environment=environment,
                 trusted=trust,
             )
-            tools = [one.local_name for one in await perdure.mcp.tools(server.name)]
+            state = await perdure.mcp.get(server.name)
+            tools = [one.local_name for one in state.tools]
     except PerdureError as error:
         shown.view.error(error)
         return 1
     shown.terminal.idle()
     names = ", ".join(tools[:NAMES_SHOWN]) + (f" and {len(tools) - NAMES_SHOWN} more" * (len(tools) > NAMES_SHOWN))
     shown.view.hint(f"Registered {visible(name)} with {_count(len(tools))}{f': {names}' if tools else ''}.")
+    for one in state.server.left_out:
+        shown.view.hint(_left_out(one))
     return 0
 
 
@@ -78,6 +81,7 @@ async def list_servers(*, as_json: bool) -> int:
             read = "not read yet" if server.listed_at is None else f"read {local_time(server.listed_at)}"
             waiting = sum(one.status in ("pending", "changed") for one in tools)
             wait = f", {waiting} to approve" if waiting else ""
+            wait += f", {len(server.left_out)} left out" if server.left_out else ""
             told = f"; failed: {server.failure}" if server.failure else ""
             shown.print(
                 visible(f"{server.name}  {server.transport}  {server.place}  {_count(len(tools))}{wait}, {read}{told}")
@@ -91,7 +95,8 @@ async def list_tools(*, server: str, as_json: bool) -> int:
     """Print a server's tools with their states."""
 
     async def work(perdure: AsyncPerdure, shown: Shown) -> None:
-        tools = await perdure.mcp.tools(server)
+        state = await perdure.mcp.get(server)
+        tools, left_out = state.tools, state.server.left_out
         if as_json:
             shown.json(
                 [
@@ -104,12 +109,18 @@ async def list_tools(*, server: str, as_json: bool) -> int:
                     }
                     for one in tools
                 ]
+                + [
+                    {"name": one.name, "tool": None, "id": None, "status": "left_out", "problem": one.reason}
+                    for one in left_out
+                ]
             )
             return
         for one in tools:
             said = one.pinned or one.seen
             about = "" if said is None else said.description.strip().partition("\n")[0][:100]
             shown.print(visible(f"{one.local_name}  {one.status}  {one.problem or about}"))
+        for out in left_out:
+            shown.print(_left_out(out))
 
     return await _with_server(work, as_json=as_json)
 
@@ -122,6 +133,8 @@ async def refresh(*, server: str) -> int:
         synced = await perdure.mcp.refresh(server)
         shown.terminal.idle()
         shown.view.hint(_told(synced))
+        for one in synced.left_out:
+            shown.view.hint(_left_out(one))
         if synced.pending or synced.changed or synced.removed:
             shown.view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
 
@@ -216,6 +229,10 @@ def _told(synced: Synced) -> str:
     return visible("; ".join(parts) or "The server has no tools.")
 
 
+def _left_out(one: LeftOut) -> str:
+    return visible(f"{one.name}  left out  {one.reason}")
+
+
 def _server_json(server: McpServer, tools: Sequence[McpTool]) -> dict[str, object]:
     return {
         "name": server.name,
@@ -225,6 +242,7 @@ def _server_json(server: McpServer, tools: Sequence[McpTool]) -> dict[str, objec
         "trusted": server.trusted,
         "listed_at": None if server.listed_at is None else server.listed_at.isoformat(),
         "failure": server.failure,
+        "left_out": len(server.left_out),
         "tools": {status: sum(one.status == status for one in tools) for status in sorted({o.status for o in tools})},
     }
 

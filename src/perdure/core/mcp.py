@@ -6,7 +6,7 @@ import hashlib
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFINITION_BYTES_MAX",
+    "LEFT_OUT_MAX",
     "SERVER_TOOLS_MAX",
     "TOOL_NAME_CHARS_MAX",
     "Definition",
+    "LeftOut",
     "McpServer",
     "McpTool",
     "McpToolStatus",
     "ServerSecrets",
+    "ToolListing",
     "Transport",
     "check_server",
     "definition_of",
@@ -52,6 +55,10 @@ TOOL_NAME_CHARS_MAX = 64
 
 DEFINITION_BYTES_MAX = 65_536
 SERVER_TOOLS_MAX = 500
+LEFT_OUT_MAX = 100
+"""So many of the tools that a listing was left without are told of."""
+
+NAME_CHARS_MAX = 200
 URL_CHARS_MAX = 2_000
 ARGUMENTS_MAX = 200
 DEPTH_MAX = 32
@@ -62,6 +69,15 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\-]{1,100}")
 _METADATA = frozenset({"168.63.129.16", "fd00:ec2::254"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _OUR_HEADERS = frozenset({"host", "connection", "content-length", "content-type", "transfer-encoding", "accept"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """An entry of a server's listing that can't be a tool. `name` is its own name there, as far as it has one; without
+    one, its place in the listing: `#3`."""
+
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +95,7 @@ class McpServer:
         sealed: the secret part of its configuration, encrypted.
         listed_at: when its tools were last read; None: not yet.
         failure: why the last try to reach it failed; empty: it did not.
+        left_out: what its last listing had beside the tools that are known, and why it is none of them.
     """
 
     id: McpServerId
@@ -98,6 +115,7 @@ class McpServer:
     updated_at: datetime
     listed_at: datetime | None = None
     failure: str = ""
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def place(self) -> str:
@@ -128,6 +146,14 @@ class Definition:
         """SHA-256 of all that it says: what is approved is this."""
         said = {name: getattr(self, name) for name in self.__slots__}
         return hashlib.sha256(_canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolListing:
+    """All that a server says of its tools: the definitions that can be used, and what was left out of them."""
+
+    definitions: Sequence[Definition] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,15 +323,17 @@ def definition_of(said: Mapping[str, Any]) -> Definition:
     """The definition in what a server says of a tool, as the protocol writes it.
 
     Its schema may still be none that arguments can be read by: then the tool is `unusable`.
-    Raises: InvalidInput: no name, no schema of an object, too large, too deep.
+    Raises: InvalidInput, without the tool's name: no name, no schema of an object, too large, too deep.
     """
     name, schema = said.get("name"), said.get("inputSchema")
-    if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
-        raise InvalidInput(f"a tool's name {name!r:.80} can't be used")
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise InvalidInput(f"its name {name!r:.80} can't be used: a text of printable characters")
+    if len(name) > NAME_CHARS_MAX:
+        raise InvalidInput(f"its name has {len(name):,} characters, limit {NAME_CHARS_MAX}")
     if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
-        raise InvalidInput(f"tool {name!r}: its input schema is no object's")
+        raise InvalidInput("its input schema is no object's")
     if not _is_shallow(schema, DEPTH_MAX):
-        raise InvalidInput(f"tool {name!r}: its input schema nests deeper than {DEPTH_MAX}")
+        raise InvalidInput(f"its input schema nests deeper than {DEPTH_MAX}")
     annotations = said.get("annotations")
     definition = Definition(
         name=name,
@@ -315,7 +343,7 @@ def definition_of(said: Mapping[str, Any]) -> Definition:
     )
     size = len(_canonical(definition.parameters)) + len(definition.description)
     if size > DEFINITION_BYTES_MAX:
-        raise InvalidInput(f"tool {name!r}: its definition has {size:,} characters, limit {DEFINITION_BYTES_MAX:,}")
+        raise InvalidInput(f"its definition has {size:,} characters, limit {DEFINITION_BYTES_MAX:,}")
     return definition
 
 

@@ -11,9 +11,11 @@ from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from perdure.core.ids import McpServerId, ToolId
 from perdure.core.mcp import (
     Definition,
+    LeftOut,
     McpServer,
     McpTool,
     ServerSecrets,
+    ToolListing,
     Transport,
     check_server,
     local_name,
@@ -96,6 +98,9 @@ class Synced:
     added: tuple[str, ...] = ()
     """Those that agents can be given from now on."""
 
+    left_out: tuple[LeftOut, ...] = ()
+    """What the listing had besides, and why it is no tool; in the order of the listing."""
+
 
 def server_of(tx: Tx, registration: Registration, *, server_id: McpServerId, cipher: Cipher, at: datetime) -> McpServer:
     """The server that can be registered, checked, its secrets encrypted.
@@ -121,9 +126,7 @@ def server_of(tx: Tx, registration: Registration, *, server_id: McpServerId, cip
     return seal_server(server, registration.secrets, cipher=cipher)
 
 
-def register_server(
-    tx: Tx, server: McpServer, listing: Sequence[Definition] | None, *, ids: Ids, at: datetime
-) -> McpServer:
+def register_server(tx: Tx, server: McpServer, listing: ToolListing | None, *, ids: Ids, at: datetime) -> McpServer:
     """The new server, with the tools of its first listing, which registering it approves.
 
     Args:
@@ -186,15 +189,16 @@ def remove_server(tx: Tx, server_id: McpServerId) -> None:
     tx.mcp.delete(server_id)
 
 
-def is_current(tx: Tx, server_id: McpServerId, listing: Sequence[Definition]) -> bool:
+def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:
     """Whether a listing says nothing new. Raises: NotFound."""
     server = tx.mcp.get(server_id)
     seen = {known.name: known.seen.digest for known in tx.mcp.tools(server_id) if known.seen is not None}
-    said = {definition.name: definition.digest for definition in listing}
-    return server.listed_at is not None and not server.failure and seen == said
+    said = {definition.name: definition.digest for definition in listing.definitions}
+    told = server.left_out == tuple(listing.left_out)
+    return server.listed_at is not None and not server.failure and told and seen == said
 
 
-def sync_tools(tx: Tx, server_id: McpServerId, listing: Sequence[Definition], *, ids: Ids, at: datetime) -> Synced:
+def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids, at: datetime) -> Synced:
     """Take down what a server says of its tools now.
 
     The first listing is approved. Later, what is new waits for approval unless the server is trusted, and a definition
@@ -204,7 +208,7 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: Sequence[Definition], *,
     server = tx.mcp.get(server_id)
     first = server.listed_at is None
     before = {known.name: known for known in tx.mcp.tools(server_id)}
-    said = {definition.name: definition for definition in listing}
+    said = {definition.name: definition for definition in listing.definitions}
     taken = {known.local_name for other in tx.mcp.list() for known in tx.mcp.tools(other.id)}
     added: list[str] = []
     for name in sorted(before.keys() | said.keys()):
@@ -221,7 +225,7 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: Sequence[Definition], *,
             tx.mcp.delete_tool(server_id, name)
         elif now != before.get(name):
             tx.mcp.put_tool(now)
-    tx.mcp.read(server_id, failure="", at=at)
+    tx.mcp.read(server_id, failure="", at=at, left_out=listing.left_out)
     return replace(state_of(tx, server_id), added=tuple(added))
 
 
@@ -334,7 +338,8 @@ def state_of(tx: Tx, server_id: McpServerId) -> Synced:
     by_status: dict[str, list[str]] = {}
     for known in tools_of(tx, server_id):
         by_status.setdefault(known.status, []).append(known.name)
-    return Synced(**{status: tuple(names) for status, names in by_status.items()})
+    lists: dict[str, Any] = {status: tuple(names) for status, names in by_status.items()}
+    return replace(Synced(**lists), left_out=tx.mcp.get(server_id).left_out)
 
 
 def _kept(given: Mapping[str, str], had: Mapping[str, str]) -> dict[str, str]:

@@ -10,13 +10,15 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import McpServerId, OrgId, ToolId
-from perdure.core.mcp import Definition, McpServer, McpTool
+from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.text import restored, storable
 from perdure.storage.database import Database, Row, dump, from_iso, iso, load, next_number
 
 __all__ = ["Mcp"]
 
-_COLUMNS = "id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure"
+_COLUMNS = (
+    "id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure, left_out"
+)
 _TOOL_COLUMNS = "t.server_id, t.name, t.local_name, t.tool_id, t.pinned, t.seen"
 _CONFIG = ("command", "args", "url", "auth_header", "header_names", "variable_names")
 _LISTS = ("args", "header_names", "variable_names")
@@ -57,15 +59,17 @@ class Mcp:
             created_at=before.created_at,
             listed_at=before.listed_at,
             failure=before.failure,
+            left_out=before.left_out,
         )
 
-    def read(self, server_id: McpServerId, *, failure: str, at: datetime) -> None:
-        changed = "failure = :failure" if failure else "failure = '', listed_at = :at"
+    def read(self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[LeftOut] = ()) -> None:
+        changed: dict[str, Any] = {"failure": storable(failure)}
+        if not failure:
+            changed |= {"listed_at": iso(at), "left_out": dump([[one.name, one.reason] for one in left_out])}
         if not self._db.run(
-            f"UPDATE mcp_servers SET {changed} WHERE id = :id AND org_id = :org_id",
-            {"id": server_id, "org_id": self._org_id, "failure": storable(failure), "at": iso(at)}
-            if failure
-            else {"id": server_id, "org_id": self._org_id, "at": iso(at)},
+            f"UPDATE mcp_servers SET {', '.join(f'{name} = :{name}' for name in changed)}"
+            " WHERE id = :id AND org_id = :org_id",
+            {"id": server_id, "org_id": self._org_id, **changed},
         ):
             raise NotFound("MCP server", server_id)
 
@@ -164,6 +168,7 @@ def _server(row: Row) -> McpServer:
         updated_at=from_iso(row[9]),
         listed_at=from_iso(row[10]),
         failure=restored(row[11]),
+        left_out=tuple(LeftOut(name=name, reason=reason) for name, reason in load(row[12])),
     )
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.core.ids import McpServerId, ToolId
-from perdure.core.mcp import McpServer, McpTool
+from perdure.core.mcp import LeftOut, McpServer, McpTool
 
 __all__ = ["Mcp"]
 
@@ -21,8 +21,9 @@ class Mcp(Protocol):
         """Change it; when it was read, and why not, stay. Raises: NotFound; AlreadyExists: another one's name."""
         ...
 
-    def read(self, server_id: McpServerId, *, failure: str, at: datetime) -> None:
-        """Note that its tools were read, or why they were not. Raises: NotFound."""
+    def read(self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[LeftOut] = ()) -> None:
+        """Note that its tools were read, and what was left out of them; or why they were not read, which leaves that
+        as it was. Raises: NotFound."""
         ...
 
     def get(self, server_id: McpServerId) -> McpServer:

@@ -25,6 +25,7 @@ from perdure.server.wire.mcp import (
     McpServerIn,
     McpToolRunIn,
     known_tool_shape,
+    left_out_shape,
     server_shape,
     synced_shape,
 )
@@ -113,9 +114,10 @@ async def run_tool(mcp_server_id: McpServerPath, tool_id: ToolPath, body: McpToo
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/definitions")
 async def list_definitions(mcp_server_id: McpServerPath, library: Library) -> Response:
-    """What is known of all its tools: approved and offered. Perdure's own."""
+    """What is known of all its tools: approved and offered; and what was left out, with why. Perdure's own."""
     server = await _server(library, mcp_server_id)
-    return json_answer([known_tool_shape(tool) for tool in await library.mcp.tools(server.id)])
+    known = [known_tool_shape(tool) for tool in await library.mcp.tools(server.id)]
+    return json_answer([*known, *map(left_out_shape, server.left_out)])
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/approve")

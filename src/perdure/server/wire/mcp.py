@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from perdure.core.errors import InvalidInput
-from perdure.core.mcp import Definition, McpServer, McpTool
+from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.memory.mcp import Synced
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.secrets import MASKED
@@ -20,6 +20,7 @@ __all__ = [
     "McpServerIn",
     "McpToolRunIn",
     "known_tool_shape",
+    "left_out_shape",
     "server_shape",
     "synced_shape",
 ]
@@ -134,9 +135,16 @@ def known_tool_shape(tool: McpTool) -> dict[str, Any]:
     }
 
 
+def left_out_shape(one: LeftOut) -> dict[str, Any]:
+    """An entry of a server's listing that is no tool, in the shape of those that are."""
+    nothing = dict.fromkeys(("tool_name", "tool_id", "approved", "offered"))
+    return {"name": one.name, "status": "left_out", "problem": one.reason, **nothing}
+
+
 def synced_shape(synced: Synced) -> Mapping[str, Any]:
-    """How the tools of a server stand, by their names there."""
-    return {name: list(getattr(synced, name)) for name in _STATUSES}
+    """How the tools of a server stand, by their names there, and what of its listing is none."""
+    lists = {name: list(getattr(synced, name)) for name in _STATUSES}
+    return lists | {"left_out": [{"name": one.name, "reason": one.reason} for one in synced.left_out]}
 
 
 _STATUSES = ("active", "pending", "changed", "missing", "removed", "unusable", "added")

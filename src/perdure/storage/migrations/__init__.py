@@ -22,6 +22,7 @@ from perdure.storage.migrations import (
     m0010_secrets,
     m0011_mcp,
     m0012_hooks,
+    m0013_mcp_left_out,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -39,6 +40,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (10, "secrets", m0010_secrets.apply),
     (11, "mcp", m0011_mcp.apply),
     (12, "hooks", m0012_hooks.apply),
+    (13, "mcp_left_out", m0013_mcp_left_out.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ToolId
-from perdure.core.mcp import Definition, McpServer, McpTool
+from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.tx import Tx
 from perdure.testing.store_contract.base import AT, AWKWARD, LATER, Contract, raises
 
@@ -61,12 +61,13 @@ class McpContract(Contract):
         async with self.opened() as store:
             files = await store.write(lambda tx: tx.mcp.add(self.server()))
             web = await store.write(lambda tx: tx.mcp.add(self.server("web")))
-            await store.write(lambda tx: tx.mcp.read(files.id, failure="", at=AT))
+            left_out = (LeftOut(name=AWKWARD[0], reason=AWKWARD[1]), LeftOut(name="#2", reason="it is none"))
+            await store.write(lambda tx: tx.mcp.read(files.id, failure="", at=AT, left_out=left_out))
             await store.write(lambda tx: tx.mcp.read(files.id, failure=AWKWARD[0], at=LATER))
             changed = await store.write(
                 lambda tx: tx.mcp.put(replace(files, name="disk", sealed=b"", trusted=False, updated_at=LATER))
             )
-            assert (changed.listed_at, changed.failure) == (AT, AWKWARD[0])
+            assert (changed.listed_at, changed.failure, changed.left_out) == (AT, AWKWARD[0], left_out)
             assert await store.read(lambda tx: tx.mcp.get(files.id)) == changed
             with raises(AlreadyExists):
                 await store.write(lambda tx: tx.mcp.put(replace(web, name="disk")))

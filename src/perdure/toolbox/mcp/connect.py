@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ExtraMissing
 from perdure.core.mcp import McpServer, ServerSecrets, is_allowed
+from perdure.toolbox.mcp.listing import LeftOutTools, sifted
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,6 +30,7 @@ STREAM_READ_S = 600.0
 """How long a stream may be silent before it is given up; calls have limits of their own."""
 
 TAIL_BYTES = 2_000
+OLD_VERSION = "2025-11-25"
 
 
 def is_installed() -> bool:
@@ -73,12 +75,18 @@ class StderrTail(asyncio.Protocol):
 
 @contextlib.asynccontextmanager
 async def connect(
-    server: McpServer, secrets: ServerSecrets, *, tail: StderrTail, tools_changed: Callable[[], None]
+    server: McpServer,
+    secrets: ServerSecrets,
+    *,
+    tail: StderrTail,
+    left_out: LeftOutTools,
+    tools_changed: Callable[[], None],
 ) -> AsyncIterator[Client]:
     """A client of the server, past the handshake. It is left in the task that entered it.
 
     Args:
         tail: what a child process writes to stderr goes there.
+        left_out: entries of listings that can't be tools go there.
         tools_changed: called when the server says that its tools have changed.
     Raises: what the SDK raises, often in an ExceptionGroup; OSError.
     """
@@ -89,10 +97,16 @@ async def connect(
         if isinstance(message, ToolListChangedNotification):
             tools_changed()
 
+    def version() -> str:
+        try:
+            return client.protocol_version
+        except RuntimeError:  # it answers before it was asked anything
+            return OLD_VERSION
+
     async with contextlib.AsyncExitStack() as stack:
         transport = await _transport(server, secrets, tail, stack)
         client = Client(
-            transport,
+            sifted(transport, left_out, version),
             message_handler=on_message,
             client_info=Implementation(name="perdure", version="1"),
             cache=None,  # what was listed is kept in the store

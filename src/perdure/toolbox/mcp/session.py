@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.core.errors import InvalidInput, McpUnreachable
-from perdure.core.mcp import SERVER_TOOLS_MAX, Definition, McpServer, ServerSecrets, definition_of
+from perdure.core.errors import McpUnreachable
+from perdure.core.mcp import McpServer, ServerSecrets, ToolListing
 from perdure.toolbox.mcp.connect import StderrTail, connect, load_sdk
 from perdure.toolbox.mcp.errors import McpGone, McpLate, why_of
+from perdure.toolbox.mcp.listing import LeftOutTools, read_listing
 
 if TYPE_CHECKING:
     import anyio
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Failed", "Listed", "Session"]
 
 T = TypeVar("T")
-Listed = Callable[[Sequence[Definition]], Awaitable[None]]
+Listed = Callable[[ToolListing], Awaitable[None]]
 Failed = Callable[[str], Awaitable[None]]
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,6 @@ FRESH_S = 30.0
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 60.0
-PAGES_MAX = 50
 
 
 class Session:
@@ -143,14 +143,14 @@ class Session:
     async def _read(self, link: _Link) -> None:
         """Hand the server's listing on."""
         try:
-            definitions = await link.ask(lambda client: _list(client, self.server.name), LIST_S)
+            listing = await link.ask(lambda client: read_listing(client, link.left_out), LIST_S)
         except McpUnreachable:
             raise
         except Exception as error:
             raise McpUnreachable(
                 self.server.name, f"its tools can't be listed: {why_of(error, self._values())}"
             ) from error
-        await self._listed(definitions)
+        await self._listed(listing)
         self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
 
     async def _drop(self) -> None:
@@ -181,7 +181,7 @@ class _Link:
     """One connection, from its opening to its end."""
 
     def __init__(self, server: McpServer, secrets: ServerSecrets, tools_changed: Callable[[], None]) -> None:
-        self.tail = StderrTail()
+        self.tail, self.left_out = StderrTail(), LeftOutTools()
         self.ended = asyncio.Event()
         self._server, self._secrets, self._tools_changed = server, secrets, tools_changed
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -250,7 +250,11 @@ class _Link:
         try:
             with anyio.CancelScope() as self._scope:
                 async with connect(
-                    self._server, self._secrets, tail=self.tail, tools_changed=self._tools_changed
+                    self._server,
+                    self._secrets,
+                    tail=self.tail,
+                    left_out=self.left_out,
+                    tools_changed=self._tools_changed,
                 ) as client:
                     listening = asyncio.ensure_future(self._listen(client))
                     try:
@@ -287,29 +291,3 @@ def _retrieved(task: asyncio.Task[Any]) -> None:
     """An answer that came too late is of no interest, nor is what went wrong with it."""
     if not task.cancelled():
         task.exception()
-
-
-async def _list(client: Client, name: str) -> list[Definition]:
-    """Every tool that can be used, at most `SERVER_TOOLS_MAX`. What can't is left out, and logged."""
-    found: dict[str, Definition] = {}
-    cursor: str | None = None
-    for _ in range(PAGES_MAX):
-        page = await client.list_tools(cursor=cursor)
-        for tool in page.tools:
-            hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
-            said = {
-                "name": tool.name,
-                "description": tool.description or tool.title,
-                "inputSchema": tool.input_schema,
-                "annotations": hints,
-            }
-            try:
-                definition = definition_of(said)
-            except InvalidInput as error:
-                log.warning("MCP server %s: a tool was left out: %s", name, error)
-                continue
-            found.setdefault(definition.name, definition)
-        cursor = page.next_cursor
-        if cursor is None or len(found) >= SERVER_TOOLS_MAX:
-            break
-    return [*found.values()][:SERVER_TOOLS_MAX]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from perdure.core.errors import ExtraMissing, McpUnreachable, NotFound, PerdureError
 from perdure.core.ids import McpServerId, ToolId
-from perdure.core.mcp import Definition, McpServer, McpTool, ServerSecrets, open_server
+from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing, open_server
 from perdure.core.ports import CallContext, Store
 from perdure.core.secrets import Cipher
 from perdure.core.tools import Tool, ToolOutcome
@@ -37,7 +37,7 @@ class McpToolbox:
         store: Store,
         cipher: Cipher,
         *,
-        listed: Callable[[McpServerId, Sequence[Definition]], Awaitable[None]],
+        listed: Callable[[McpServerId, ToolListing], Awaitable[None]],
         failed: Callable[[McpServerId, str], Awaitable[None]],
         timeout_s: float = 60.0,
     ) -> None:
@@ -86,15 +86,16 @@ class McpToolbox:
         ExtraMissing, SecretKeyMissing, SecretUnreadable."""
         await (await self._session(server_id)).ready(anew=True)
 
-    async def look(self, server: McpServer, secrets: ServerSecrets) -> Sequence[Definition]:
+    async def look(self, server: McpServer, secrets: ServerSecrets) -> ToolListing:
         """What a server that is about to be registered says of its tools. The connection stays, for its first call.
 
         Raises: McpUnreachable, ExtraMissing.
         """
-        found: list[Definition] = []
+        found = ToolListing()
 
-        async def listed(definitions: Sequence[Definition]) -> None:
-            found.extend(definitions)
+        async def listed(listing: ToolListing) -> None:
+            nonlocal found
+            found = listing
 
         async def failed(why: str) -> None:
             return None
@@ -154,8 +155,8 @@ class McpToolbox:
         return made
 
     def _tellers(self, server_id: McpServerId) -> tuple[Listed, Failed]:
-        async def listed(definitions: Sequence[Definition]) -> None:
-            await self._listed(server_id, definitions)
+        async def listed(listing: ToolListing) -> None:
+            await self._listed(server_id, listing)
 
         async def failed(why: str) -> None:
             await self._failed(server_id, why)

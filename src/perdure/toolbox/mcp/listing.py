@@ -1,0 +1,186 @@
+"""What a server says of its tools, entry by entry: one that is no tool is left out, with why, and the others stay.
+
+The protocol's types refuse a listing as a whole when one entry breaks them. So a listing is gone through as it comes
+from the transport, before it meets them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.errors import InvalidInput
+from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, Definition, LeftOut, ToolListing, definition_of
+from perdure.toolbox.mcp.errors import why_of
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import Tool
+
+__all__ = ["LeftOutTools", "read_listing", "sifted"]
+
+PAGES_MAX = 50
+NAME_CHARS_SHOWN = 80
+
+
+class LeftOutTools:
+    """What was left out of the listing that is being read: names as they are shown -> why, the first reason counts."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+        self._more = 0
+        self.passed: list[str] = []
+        """The names that the last page went on with."""
+
+    def clear(self) -> None:
+        self._reasons.clear()
+        self._more = 0
+
+    def add(self, name: object, reason: str, *, place: int = 0) -> None:
+        """One more; where there is no name, `place` in the listing, from 1 on, stands for it."""
+        shown = " ".join(name.split())[:NAME_CHARS_SHOWN] if isinstance(name, str) else ""
+        shown = shown or f"#{place}"
+        if len(self._reasons) < LEFT_OUT_MAX - 1:
+            self._reasons.setdefault(shown, reason)
+        elif shown not in self._reasons:
+            self._more += 1
+
+    def all(self) -> tuple[LeftOut, ...]:
+        """In the order of the listing; what is beyond `LEFT_OUT_MAX` is counted only."""
+        told = tuple(LeftOut(name=name, reason=reason) for name, reason in self._reasons.items())
+        return told if not self._more else (*told, LeftOut(name="…", reason=f"{self._more:,} more"))
+
+
+@contextlib.asynccontextmanager
+async def sifted(transport: Any, left_out: LeftOutTools, version: Callable[[], str]) -> AsyncIterator[Any]:
+    """The transport, with no entry in any listing of tools that the protocol of this version refuses."""
+    async with transport as (reading, writing):
+        yield _Sifted(reading, left_out, version), writing
+
+
+class _Sifted:
+    """The stream of what a server says."""
+
+    def __init__(self, inner: Any, left_out: LeftOutTools, version: Callable[[], str]) -> None:
+        self._inner, self._left_out, self._version = inner, left_out, version
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> Any:
+        return self._passed(await self._inner.receive())
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> _Sifted:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._passed(await self._inner.__anext__())
+
+    async def __aenter__(self) -> _Sifted:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        ended: bool | None = await self._inner.__aexit__(kind, error, trace)
+        return ended
+
+    def _passed(self, item: Any) -> Any:
+        message = getattr(item, "message", None)
+        result = getattr(message, "result", None)
+        # No other answer has a list of this name, and where one had, nobody would read it.
+        if message is not None and isinstance(result, dict) and isinstance(result.get("tools"), list):
+            message.result = result | {"tools": [*self._kept(result["tools"])]}
+        return item
+
+    def _kept(self, entries: list[Any]) -> list[Any]:
+        kept = []
+        self._left_out.passed.clear()
+        for place, entry in enumerate(entries, 1):
+            if (reason := _refusal(entry, self._version())) is None:
+                kept.append(entry)
+                self._left_out.passed.append(entry["name"])
+            else:
+                name = entry.get("name") if isinstance(entry, Mapping) else None
+                self._left_out.add(name, reason, place=place)
+        return kept
+
+
+def _refusal(entry: Any, version: str) -> str | None:
+    """Why the protocol's types refuse an entry; None: they don't. What they say of anything else is not asked here."""
+    from mcp.types import Tool
+    from mcp_types.methods import validate_server_result
+    from pydantic import ValidationError
+
+    if isinstance(entry, dict) and (reason := _our_refusal(entry)) is not None:
+        return reason  # in plainer words than the types have
+    try:
+        with contextlib.suppress(KeyError):
+            validate_server_result("tools/list", version, {"tools": [entry]})
+    except ValidationError as error:
+        if any(part["loc"][:2] == ("tools", 0) for part in error.errors()):
+            return why_of(error).replace("tools[0].", "").replace("tools[0]", "its place in the listing")
+    try:
+        Tool.model_validate(entry, by_name=False)
+    except ValidationError as error:
+        return why_of(error)
+    return None
+
+
+def _our_refusal(entry: Mapping[str, Any]) -> str | None:
+    try:
+        definition_of(entry)
+    except InvalidInput as error:
+        return str(error)
+    return None
+
+
+async def read_listing(client: Client, left_out: LeftOutTools) -> ToolListing:
+    """Every tool that can be used, at most `SERVER_TOOLS_MAX`, and what was left out, with the reasons.
+
+    Args:
+        left_out: what `sifted` puts its share into.
+    Raises: what the SDK raises.
+    """
+    left_out.clear()
+    found: dict[str, Definition] = {}
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            _take(tool, found, left_out)
+        for name in set(left_out.passed).difference(tool.name for tool in page.tools):
+            left_out.add(name, "its x-mcp-header can't be used, so the protocol has it left out")
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= SERVER_TOOLS_MAX:
+            break
+    if cursor is not None:
+        left_out.add("…", f"the listing has more pages than were read, for {SERVER_TOOLS_MAX} tools at most")
+    return ToolListing(definitions=tuple(found.values()), left_out=left_out.all())
+
+
+def _take(tool: Tool, found: dict[str, Definition], left_out: LeftOutTools) -> None:
+    said = {
+        "name": tool.name,
+        "description": tool.description or tool.title,
+        "inputSchema": tool.input_schema,
+        "annotations": tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {},
+    }
+    try:
+        definition = definition_of(said)
+    except InvalidInput as error:
+        left_out.add(tool.name, str(error))
+        return
+    if definition.name in found:
+        left_out.add(definition.name, "it is listed twice: the first one counts")
+    elif len(found) >= SERVER_TOOLS_MAX:
+        left_out.add(definition.name, f"the server has more than {SERVER_TOOLS_MAX} tools: the first ones count")
+    else:
+        found[definition.name] = definition

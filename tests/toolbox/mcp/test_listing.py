@@ -1,0 +1,112 @@
+"""Listings of MCP servers with entries that are no tools: each is left out, with a reason, and the others stay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure.testing
+from perdure import AsyncPerdure
+from perdure.core.errors import McpUnreachable
+from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, LeftOut
+from perdure.toolbox.mcp.listing import LeftOutTools
+from tests.library.opened import open_async
+from tests.toolbox.mcp.servers import COMMAND
+
+RAW = str(Path(perdure.testing.__file__).with_name("mcp_raw_server.py"))
+GOOD: dict[str, Any] = {"name": "good", "description": "Do good.", "inputSchema": {"type": "object"}}
+
+
+def listing(tmp_path: Path, *entries: Any) -> Path:
+    """A file that the server lists."""
+    file = tmp_path / "listing.json"
+    file.write_text(json.dumps(entries))
+    return file
+
+
+async def added(perdure: AsyncPerdure, file: Path) -> tuple[LeftOut, ...]:
+    """What was left out of the listing of a server that was just added."""
+    await perdure.mcp.add("raw", command=COMMAND, args=["-P", RAW, str(file)])
+    return (await perdure.mcp.get("raw")).server.left_out
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "reason"),
+    [
+        ({"name": "bare"}, "bare", "its input schema is no object's"),
+        ({"name": "flat", "inputSchema": "text"}, "flat", "its input schema is no object's"),
+        ({"name": "list", "inputSchema": {"type": "array"}}, "list", "its input schema is no object's"),
+        ({"name": "odd", "inputSchema": {"type": "object", "required": 5}}, "odd", "at inputSchema.required"),
+        ({"name": "typeless", "inputSchema": {}}, "typeless", "at inputSchema.type"),
+        ({"name": "n" * 500, "inputSchema": {"type": "object"}}, "n" * 80, "500 characters, limit 200"),
+        ({"inputSchema": {"type": "object"}}, "#1", "its name None can't be used"),
+        ({"name": 5, "inputSchema": {"type": "object"}}, "#1", "its name 5 can't be used"),
+        ({"name": "said", "description": [1], "inputSchema": {"type": "object"}}, "said", "at description"),
+        ({"name": "hints", "annotations": 5, "inputSchema": {"type": "object"}}, "hints", "at annotations"),
+        ("a text", "#1", "its place in the listing"),
+        (None, "#1", "its place in the listing"),
+    ],
+)
+async def test_an_entry_that_is_no_tool_is_left_out_with_the_reason(
+    tmp_path: Path, entry: Any, name: str, reason: str
+) -> None:
+    """The tool beside it is there, and works."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        (left_out,) = await added(perdure, listing(tmp_path, entry, GOOD))
+
+        assert (left_out.name, reason in left_out.reason) == (name, True), left_out
+        assert [tool.name for tool in await perdure.mcp.tools("raw")] == ["good"]
+        assert (await perdure.mcp.run("raw", "good")).text == "good"
+
+
+async def test_what_is_left_out_is_told_by_each_reading(tmp_path: Path) -> None:
+    """A tool that becomes unusable so is missing until it is well again; one listed twice counts once."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        assert await added(perdure, listing(tmp_path, GOOD)) == ()
+        listing(tmp_path, GOOD | {"inputSchema": 5}, GOOD | {"name": "twice"}, GOOD | {"name": "twice"})
+        broken = await perdure.mcp.refresh("raw")
+        listing(tmp_path, GOOD)
+        well = await perdure.mcp.refresh("raw")
+
+        assert (broken.missing, broken.pending) == (("good",), ("twice",))
+        assert [one.name for one in broken.left_out] == ["good", "twice"]
+        assert "listed twice" in broken.left_out[1].reason
+        assert (well.active, well.left_out) == (("good",), ())
+        assert (await perdure.mcp.list())[0].left_out == ()
+
+
+async def test_more_tools_than_are_read_are_told(tmp_path: Path) -> None:
+    """The first ones are there; the rest is named up to a limit, then counted."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        entries = [GOOD | {"name": f"tool_{number}"} for number in range(SERVER_TOOLS_MAX + LEFT_OUT_MAX + 5)]
+        left_out = await added(perdure, listing(tmp_path, *entries))
+
+        assert len(await perdure.mcp.tools("raw")) == SERVER_TOOLS_MAX
+        assert len(left_out) == LEFT_OUT_MAX
+        assert f"more than {SERVER_TOOLS_MAX} tools" in left_out[0].reason
+        assert left_out[-1] == LeftOut(name="…", reason="6 more")
+
+
+async def test_a_listing_that_is_none_is_refused_as_a_whole(tmp_path: Path) -> None:
+    """There is nothing to keep of it."""
+    file = tmp_path / "listing.json"
+    file.write_text('{"not": "a list"}')
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        with pytest.raises(McpUnreachable, match="breaks the protocol at tools"):
+            await added(perdure, file)
+
+        assert await perdure.mcp.list() == []
+
+
+def test_the_first_reason_counts_and_names_are_one_line() -> None:
+    """However often and however oddly something is named."""
+    left_out = LeftOutTools()
+    left_out.add("a\n b", "first")
+    left_out.add("a b", "second")
+    left_out.add("\x00", "third", place=7)
+    left_out.add("", "fourth", place=8)
+
+    assert [(one.name, one.reason) for one in left_out.all()] == [("a b", "first"), ("\x00", "third"), ("#8", "fourth")]
