@@ -98,8 +98,8 @@ class Chat:
     source: GivenLines
     session: Session
 
-    async def take(self, *lines: str) -> int:
-        """Type these lines; the exit code."""
+    async def take(self, *lines: str | None) -> int:
+        """Type these lines, or Ctrl-C where one is None; the exit code."""
         self.source.lines.extend(lines)
         return await self.session.run()
 

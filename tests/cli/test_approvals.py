@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from perdure import Perdure, tool
+from perdure.cli.pending_view import argument_lines
+from perdure.core.messages import ToolCall
 from perdure.core.tool_rules import RequiresApproval
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
-from tests.cli.running import open_chat, perdure
+from tests.cli.running import Chat, open_chat, perdure
 
 BUILT_IN = "perdure/extractive"
 
@@ -20,24 +25,113 @@ def pay(n: int) -> str:
     return f"paid {n}"
 
 
-async def test_in_the_chat_a_call_is_shown_and_decided() -> None:
-    """Refused with a reason that may be several words, or let run."""
-    script = (calls("pay", n=1), says("Pity."), calls("pay", n=2), says("Done."))
-    async with open_chat(*script, tools=[pay]) as chat:
-        agent = chat.session.agent
-        await agent.rules.set([RequiresApproval("pay")])
-        await chat.take("pay one")
-        assert 'pay {"n": 1} waits for you' in chat.out.getvalue()
-        await chat.take("/deny far too dear")
-        await chat.take("pay two")
-        await chat.take("/approve")
-        await chat.take("/approve")
+@asynccontextmanager
+async def paying(*script: Any, **options: Any) -> AsyncIterator[Chat]:
+    """A chat whose agent needs approval for `pay`."""
+    async with open_chat(*script, tools=[pay], **options) as chat:
+        await chat.agent.rules.set([RequiresApproval("pay")])
+        yield chat
 
-        said = [result.text for message in await agent.messages() for result in message.results]
-    assert said == ["Error: request to call tool denied. User reason: far too dear", "paid 2"]
-    assert "Pity." in chat.out.getvalue()
-    assert "Done." in chat.out.getvalue()
-    assert "no call waits for you" in chat.out.getvalue() + chat.err.getvalue()
+
+async def results(chat: Chat) -> list[str]:
+    return [result.text for message in await chat.agent.messages() for result in message.results]
+
+
+async def test_in_the_chat_a_call_is_asked_about_in_line() -> None:
+    """Shown with its arguments; a reason may follow a no; what is resumed is shown with what it was run with."""
+    async with paying(calls("pay", n=1), says("Pity."), calls("pay", n=2), says("Done.")) as chat:
+        await chat.take("pay one", "N", "far too dear", "pay two", "what?", "yes")
+
+        shown = chat.out.getvalue()
+        assert await results(chat) == ["Error: request to call tool denied. User reason: far too dear", "paid 2"]
+        assert "⚙ pay waits for you  call_1_0\n    n: 1\n" in shown
+        assert "⚙ pay(n=2) → paid 2\nDone.\n" in shown
+        assert "y lets it run, n refuses it" in shown  # what was typed was neither
+        assert "requires_approval" not in shown
+        assert "said nothing" not in shown
+
+
+async def test_arguments_can_be_edited_until_they_fit() -> None:
+    """The line begins with the model's own; what can't be used is said, and stands there to be mended."""
+    async with paying(calls("pay", n=1), says("Done.")) as chat:
+        await chat.take("pay", "e", '{"n": ', '["n"]', '{"n": "much"}', '{"n": true}', '{"n": 5}')
+
+        assert [prefill for question, prefill in chat.source.asked if question == "arguments: "] == [
+            '{"n": 1}',
+            '{"n": ',
+            '["n"]',
+            '{"n": "much"}',
+            '{"n": true}',
+        ]
+        errors = chat.err.getvalue()
+        assert "not valid JSON" in errors
+        assert "give a JSON object" in errors
+        assert errors.count("can't be used") == 2
+        (result,) = await results(chat)
+        assert result.startswith("paid 5")
+        assert "⚙ pay(n=5) → paid 5" in chat.out.getvalue()
+
+
+async def test_several_calls_are_asked_about_one_by_one_and_answered_at_once() -> None:
+    """The run goes on after the last; going away before it decides none."""
+    both = calls("pay", ToolCall("second", "pay", '{"n": 2}'), n=1)
+    async with paying(both, says("Done.")) as chat:
+        await chat.take("pay both", "y", None)
+        waiting = [call.call_id for call in await chat.agent.pending()]
+        left = chat.out.getvalue()
+        await chat.take("/approvals", "y", "e", None, "n", "")
+
+        assert waiting == ["call_1_0", "second"]
+        assert "nothing is decided: the calls wait\n/approvals asks again" in left
+        assert "1 of 2" in left
+        assert await results(chat) == ["Error: request to call tool denied.", "paid 1"]
+
+
+async def test_what_an_earlier_chat_left_is_asked_first() -> None:
+    """Also when something else is said meanwhile, which is not sent then."""
+    async with paying(calls("pay", n=1), says("Done."), says("Hello.")) as chat:
+        await chat.agent.send("pay")
+        await chat.take(None, "hello", "y", "hello")
+
+        assert "not sent: decide first what waits" in chat.out.getvalue()
+        said = [one.text for one in await chat.agent.messages() if one.role == "user" and one.kind == "message"]
+        assert said == ["pay", "hello"]
+        assert await results(chat) == ["paid 1"]
+
+
+async def test_a_program_is_told_what_waits_and_by_its_exit_code() -> None:
+    """Nothing is asked of lines; a command among them decides."""
+    script = (calls("pay", n=1), says("Done."), calls("pay", n=2), calls("pay", n=3), says("Done."))
+    async with paying(*script, person=False, terminal=False) as chat:
+        code = await chat.take("pay")
+        told = chat.err.getvalue()
+        refused = await chat.take("y")
+        assert code == 3
+        assert "⚙ pay waits for you  call_1_0\n    n: 1\n" in told
+        assert """`perdure approve "Ada's helper"` lets them run""" in told
+        assert refused == 1  # it was a message, and calls wait
+    async with paying(*script, person=False, terminal=False) as chat:
+        assert await chat.take("pay", "/approve", "pay", "/deny no") == 3
+        assert await chat.take("/approve", "/approvals") == 0
+        assert await results(chat) == ["paid 1", "Error: request to call tool denied. User reason: no", "paid 3"]
+        assert chat.out.getvalue() == "Done.\nDone.\nNo call waits for anybody in this conversation.\n"
+
+
+def test_what_can_not_be_seen_is_written_out() -> None:
+    """A person agrees to what they read: no character turns or hides what stands around it."""
+    waiting = list(
+        argument_lines({"note": "to Ada\u202ebob\x1b[2K", "text": "one\n\u2066two", "n": {"deep": "\U000e0041"}})
+    )
+
+    assert waiting == [
+        'note: "to Ada\\u202ebob\\u001b[2K"',
+        "text:",
+        "  one",
+        "  \\u2066two",
+        'n: {"deep": "\\udb40\\udc41"}',
+    ]
+    assert list(argument_lines({})) == ["(no arguments)"]
+    assert list(argument_lines({"text": "x\n" * 500}))[-1].startswith("… 302 more lines")
 
 
 def test_commands_list_what_waits_and_decide_it(tmp_path: Path) -> None:
@@ -64,10 +158,32 @@ def test_commands_list_what_waits_and_decide_it(tmp_path: Path) -> None:
     assert "--arguments" in wrong.stderr
     approved = perdure(tmp_path, "approve", "one", "--arguments", '{"label": "human", "content": "Likes cocoa."}')
     denied = perdure(tmp_path, "deny", "two", second["call_id"], "--reason", "no")
-    assert (approved.returncode, denied.returncode) == (0, 0), approved.stderr + denied.stderr
+    assert '⚙ core_memory_append("human", "Likes cocoa.")' in approved.stderr
+    assert "User reason: no" in denied.stderr
+    left = {call["call_id"] for call in json.loads(perdure(tmp_path, "approvals", "--json").stdout)}
+    assert not left & {first["call_id"], second["call_id"]}
+    # The built-in model may have asked for more, of which the exit code tells.
+    assert (approved.returncode, denied.returncode) in {(0, 0), (3, 3)}, approved.stderr + denied.stderr
+    assert bool(left) == (approved.returncode == 3)
 
     with Perdure(tmp_path / "perdure.db", settings=Settings(model=BUILT_IN, embedding="none")) as store:
         assert store.agent("one").blocks.get("human").value == "Likes cocoa."
         assert store.agent("two").blocks.get("human").value == ""
-    left = {call["call_id"] for call in json.loads(perdure(tmp_path, "approvals", "--json").stdout)}
-    assert not left & {first["call_id"], second["call_id"]}  # the built-in model may have asked for more
+
+
+def test_one_message_that_stops_for_approval_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    """With what waits in the reply for programs; said to people, with what helps; the next message is refused."""
+    with Perdure(tmp_path / "perdure.db", settings=Settings(model=BUILT_IN, embedding="none")) as store:
+        agent = store.create_agent("one", tools=("core_memory_append",))
+        agent.require_approval("core_memory_append")
+
+    stopped = perdure(tmp_path, "chat", "one", "-p", "My name is Ada.", "--json")
+    refused = perdure(tmp_path, "chat", "one", "-p", "Hello?")
+
+    reply = json.loads(stopped.stdout)
+    assert (stopped.returncode, reply["stop_reason"]) == (3, "requires_approval")
+    (waiting,) = reply["pending"]
+    assert (waiting["name"], waiting["awaits"]) == ("core_memory_append", "approval")
+    assert waiting["arguments"]["label"] == "human"
+    assert refused.returncode == 1
+    assert "`perdure approve one` lets them run" in refused.stderr

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -26,7 +27,14 @@ class Prompt:
 
     async def read(self, *typed: str) -> str | None:
         """What a read gives for these keys; they come one after the other, as from a person."""
-        reading = asyncio.create_task(self._lines.read())
+        return await self._type(self._lines.read(), typed)
+
+    async def ask(self, *typed: str, prefill: str = "") -> str | None:
+        """The same for a question."""
+        return await self._type(self._lines.ask("sure? ", prefill=prefill), typed)
+
+    async def _type(self, what: Coroutine[Any, Any, str | None], typed: tuple[str, ...]) -> str | None:
+        reading = asyncio.create_task(what)
         for text in typed:
             await asyncio.sleep(0.05)
             self._keys.send_text(text)
@@ -97,3 +105,20 @@ async def test_a_history_that_can_not_be_written_is_no_error(home: Path) -> None
     (home / HISTORY_FILE).mkdir()
     with prompt(home) as person:
         assert await person.read("hi\r") == "hi"
+
+
+async def test_a_question_is_answered_on_a_line_that_may_begin_with_something(home: Path) -> None:
+    """Ctrl-C and Ctrl-D answer nothing; what is answered is no message that the arrow key brings back."""
+    with prompt(home) as person:
+        assert await person.read("hello\r") == "hello"
+        assert await person.ask("\x7f2}\r", prefill='{"n": 1}') == '{"n": 12}'
+        assert await person.ask("y", "\x03") is None
+        assert await person.ask("\x04") is None
+        assert await person.read("\x1b[A", "\r") == "hello"
+
+
+async def test_a_terminal_that_can_not_show_it_begins_with_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What isn't seen would stand in the answer."""
+    monkeypatch.setenv("TERM", "dumb")
+    with prompt(home) as person:
+        assert await person.ask("{}\r", prefill='{"n": 1}') == "{}"

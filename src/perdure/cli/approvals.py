@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.cli.opened import Shown, with_store
+from perdure.cli.pending_view import pending_shape, told
+from perdure.cli.session import Session
+from perdure.cli.source import GivenLines
 from perdure.core.answers import PendingCall
 from perdure.core.errors import InvalidInput
 from perdure.core.tx import Tx
@@ -14,17 +17,10 @@ from perdure.engine.answers import pending_calls
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["approvals", "decide", "told"]
+__all__ = ["approvals", "decide"]
 
 NOTHING = "no call waits for anybody"
 LISTED_MAX = 1_000
-
-
-def told(call: PendingCall) -> str:
-    """A call that waits, on one line."""
-    who = "the program that sent the message" if call.awaits_client else "you"
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
-    return f"{call.name} {arguments} waits for {who} ({call.call_id})"
 
 
 async def approvals(*, as_json: bool) -> int:
@@ -34,7 +30,7 @@ async def approvals(*, as_json: bool) -> int:
     async def work(perdure: AsyncPerdure) -> int:
         found = await perdure.app.store.read(_everything)
         if as_json:
-            shown.json([_shape(name, call) for name, call in found])
+            shown.json([{"agent": name, **pending_shape(call)} for name, call in found])
             return 0
         for name, call in found:
             shown.print(f"{name}: {told(call)}")
@@ -47,22 +43,14 @@ async def approvals(*, as_json: bool) -> int:
 
 
 async def decide(name: str, call_id: str | None, *, approve: bool, reason: str | None, arguments: str | None) -> int:
-    """Answer calls of an agent, and print what it then says."""
+    """Answer calls of an agent, and print what comes of it; the exit code."""
     shown = Shown(as_json=False)
 
     async def work(perdure: AsyncPerdure) -> int:
         agent = await perdure.agent(name)
         line = await _line_of(agent, perdure, call_id)
-        if approve:
-            reply = await agent.approve(call_id, arguments=_parsed(arguments), conversation=line)
-        else:
-            reply = await agent.deny(call_id, reason=reason, conversation=line)
-        waiting = await agent.pending(conversation=line)
-        if reply is not None and reply.text:
-            shown.print(reply.text)
-        for call in waiting:
-            shown.view.note(told(call))
-        return 0
+        session = Session(perdure, agent, GivenLines([]), shown.view, conversation=line)
+        return await session.decided(approve, call_id, reason=reason, arguments=_checked(arguments))
 
     return await with_store(shown, work, empty=NOTHING)
 
@@ -80,16 +68,16 @@ async def _line_of(agent: AsyncAgent, perdure: AsyncPerdure, call_id: str | None
     return lines[0] if lines else None
 
 
-def _parsed(arguments: str | None) -> dict[str, Any] | None:
+def _checked(arguments: str | None) -> str | None:
     if arguments is None:
         return None
     try:
         found = json.loads(arguments)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"--arguments is not valid JSON: {error}") from error
     if not isinstance(found, dict):
         raise InvalidInput(f"--arguments is {arguments:.80}: give a JSON object")
-    return found
+    return arguments
 
 
 def _everything(tx: Tx) -> Sequence[tuple[str, PendingCall]]:
@@ -99,16 +87,3 @@ def _everything(tx: Tx) -> Sequence[tuple[str, PendingCall]]:
         for line in tx.conversations.waiting(limit=LISTED_MAX)
         for call in pending_calls(tx, line)
     ]
-
-
-def _shape(name: str, call: PendingCall) -> dict[str, Any]:
-    return {
-        "agent": name,
-        "agent_id": call.agent_id,
-        "conversation_id": call.conversation_id,
-        "run_id": call.run_id,
-        "call_id": call.call_id,
-        "name": call.name,
-        "arguments": dict(call.arguments),
-        "awaits": call.call.awaits,
-    }

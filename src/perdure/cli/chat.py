@@ -6,7 +6,7 @@ import sys
 from typing import TextIO
 
 from perdure.cli.opening import check_first_model, go_on_with, greet, open_agent, warn_of_model
-from perdure.cli.session import Session
+from perdure.cli.session import WAITING, Session
 from perdure.cli.slash import names
 from perdure.cli.source import GivenLines, Source, StdinLines
 from perdure.cli.terminal import Terminal, standard_streams
@@ -48,7 +48,7 @@ async def chat(*, name: str | None, new: bool, model: str | None, message: str |
     except PerdureError as error:
         view.error(error)
         return 1
-    if code == 0:
+    if code in (0, WAITING):
         view.hint(f"Everything is kept: `{go_on_with(opened.agent)}` goes on.")
     return code
 

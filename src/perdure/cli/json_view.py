@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from perdure.cli.pending_view import call_shape, pending_shape
 from perdure.cli.view import AgentRow, ModelRow
 from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
+from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError, RunFailed
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import StepId
-from perdure.core.messages import Message, parts_to_json
+from perdure.core.messages import Message, ToolCall, parts_to_json
 from perdure.core.passages import Passage
 from perdure.core.runs import Usage
 from perdure.library.agent import AsyncAgent
@@ -39,6 +41,18 @@ class JsonView:
 
     def replied(self, agent: AsyncAgent, reply: Reply) -> None:
         self._print(reply_shape(agent, reply))
+
+    def stopped_at(self, calls: Sequence[PendingCall]) -> None:
+        pass  # the reply has them
+
+    def asked_about(self, call: PendingCall, number: int, count: int) -> None:
+        pass
+
+    def goes_on_with(self, calls: Sequence[ToolCall]) -> None:
+        pass
+
+    def pending(self, calls: Sequence[PendingCall]) -> None:
+        self._print({"pending": [pending_shape(call) for call in calls]})
 
     def blocks(self, blocks: Sequence[Block]) -> None:
         self._print({"blocks": [block_shape(block) for block in blocks]})
@@ -113,7 +127,8 @@ def to_line(value: object, out: TextIO) -> str:
 
 
 def reply_shape(agent: AsyncAgent, reply: Reply) -> dict[str, Any]:
-    """A run, with `error` when it failed: the message is kept then, but there may be no answer."""
+    """A run, with `pending` when it stopped at calls that wait, and with `error` when it failed: the message is kept
+    then, but there may be no answer."""
     shape: dict[str, Any] = {
         "agent": agent.name,
         "agent_id": agent.id,
@@ -124,6 +139,8 @@ def reply_shape(agent: AsyncAgent, reply: Reply) -> dict[str, Any]:
         "edits": [{"label": edit.label, "version": edit.version, "diff": edit.diff} for edit in reply.edits],
         "messages": [message_shape(message) for message in reply.messages],
     }
+    if reply.pending:
+        shape["pending"] = [call_shape(call) for call in reply.pending]
     if reply.failure is not None:
         failed = RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
         shape["error"] = error_shape(failed) | {"kind": reply.failure.kind}

@@ -30,6 +30,7 @@ __all__ = [
     "go_on_with",
     "greet",
     "open_agent",
+    "shell_word",
     "warn_of_model",
 ]
 
@@ -146,9 +147,13 @@ def go_on_with(agent: AsyncAgent) -> str:
 
 def context_command(agent: AsyncAgent) -> str:
     """The command that shows what this agent's model was told."""
-    name = agent.name
+    return f"perdure context {shell_word(agent.name)}"
+
+
+def shell_word(name: str) -> str:
+    """An agent's name as a shell takes it for one word."""
     # Names have no characters that double quotes would not keep; theirs read better, where a name has a single one.
-    return f"perdure context {name}" if shlex.quote(name) == name else f'perdure context "{name}"'
+    return name if shlex.quote(name) == name else f'"{name}"'
 
 
 async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import DummyHistory, FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.utils import is_dumb_terminal
 
 __all__ = ["HISTORY_FILE", "PromptLines"]
 
@@ -36,6 +37,8 @@ class PromptLines:
 
     def __init__(self, folder: Path, commands: Mapping[str, str], hint: Callable[[str], None]) -> None:
         self._hint = hint
+        self.prefills = not is_dumb_terminal()
+        self._asking: PromptSession[str] | None = None
         self._interrupted_at = float("-inf")
         self._session: PromptSession[str] = PromptSession(
             "> ",
@@ -65,8 +68,17 @@ class PromptLines:
                 self._interrupted_at = now
                 self._hint("Ctrl-D or /quit leaves; so does Ctrl-C again")
 
+    async def ask(self, question: str, *, prefill: str = "") -> str | None:
+        self._asking = PromptSession(question, history=DummyHistory(), reserve_space_for_menu=0)
+        try:
+            return await self._asking.prompt_async(default=prefill if self.prefills else "", handle_sigint=False)
+        except (EOFError, KeyboardInterrupt):
+            return None
+        finally:
+            self._asking = None
+
     def interrupt(self) -> None:
-        app = self._session.app
+        app = (self._asking or self._session).app
         if app.is_running:
             app.exit(exception=KeyboardInterrupt())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text as Line
 
 from perdure.cli.fold import call_line, diff_lines, outcome, visible
@@ -53,13 +55,17 @@ def diff_view(diff: str, *, indent: str = "    ") -> Line:
 
 class RunRenderer:
     """Shows one run. Deltas are previews, the message that follows is the fact: of it only what they did not show is
-    printed. Without a streaming terminal there are no previews."""
+    printed. Without a streaming terminal there are no previews.
 
-    def __init__(self, terminal: Terminal) -> None:
+    Args:
+        decided: the calls that the run goes on with, which stand in an earlier one.
+    """
+
+    def __init__(self, terminal: Terminal, decided: Sequence[ToolCall] = ()) -> None:
         self._terminal = terminal
         self._previews: dict[str, dict[str, str]] = {}  # message -> kind -> text that stands on the screen
         self._previewing: StepId | None = None
-        self._calls: dict[str, ToolCall] = {}  # without a result yet, in their order
+        self._calls = {call.call_id: call for call in decided}  # without a result yet, in their order
         self._told: set[str] = set()  # calls whose line is printed already
 
     def saw(self, sent: StoredEvent | Delta) -> None:
@@ -153,8 +159,9 @@ class RunRenderer:
         self._terminal.note(Line(text, style="dim"))
 
     def _edited(self, edit: MemoryEdited) -> None:
-        # A memory tool's edit is told right before its result, and memory tools run one after the other.
-        call = next(iter(self._calls.values()), None)
+        # A memory tool's edit is told right before its result, and memory tools run one after the other; what waits for
+        # somebody is not run before them.
+        call = next((call for call in self._calls.values() if call.awaits is None), None)
         if call is not None and call.call_id not in self._told:
             self._tool_line(call_line(call))
             self._told.add(call.call_id)
@@ -165,6 +172,8 @@ class RunRenderer:
 
     def _returned(self, result: ToolResult) -> None:
         call = self._calls.pop(result.call_id, None) or ToolCall(result.call_id, result.name, "")
+        if result.question is not None:
+            return  # the agent says it next
         if result.call_id in self._told and result.status == "success":
             return  # its diff says it all
         self._tool_line(f"{call_line(call)} → {outcome(result)}", failed=result.status == "error")
@@ -198,5 +207,5 @@ class RunRenderer:
             self._terminal.note(
                 Line(f"stopped after {end.step_count} model calls (max_steps); say “go on” to continue", style="yellow")
             )
-        elif end.stop_reason not in ("end_turn", "tool_rule"):
+        elif end.stop_reason not in ("end_turn", "tool_rule", "requires_approval"):  # of the last, whoever asks tells
             self._terminal.note(Line(f"stopped: {end.stop_reason}", style="yellow"))

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
-from perdure.cli.approvals import told
-from perdure.cli.opening import ModelElsewhere
+from perdure.cli.asking import ask_about
+from perdure.cli.opening import ModelElsewhere, shell_word
 from perdure.cli.slash import run_command
 from perdure.cli.source import Source
+from perdure.cli.turn import Turn
 from perdure.cli.view import View
-from perdure.core.errors import AnswerInvalid, PerdureError
-from perdure.core.events import Delta, RunQueued, StoredEvent
-from perdure.core.ids import ConversationId, RunId
+from perdure.core.answers import PendingCall
+from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolDecision
+from perdure.engine.answers import check_edited, open_calls
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 
-__all__ = ["INTERRUPTED", "Session"]
+__all__ = ["WAITING", "Session"]
 
+FAILED = 1
+WAITING = 3
 INTERRUPTED = 130  # what shells report for a program that SIGINT ended
 
 
@@ -44,13 +50,18 @@ class Session:
         self.perdure, self.agent, self.view = perdure, agent, view
         self.conversation = conversation
         self._source = source
-        self._turn: _Turn | None = None
+        self._turn: Turn | None = None
         self._options: tuple[str, ...] = ()  # of the question that is to be answered
-        self._leaving = self._interrupted = self._failed = False
+        self._waiting: set[ConversationId | None] = set()  # where calls wait at which runs have stopped
+        self._leaving = self._interrupted = self._failed = self._left = False
 
     async def run(self) -> int:
-        """Take texts until there are no more; the exit code: 0 if all went well or a person was there to see it."""
+        """Take texts until there are no more; the exit code: 0 if all went well or a person was there to see it, 1
+        if something failed, 3 if calls wait for a decision."""
         with self._interruptible():
+            if self._source.interactive:  # what an earlier chat left undecided
+                with self._told():
+                    await self.settle()
             while not self._leaving and (text := await self._source.read()) is not None:
                 if not self._leaving:
                     await self._take(text)
@@ -58,7 +69,7 @@ class Session:
 
     async def once(self, text: str) -> int:
         """Say this one text, whatever it begins with; the exit code."""
-        with self._interruptible():
+        with self._interruptible(), self._told():
             await self._say(text)
         return self._exit_code()
 
@@ -78,13 +89,11 @@ class Session:
     async def _take(self, text: str) -> None:
         if not text.strip():
             return
-        if text.startswith("/") and not text.startswith("//"):
-            try:
+        with self._told():
+            if text.startswith("/") and not text.startswith("//"):
                 await run_command(self, text)
-            except PerdureError as error:
-                self._fail(error)
-        else:
-            await self._say(self._answered(text.removeprefix("/") if text.startswith("//") else text))
+            else:
+                await self._say(self._answered(text.removeprefix("/") if text.startswith("//") else text))
 
     def _answered(self, text: str) -> str:
         """What a person means who types the number of an option."""
@@ -93,57 +102,111 @@ class Session:
         return options[number - 1] if 0 < number <= len(options) else text
 
     async def _say(self, text: str) -> None:
+        await self._check_model()
+        self.view.goes_on_with(())
         try:
-            await self._check_model()
-        except PerdureError as error:
-            self._fail(error)
-            return
-        self._turn = _Turn(self.agent, text, self.conversation)
-        try:
-            reply = await self._turn.follow(self.view.saw)
-        except PerdureError as error:
-            self._fail(error)
-        else:
-            self.view.idle()
-            if reply is None:
-                self.view.note("not waited for any longer; the run ends by itself, and your message is kept")
+            reply = await self._follow(self.agent.stream(text, conversation=self.conversation))
+        except ApprovalPending as error:
+            if self._source.interactive:
+                self.view.note("not sent: decide first what waits, then say it again")
+                await self.settle()
             else:
-                self._failed = self._failed or reply.failure is not None
-                self._options = reply.questions[0].options if len(reply.questions) == 1 else ()
-                self.view.replied(self.agent, reply)
-                if reply.stop_reason == "requires_approval":
-                    await self._tell_pending()
-        finally:
-            self._turn = None
+                self._fail(error)
+                self.view.hint(self._how_to_decide())
+            return
+        if reply is not None and reply.stop_reason == "requires_approval":
+            await self.settle()
 
-    async def decide(self, approve: bool, call_id: str | None, reason: str | None) -> None:
+    async def decided(
+        self, approve: bool, call_id: str | None, *, reason: str | None = None, arguments: str | None = None
+    ) -> int:
+        """Decide what waits, see what comes of it, and be done; the exit code."""
+        with self._interruptible(), self._told():
+            await self.decide(approve, call_id, reason=reason, arguments=arguments)
+        return self._exit_code()
+
+    async def decide(
+        self, approve: bool, call_id: str | None, *, reason: str | None = None, arguments: str | None = None
+    ) -> None:
         """Answer the calls that wait for a person in this conversation, or one of them. Raises: PerdureError."""
         waiting = [call for call in await self.agent.pending(conversation=self.conversation) if not call.awaits_client]
         chosen = [call for call in waiting if call_id in (None, call.call_id)]
         if not chosen:
-            raise AnswerInvalid("no such call waits" if waiting else "no call waits for you")
-        answers = [ToolDecision(call.call_id, approve, None if approve else reason) for call in chosen]
-        events = []
-        async for sent in self.agent.stream_answer(answers, conversation=self.conversation):
-            self.view.saw(sent)
-            if isinstance(sent, StoredEvent):
-                events.append(sent)
-        self.view.idle()
-        if events:
-            reply = Reply.of(events)
-            self._failed = self._failed or reply.failure is not None
-            self.view.replied(self.agent, reply)
-        await self._tell_pending()
+            there = ", ".join(f"{call.call_id} ({call.name})" for call in waiting)
+            raise AnswerInvalid(f"no such call waits: there are {there}" if waiting else "no call waits for you")
+        if arguments is not None and len(chosen) > 1:
+            raise AnswerInvalid("several calls wait: name the one that these arguments are for")
+        await self._answer([ToolDecision(call.call_id, approve, reason, arguments) for call in chosen])
+        await self.settle()
 
-    async def _tell_pending(self) -> None:
-        """Show the calls that wait, and what helps."""
+    async def approvals(self) -> None:
+        """Show what waits, and have a person decide it. Raises: PerdureError."""
         waiting = await self.agent.pending(conversation=self.conversation)
-        for call in waiting:
-            self.view.note(told(call))
+        if waiting and self._source.interactive:
+            await self.settle()
+        else:
+            self.view.pending(waiting)
+
+    async def settle(self) -> None:
+        """Have a person decide what waits, as often as runs stop at such calls; without a person, say what waits.
+        Raises: PerdureError."""
+        while waiting := await self.agent.pending(conversation=self.conversation):
+            mine = [call for call in waiting if not call.awaits_client]
+            if not mine or not self._source.interactive:
+                self.view.stopped_at(waiting)
+                break
+            decisions = await ask_about(mine, self._source, self.view, self._check_edited)
+            if decisions is None:
+                self.view.note("nothing is decided: " + ("the call waits" if len(mine) == 1 else "the calls wait"))
+                break
+            if not await self._answer(decisions):
+                return
         if waiting:
-            self.view.hint(
-                "/approve lets them run, /deny REASON refuses them; one of them: /approve CALL, /deny CALL REASON"
-            )
+            self._waiting.add(self.conversation)
+            self.view.hint(self._how_to_decide())
+        else:
+            self._waiting.discard(self.conversation)
+
+    def _how_to_decide(self) -> str:
+        if self._source.interactive:
+            return "/approvals asks again; /approve [CALL] lets them run, /deny [CALL] [REASON] refuses them"
+        name = shell_word(self.agent.name)
+        return f"`perdure approve {name}` lets them run, `perdure deny {name} --reason TEXT` refuses them"
+
+    async def _check_edited(self, call: PendingCall, arguments: str) -> None:
+        await self.perdure.app.store.read(check_edited, call, arguments)
+
+    async def _answer(self, decisions: Sequence[ToolDecision]) -> bool:
+        """Whether what came of the decisions was waited for. Raises: PerdureError."""
+        await self._check_model()
+        line = await self.agent.find_conversation(self.conversation)
+        calls = await self.perdure.app.store.read(lambda tx: open_calls(tx, tx.conversations.get(line.id)))
+        edited = {one.call_id: one.arguments for one in decisions if one.arguments is not None}
+        self.view.goes_on_with(
+            [replace(one, arguments=edited.get(one.call_id, one.arguments), awaits=None) for one in calls]
+        )
+        self._left = False
+        await self._follow(self.agent.stream_answer(decisions, conversation=self.conversation))
+        return not self._left
+
+    async def _follow(self, sent: AsyncIterator[StoredEvent | Delta]) -> Reply | None:
+        """Show a run to its end; None: it is not waited for any longer, or nothing was run. Raises: PerdureError."""
+        self._turn = turn = Turn(self.agent, sent)
+        try:
+            reply = await turn.follow(self.view.saw)
+        finally:
+            self._turn = None
+        self.view.idle()
+        self._left = turn.left
+        if turn.left:
+            self.view.note("not waited for any longer; the run ends by itself, and your message is kept")
+        if reply is not None:
+            self._failed = self._failed or reply.failure is not None
+            self._options = reply.questions[0].options if len(reply.questions) == 1 else ()
+            self.view.replied(self.agent, reply)
+            if self._options:
+                self.view.hint("a number chooses; so does an answer in your own words")
+        return reply
 
     async def _check_model(self) -> None:
         """Nothing, when the agent can be answered from here. Raises: ModelElsewhere, NotFound, StoreError."""
@@ -163,7 +226,17 @@ class Session:
     def _exit_code(self) -> int:
         if self._source.interactive:
             return 0
-        return INTERRUPTED if self._interrupted else int(self._failed)
+        if self._interrupted:
+            return INTERRUPTED
+        return FAILED if self._failed else WAITING if self._waiting else 0
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Errors end what is done in here, and are shown."""
+        try:
+            yield
+        except PerdureError as error:
+            self._fail(error)
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -173,49 +246,3 @@ class Session:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-
-
-class _Turn:
-    """One message and its run, that can be interrupted while it is followed."""
-
-    def __init__(self, agent: AsyncAgent, text: str, conversation: ConversationId | None) -> None:
-        self._agent, self._text, self._conversation = agent, text, conversation
-        self._run_id: RunId | None = None
-        self._interruptions = 0
-        self._following: asyncio.Task[Reply] | None = None
-        self._cancelling: asyncio.Task[object] | None = None
-
-    async def follow(self, saw: Callable[[StoredEvent | Delta], None]) -> Reply | None:
-        """The reply, its events given to `saw`; None if it is not waited for any longer. Raises: PerdureError."""
-        self._following = asyncio.create_task(self._follow(saw))
-        try:
-            await asyncio.wait([self._following])
-        finally:
-            self._following.cancel()
-        if self._cancelling is not None:
-            await self._cancelling
-        return None if self._following.cancelled() else self._following.result()
-
-    def interrupt(self) -> None:
-        """Ask the run to stop; the second time, stop waiting for it."""
-        self._interruptions += 1
-        if self._interruptions == 1:
-            self._cancel()
-        elif self._following is not None:
-            self._following.cancel()
-
-    async def _follow(self, saw: Callable[[StoredEvent | Delta], None]) -> Reply:
-        events: list[StoredEvent] = []
-        async for sent in self._agent.stream(self._text, conversation=self._conversation):
-            saw(sent)
-            if isinstance(sent, StoredEvent):
-                events.append(sent)
-                if isinstance(sent.event, RunQueued):
-                    self._run_id = sent.event.run_id
-                    self._cancel()
-        return Reply.of(events)
-
-    def _cancel(self) -> None:
-        """Cancel the run once it is both wanted and known, which may come in any order."""
-        if self._interruptions and self._run_id is not None and self._cancelling is None:
-            self._cancelling = asyncio.create_task(self._agent.cancel(self._run_id))

@@ -86,15 +86,19 @@ async def _search(session: Session, argument: str) -> None:
     session.view.hint('/search "some words" finds them only next to each other')
 
 
+async def _approvals(session: Session, argument: str) -> None:
+    await session.approvals()
+
+
 async def _approve(session: Session, argument: str) -> None:
-    await session.decide(True, argument or None, None)
+    await session.decide(True, argument or None)
 
 
 async def _deny(session: Session, argument: str) -> None:
     first, _, rest = argument.partition(" ")
     waiting = {call.call_id for call in await session.agent.pending(conversation=session.conversation)}
     named = first in waiting
-    await session.decide(False, first if named else None, (rest if named else argument).strip() or None)
+    await session.decide(False, first if named else None, reason=(rest if named else argument).strip() or None)
 
 
 async def _recall(session: Session, argument: str) -> None:
@@ -177,6 +181,7 @@ COMMANDS: dict[str, Command] = {
     "/recall": Command(
         "/recall [on | off]", "show whether each message is looked up in memory first, or change it", _recall
     ),
+    "/approvals": Command("/approvals", "show the calls that wait, and ask you about yours", _approvals),
     "/approve": Command("/approve [CALL]", "let a call run that waits for you, by default all of them", _approve),
     "/deny": Command("/deny [CALL] [REASON]", "refuse a call that waits for you, by default all of them", _deny),
     "/new": Command("/new", "begin a new conversation with the same memory", _new),

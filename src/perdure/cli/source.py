@@ -21,21 +21,41 @@ class Source(Protocol):
     interactive: bool
     """A person types: an interruption ends what is going on, not the program."""
 
+    prefills: bool
+    """What `ask` begins the answer with is seen, and can be changed."""
+
     async def read(self) -> str | None:
         """The next text; None when there are no more."""
+
+    async def ask(self, question: str, *, prefill: str = "") -> str | None:
+        """One line in answer to a question, for a person only; None: they don't answer.
+
+        Args:
+            prefill: what the answer begins with.
+        """
 
     def interrupt(self) -> None:
         """SIGINT came while nothing but the next text was waited for."""
 
 
 class GivenLines:
-    """Lines that are known beforehand."""
+    """Lines that are known beforehand. None among them: Ctrl-C where something is asked, else the end.
 
-    def __init__(self, lines: Sequence[str], *, interactive: bool = False) -> None:
+    `asked` holds what was asked, with what the answer began with.
+    """
+
+    prefills = True
+
+    def __init__(self, lines: Sequence[str | None], *, interactive: bool = False) -> None:
         self.lines = list(lines)
         self.interactive = interactive
+        self.asked: list[tuple[str, str]] = []
 
     async def read(self) -> str | None:
+        return self.lines.pop(0) if self.lines else None
+
+    async def ask(self, question: str, *, prefill: str = "") -> str | None:
+        self.asked.append((question, prefill))
         return self.lines.pop(0) if self.lines else None
 
     def interrupt(self) -> None:
@@ -49,7 +69,7 @@ class StdinLines:
     `sys.stdin` would hold its lock when the interpreter shuts down.
     """
 
-    interactive = False
+    interactive = prefills = False
 
     def __init__(self, fd: int | None = None) -> None:
         # Without stdin its number may belong to another file, such as the store.
@@ -66,6 +86,9 @@ class StdinLines:
         line = await self._lines.get()
         self._room.release()
         return line
+
+    async def ask(self, question: str, *, prefill: str = "") -> str | None:
+        return None  # a line is a message, never an answer that nobody there could have been asked for
 
     def interrupt(self) -> None:
         self._lines.put_nowait(None)

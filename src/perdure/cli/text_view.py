@@ -12,17 +12,19 @@ from rich.text import Text
 from perdure.cli.context_view import context_view, explanation_view, request_diff_view, short_id, steps_view
 from perdure.cli.facts_view import model_view
 from perdure.cli.fold import local_time, place, snippet, visible
+from perdure.cli.pending_view import argument_lines, plain_text
 from perdure.cli.render import RunRenderer, diff_view
 from perdure.cli.terminal import Terminal
 from perdure.cli.view import AgentRow, ModelRow
 from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
+from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.ids import StepId
-from perdure.core.messages import Message
+from perdure.core.messages import Message, ToolCall
 from perdure.core.passages import Passage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
@@ -37,18 +39,38 @@ class TextView:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._run = RunRenderer(terminal)
+        self._decided: Sequence[ToolCall] = ()  # what the next run begins with
+        self._resumed = False
 
     def greet(self, *lines: str) -> None:
         self._terminal.note(*(Text(visible(line)) for line in lines))
 
     def saw(self, sent: StoredEvent | Delta) -> None:
         if isinstance(sent, StoredEvent) and isinstance(sent.event, RunQueued):
-            self._run = RunRenderer(self._terminal)
+            self._run = RunRenderer(self._terminal, self._decided)
+            self._resumed, self._decided = bool(self._decided), ()
         self._run.saw(sent)
 
     def replied(self, agent: AsyncAgent, reply: Reply) -> None:
-        if not reply.text and reply.failure is None and reply.stop_reason != "cancelled":
+        whole = reply.failure is None and reply.stop_reason not in ("cancelled", "requires_approval")
+        if whole and not reply.text and not self._resumed:
             self.note("(the agent said nothing)")
+
+    def stopped_at(self, calls: Sequence[PendingCall]) -> None:
+        for call in calls:
+            self._terminal.note(_pending(call))
+
+    def asked_about(self, call: PendingCall, number: int, count: int) -> None:
+        self._terminal.note(_pending(call, f"{number} of {count}" if count > 1 else ""))
+
+    def goes_on_with(self, calls: Sequence[ToolCall]) -> None:
+        self._decided = calls
+
+    def pending(self, calls: Sequence[PendingCall]) -> None:
+        for call in calls:
+            self._terminal.show(_pending(call))
+        if not calls:
+            self._terminal.show(Text("No call waits for anybody in this conversation."))
 
     def blocks(self, blocks: Sequence[Block]) -> None:
         if not blocks:
@@ -167,6 +189,19 @@ def block_view(block: Block) -> RenderableType:
     value = Text(visible(block.value)) if block.value else Text("(empty)", style="dim")
     parts.append(Padding(value, (0, 0, 0, 2)))
     return Group(*parts)
+
+
+def _pending(call: PendingCall, place: str = "") -> RenderableType:
+    """A call that waits: its tool, its id, and its arguments one a line."""
+    who = "for the program that sent the message" if call.awaits_client else "for you"
+    head = Text.assemble(
+        ("⚙ ", "yellow"),
+        (plain_text(call.name), "bold"),
+        (f" waits {who}", "yellow"),
+        (f"  {place}" if place else "", "bold"),
+        (f"  {plain_text(call.call_id)}", "dim"),
+    )
+    return Group(head, *(Padding(Text(line), (0, 0, 0, 4)) for line in argument_lines(call.arguments)))
 
 
 def author_name(author: Author) -> str:

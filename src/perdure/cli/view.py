@@ -10,12 +10,13 @@ from typing import Protocol
 from perdure.app import ModelFacts
 from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
+from perdure.core.answers import PendingCall
 from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, StepId
-from perdure.core.messages import Message
+from perdure.core.messages import Message, ToolCall
 from perdure.core.passages import Passage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
@@ -55,6 +56,18 @@ class View(Protocol):
 
     def replied(self, agent: AsyncAgent, reply: Reply) -> None:
         """The run has ended; all its events were given to `saw`."""
+
+    def stopped_at(self, calls: Sequence[PendingCall]) -> None:
+        """The run has stopped at these calls, and nobody is there to be asked."""
+
+    def asked_about(self, call: PendingCall, number: int, count: int) -> None:
+        """A person is asked about this call, the so many-th of so many."""
+
+    def goes_on_with(self, calls: Sequence[ToolCall]) -> None:
+        """The next run begins with what comes of these calls; their arguments are those they are run with."""
+
+    def pending(self, calls: Sequence[PendingCall]) -> None:
+        """The calls that wait."""
 
     def blocks(self, blocks: Sequence[Block]) -> None: ...
 

@@ -38,11 +38,13 @@ __all__ = [
     "asked_before",
     "awaited",
     "check_answers",
+    "check_edited",
     "client_specs",
     "earlier_answer",
     "find_pending",
     "give_up_pending",
     "is_usable",
+    "open_calls",
     "pending_calls",
     "refuse_while_pending",
     "return_limit_chars",
@@ -112,6 +114,13 @@ def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]
         )
         for one in pending.waiting
     )
+
+
+def open_calls(tx: Tx, conversation: Conversation) -> tuple[ToolCall, ...]:
+    """The calls that a conversation's next run goes on with, decided or not, with what they are run with as decided."""
+    pending = find_pending(tx, conversation)
+    found = () if pending is None else pending.open_calls
+    return tuple(ToolCall(one.call.call_id, one.call.name, one.arguments, one.call.awaits) for one in found)
 
 
 def client_specs(tx: Tx, agent_id: AgentId, digest: str | None) -> dict[str, ToolSpec]:
@@ -245,11 +254,17 @@ def check_answers(
                 f"call {call.call_id} of {call.name} is run by the caller: answer it with what the tool returned"
             )
         if answer.arguments is not None:
-            _check_edited(call, tools.get(call.name) or CONTEXT_TOOL_SPECS.get(call.name), answer.arguments)
+            _check_fits(call, tools.get(call.name) or CONTEXT_TOOL_SPECS.get(call.name), answer.arguments)
     return tuple(answers)
 
 
-def _check_edited(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
+def check_edited(tx: Tx, call: PendingCall, arguments: str) -> None:
+    """Nothing, when the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
+    spec = next((tool.spec for tool in tx.tools.of_agent(call.agent_id) if tool.spec.name == call.name), None)
+    _check_fits(call.call, spec or CONTEXT_TOOL_SPECS.get(call.name), arguments)
+
+
+def _check_fits(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
     if spec is None:
         raise AnswerInvalid(f"the agent has no tool {call.name} any more: deny call {call.call_id}")
     try:
