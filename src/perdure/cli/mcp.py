@@ -240,6 +240,7 @@ def _server_json(server: McpServer, tools: Sequence[McpTool]) -> dict[str, objec
         "transport": server.transport,
         "place": server.place,
         "trusted": server.trusted,
+        "private": server.private,
         "listed_at": None if server.listed_at is None else server.listed_at.isoformat(),
         "failure": server.failure,
         "left_out": len(server.left_out),

@@ -92,6 +92,7 @@ class McpServer:
             values, and the token, are in `sealed` only.
         trusted: its new tools need no approval, and its hints about them are believed. A changed definition waits all
             the same.
+        private: whether its `url` may lead to this machine or into a private network.
         sealed: the secret part of its configuration, encrypted.
         listed_at: when its tools were last read; None: not yet.
         failure: why the last try to reach it failed; empty: it did not.
@@ -110,6 +111,7 @@ class McpServer:
     header_names: tuple[str, ...] = ()
     variable_names: tuple[str, ...] = ()
     trusted: bool = False
+    private: bool = False
     sealed: bytes = field(default=b"", repr=False)
     created_at: datetime
     updated_at: datetime

@@ -22,6 +22,7 @@ from perdure.memory.mcp import (
     find_server,
     register_server,
     remove_server,
+    same_origin,
     server_of,
     state_of,
     tools_of,
@@ -58,6 +59,7 @@ class AsyncMcp:
         headers: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         trusted: bool = False,
+        private: bool | None = None,
         check: bool = True,
     ) -> McpServer:
         """The new server, with the tools that it lists now: registering it approves them.
@@ -70,6 +72,8 @@ class AsyncMcp:
             headers, environment: what is sent besides; all variables a program sees but PATH, HOME and the like. Like
                 the token they are kept encrypted, and `secret:NAME` stands for a secret of the organisation.
             trusted: tools that it offers later need no approval, and its hints on what a tool does are believed.
+            private: whether the url may lead to this machine or a private network. By default it may if it does so
+                now; a host outside is not followed there later.
             check: whether it has to be reached now. If not, its first listing is read, and approved, when it is.
         Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
@@ -87,6 +91,7 @@ class AsyncMcp:
             headers=dict(headers or {}),
             environment=dict(environment or {}),
             trusted=trusted,
+            private=await self._leads_inside(url) if private is None else private,
         )
         ports, now = self._app.ports, self._app.ports.clock.now()
         server_id = McpServerId(ports.ids.new("mcp_server"))
@@ -152,23 +157,26 @@ class AsyncMcp:
 
     async def update(self, name: str, /, **changes: Any) -> McpServer:
         """The server as changed: `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`,
-        `trusted`. Its tools keep their names; the next call connects anew.
+        `trusted`, `private`. Its tools keep their names; the next call connects anew. A new url says by itself whether
+        it is a private one, unless that is given.
 
         Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
         """
         if unknown := changes.keys() - McpChanges.__slots__:
             raise InvalidInput(f"an MCP server has no field {', '.join(sorted(unknown))} to change")
-        server_id = await self._id(name)
-        ports = self._app.ports
+        before, ports = (await self.get(name)).server, self._app.ports
+        url = changes.get("url")
+        if isinstance(url, str) and changes.get("private") is None and not same_origin(url, before.url):
+            changes |= {"private": await self._leads_inside(url)}
         server = await ports.store.write(
             change_server,
-            server_id,
+            before.id,
             McpChanges(**changes),
             ids=ports.ids,
             cipher=ports.cipher,
             at=ports.clock.now(),
         )
-        await self._app.mcp.forget(server_id)
+        await self._app.mcp.forget(server.id)
         return server
 
     async def remove(self, name: str) -> None:
@@ -184,6 +192,13 @@ class AsyncMcp:
             raise NotFound("approved MCP tool", tool)
         tool_id = known.tool_id
         return await self._app.mcp.run(await self._app.store.read(lambda tx: tx.tools.get(tool_id)), arguments or {})
+
+    async def _leads_inside(self, url: str) -> bool:
+        """Whether a url leads to this machine or a private network now; what is no url is refused later."""
+        try:
+            return bool(url) and await self._app.mcp.leads_inside(url)
+        except ValueError:
+            return False
 
     async def _id(self, name: str) -> McpServerId:
         return (await self.get(name)).server.id

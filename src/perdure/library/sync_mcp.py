@@ -33,6 +33,7 @@ class Mcp:
         headers: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         trusted: bool = False,
+        private: bool | None = None,
         check: bool = True,
     ) -> McpServer:
         """Register a server, which approves the tools that it lists now."""
@@ -48,6 +49,7 @@ class Mcp:
                 headers=headers,
                 environment=environment,
                 trusted=trusted,
+                private=private,
                 check=check,
             )
         )

@@ -38,6 +38,7 @@ __all__ = [
     "is_current",
     "register_server",
     "remove_server",
+    "same_origin",
     "server_of",
     "state_of",
     "sync_tools",
@@ -63,6 +64,7 @@ class Registration:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     trusted: bool = False
+    private: bool = False
 
     @property
     def secrets(self) -> ServerSecrets:
@@ -83,6 +85,7 @@ class McpChanges:
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     trusted: bool | None = None
+    private: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,7 @@ def server_of(tx: Tx, registration: Registration, *, server_id: McpServerId, cip
         url=registration.url,
         auth_header=registration.auth_header,
         trusted=registration.trusted,
+        private=registration.private,
         created_at=at,
         updated_at=at,
     )
@@ -150,7 +154,7 @@ def change_server(
     had = open_server(tx, before, cipher=cipher, resolve=False)
     kept = {
         name: value
-        for name in ("name", "command", "args", "url", "auth_header", "trusted")
+        for name in ("name", "command", "args", "url", "auth_header", "trusted", "private")
         if (value := getattr(changes, name)) is not None
     }
     after = replace(before, **kept, updated_at=at)
@@ -160,13 +164,18 @@ def change_server(
         environment=had.environment if changes.environment is None else _kept(changes.environment, had.environment),
     )
     check_server(after, secrets)
-    if after.url != before.url and after.url.split("/")[:3] != before.url.split("/")[:3]:
+    if not same_origin(after.url, before.url):
         _check_moved(changes, had)
     after = tx.mcp.put(seal_server(after, secrets, cipher=cipher))
     for known in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
         if known.pinned is not None and known.tool_id is not None and _find(tx, known.tool_id) is not None:
             _pin(tx, after, known, known.pinned, ids=ids, at=at, tag_before=server_tag(before.name))
     return after
+
+
+def same_origin(url: str, other: str) -> bool:
+    """Whether two addresses lead to the same host and port, by the same scheme."""
+    return url.split("/")[:3] == other.split("/")[:3]
 
 
 def find_server(tx: Tx, name_or_id: str) -> McpServer:

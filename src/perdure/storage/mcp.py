@@ -20,7 +20,7 @@ _COLUMNS = (
     "id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure, left_out"
 )
 _TOOL_COLUMNS = "t.server_id, t.name, t.local_name, t.tool_id, t.pinned, t.seen"
-_CONFIG = ("command", "args", "url", "auth_header", "header_names", "variable_names")
+_CONFIG = ("command", "args", "url", "auth_header", "header_names", "variable_names", "private")
 _LISTS = ("args", "header_names", "variable_names")
 
 
@@ -153,7 +153,7 @@ class Mcp:
 
 
 def _server(row: Row) -> McpServer:
-    config: dict[str, Any] = load(row[5])
+    config: dict[str, Any] = {"private": True, **load(row[5])}  # what was registered before this was asked
     fields: dict[str, Any] = {name: tuple(value) if name in _LISTS else value for name, value in config.items()}
     return McpServer(
         id=row[0],

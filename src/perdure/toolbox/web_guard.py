@@ -18,7 +18,7 @@ import httpx
 
 from perdure.core.errors import AddressRefused
 
-__all__ = ["GuardedTransport", "Place", "Resolve", "WebGuard", "refusal_of", "resolve"]
+__all__ = ["GuardedTransport", "Place", "Resolve", "WebGuard", "refusal_of", "resolve", "untranslated"]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> its addresses, the best first. Raises: OSError."""
@@ -76,16 +76,26 @@ def refusal_of(address: str) -> str | None:
 
     Raises: ValueError: it is no address.
     """
-    found = ipaddress.ip_address(address)
+    found = untranslated(address)
     if isinstance(found, ipaddress.IPv6Address):
         if found.scope_id is not None:
             return "the local link"
-        for network, bits in _CARRIES_V4:
-            if found in network:
-                return refusal_of(str(ipaddress.IPv4Address(int(found) >> bits & 0xFFFFFFFF)))
         refused = next((what for network, what in _REFUSED_V6 if found in network), None)
         return refused or (None if found in _PUBLIC_V6 else "a reserved range")
     return next((what for network, what in _REFUSED_V4 if found in network), None)
+
+
+def untranslated(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address, or the IPv4 one that it carries, as mapped, NAT64 and 6to4 addresses do.
+
+    Raises: ValueError: it is no address.
+    """
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv6Address) and found.scope_id is None:
+        for network, bits in _CARRIES_V4:
+            if found in network:
+                return ipaddress.IPv4Address(int(found) >> bits & 0xFFFFFFFF)
+    return found
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:

@@ -45,7 +45,9 @@ class McpContract(Contract):
             files = await store.write(lambda tx: tx.mcp.add(self.server()))
             web = await store.write(
                 lambda tx: tx.mcp.add(
-                    self.server("a web", transport="sse", command="", args=(), url="https://x.example", sealed=b"")
+                    self.server(
+                        "a web", transport="sse", command="", args=(), url="https://x.example", private=True, sealed=b""
+                    )
                 )
             )
             assert files == replace(self.server(), id=files.id, org_id=files.org_id, number=files.number)

@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import ipaddress
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ExtraMissing
-from perdure.core.mcp import McpServer, ServerSecrets, is_allowed
+from perdure.core.mcp import McpServer, ServerSecrets
 from perdure.toolbox.mcp.listing import LeftOutTools, sifted
 
 if TYPE_CHECKING:
@@ -121,6 +119,8 @@ async def _transport(
         return _child(server, secrets, tail)
     import httpx2
 
+    from perdure.toolbox.mcp.pinned import PinnedTransport
+
     headers = dict(secrets.headers)
     if secrets.token:
         name = server.auth_header or "Authorization"
@@ -128,12 +128,11 @@ async def _transport(
         headers[name] = scheme + secrets.token
 
     def client_of(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-        # Proxies and certificates of the environment are for hosts outside; redirects are the SDK's, to the same host
-        # only.
+        # Redirects are the SDK's, to the same host only; each passes the transport again.
         return httpx2.AsyncClient(
             headers=headers,
             timeout=timeout or httpx2.Timeout(CONNECT_S, read=STREAM_READ_S),
-            event_hooks={"request": [_check_place]},
+            transport=PinnedTransport(server.url, private=server.private),
         )
 
     if server.transport == "sse":
@@ -171,21 +170,3 @@ async def _child(server: McpServer, secrets: ServerSecrets, tail: StderrTail) ->
                 yield streams
         finally:
             pipe.close()
-
-
-async def _check_place(request: Any) -> None:
-    """Nothing, unless a request would go to where clouds keep their metadata, or to no host of its own.
-
-    An MCP server on this machine or in a private network is usual, and was registered by somebody who may.
-    """
-    host = request.url.host
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, request.url.port or 443, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ConnectionError(f"the host {host} can't be resolved: {error.strerror or error}") from error
-    for entry in found:
-        address = ipaddress.ip_address(str(entry[4][0]).partition("%")[0])
-        address = getattr(address, "ipv4_mapped", None) or address
-        if not is_allowed(address):
-            raise ConnectionError(f"the host {host} leads to {address}, where no MCP server is looked for")

@@ -15,6 +15,7 @@ from perdure.core.tools import Tool, ToolOutcome
 from perdure.core.tx import Tx
 from perdure.toolbox.mcp.connect import is_installed
 from perdure.toolbox.mcp.errors import McpGone, McpLate
+from perdure.toolbox.mcp.places import leads_inside
 from perdure.toolbox.mcp.results import outcome_of
 from perdure.toolbox.mcp.session import Failed, Listed, Session
 
@@ -110,6 +111,10 @@ class McpToolbox:
         self._sessions[server.id] = session
         return found
 
+    async def leads_inside(self, url: str) -> bool:
+        """Whether a server's address leads to this machine or a private network now. Raises: ValueError: no address."""
+        return await leads_inside(url)
+
     def is_open(self, server_id: McpServerId) -> bool:
         """Whether there is a connection to this server now."""
         session = self._sessions.get(server_id)
@@ -166,7 +171,8 @@ class McpToolbox:
 
 def _reached(server: McpServer) -> tuple[object, ...]:
     """All that tells how a server is reached."""
-    return (server.name, server.transport, server.command, server.args, server.url, server.auth_header, server.sealed)
+    place = (server.command, server.args, server.url, server.private)
+    return (server.name, server.transport, place, server.auth_header, server.sealed)
 
 
 def _known(tx: Tx, tool_id: ToolId) -> McpTool:

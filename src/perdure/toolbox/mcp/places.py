@@ -1,0 +1,62 @@
+"""Where an MCP server over HTTP may be: its addresses are looked up once for a connection, and judged.
+
+A private network is allowed to a server that was registered there. A name that was registered as one of the outside
+and leads inside later is not followed there: whoever answers for the name is not who registered it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from perdure.core.mcp import is_allowed
+from perdure.toolbox.web_guard import Resolve, refusal_of, resolve, untranslated
+
+__all__ = ["addresses_of", "leads_inside"]
+
+
+async def addresses_of(host: str, port: int, *, private: bool, resolver: Resolve = resolve) -> Sequence[str]:
+    """The addresses of a server's host, judged, the best first.
+
+    Args:
+        private: whether they may be on this machine or in a private network.
+    Raises: ConnectionError: it can't be resolved, or one of them leads where the server may not be.
+    """
+    bare = host.strip("[]")
+    try:
+        found = (bare,) if _is_address(bare) else await resolver(bare, port)
+    except OSError as error:
+        raise ConnectionError(f"the host {host} can't be resolved: {error.strerror or error}") from error
+    if not found:
+        raise ConnectionError(f"the host {host} has no address")
+    for address in found:
+        real = untranslated(address)
+        if not is_allowed(real):
+            raise ConnectionError(f"the host {host} leads to {real}, where no MCP server is looked for")
+        if not private and (what := refusal_of(address)) is not None:
+            raise ConnectionError(
+                f"the host {host} leads to {real} now, which is {what}, and the server was registered as one outside:"
+                " if it may be there, remove it and register it again"
+            )
+    return found
+
+
+async def leads_inside(url: str, *, resolver: Resolve = resolve) -> bool:
+    """Whether an address of the web leads to this machine or a private network now. False: it does not, or it can't be
+    resolved."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    try:
+        found = (host,) if _is_address(host) else await resolver(host, parts.port or 443)
+    except OSError:
+        return False
+    return any(refusal_of(address) is not None for address in found)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,165 @@
+"""Where MCP servers over HTTP are: a name is resolved once, and leads inside only where it was registered so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from perdure.core.errors import McpUnreachable
+from perdure.toolbox.mcp.pinned import PinnedTransport
+from perdure.toolbox.mcp.places import addresses_of, leads_inside
+from tests.library.opened import open_async
+from tests.toolbox.mcp.servers import running
+from tests.toolbox.names import PUBLIC, PUBLIC_TOO, Names, certificate
+from tests.toolbox.web_site import page, serving
+
+URL = "https://tools.example/mcp"
+
+
+class Seen:
+    """A transport that notes requests; `away` are addresses that can't be reached."""
+
+    def __init__(self, *away: str) -> None:
+        self.away, self.requests = away, list[httpx2.Request]()
+        self.transport = httpx2.MockTransport(self._answer)
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        if request.url.host in self.away:
+            raise httpx2.ConnectError("no route")
+        return httpx2.Response(200)
+
+    @property
+    def hosts(self) -> list[str]:
+        return [request.url.host for request in self.requests]
+
+
+async def test_a_name_that_rebinds_leads_to_the_address_that_was_judged() -> None:
+    """For the whole connection, under the name's own Host and server name."""
+    names, seen = Names([PUBLIC], ["127.0.0.1"]), Seen()
+    transport = PinnedTransport(URL, private=False, resolver=names, inner=seen.transport)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        await client.post(f"{URL}?a=b", content=b"x")
+        await client.get(URL)
+
+    assert names.asked == 1
+    assert [str(request.url) for request in seen.requests] == [f"https://{PUBLIC}/mcp?a=b", f"https://{PUBLIC}/mcp"]
+    assert {request.headers["host"] for request in seen.requests} == {"tools.example"}
+    assert {request.extensions["sni_hostname"] for request in seen.requests} == {"tools.example"}
+
+
+@pytest.mark.parametrize(
+    ("private", "answer", "why"),
+    [
+        (False, ["127.0.0.1"], "this machine"),
+        (False, [PUBLIC, "10.0.0.7"], "a private network"),
+        (False, ["::ffff:192.168.0.1"], "a private network"),
+        (False, ["fd00::1"], "a private network"),
+        (True, ["169.254.169.254"], "no MCP server is looked for"),
+        (True, ["127.0.0.1", "64:ff9b::a9fe:a9fe"], r"169\.254\.169\.254"),
+        (True, ["2002:a9fe:a9fe::1"], r"169\.254\.169\.254"),
+        (True, ["fe80::1%eth0"], "no MCP server is looked for"),
+        (True, [], "has no address"),
+    ],
+)
+async def test_nothing_is_sent_where_a_server_may_not_be(private: bool, answer: list[str], why: str) -> None:
+    """Whatever else the name leads to."""
+    seen = Seen()
+    transport = PinnedTransport(URL, private=private, resolver=Names(answer), inner=seen.transport)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        with pytest.raises(ConnectionError, match=why):
+            await client.get(URL)
+
+    assert seen.requests == []
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "::1", "fd00::1"])
+async def test_a_server_inside_is_reached_where_it_was_registered_so(address: str) -> None:
+    """By its name."""
+    assert await addresses_of("wiki.internal", 80, private=True, resolver=Names([address])) == [address]
+    assert await leads_inside("http://wiki.internal/mcp", resolver=Names([PUBLIC, address]))
+    assert not await leads_inside("http://wiki.internal/mcp", resolver=Names([PUBLIC]))
+
+
+async def test_the_next_address_is_tried_and_the_one_that_answers_is_kept() -> None:
+    """A session on one of several machines stays there."""
+    seen = Seen(PUBLIC_TOO)
+    names = Names([PUBLIC_TOO, PUBLIC])
+    transport = PinnedTransport(URL, private=False, resolver=names, inner=seen.transport)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        await client.get(URL)
+        await client.get(URL)
+
+    assert seen.hosts == [PUBLIC_TOO, PUBLIC, PUBLIC]
+
+
+async def test_no_request_goes_to_another_host() -> None:
+    """Even if something in between would follow a redirect."""
+    seen = Seen()
+    transport = PinnedTransport(URL, private=True, resolver=Names([PUBLIC]), inner=seen.transport)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        with pytest.raises(ConnectionError, match=r"another host, elsewhere\.example"):
+            await client.get("https://elsewhere.example/mcp")
+
+    assert seen.requests == []
+
+
+async def test_the_certificate_is_that_of_the_name(tmp_path: Path) -> None:
+    """Though the connection goes to an address."""
+    served, trusted = certificate("site.test", tmp_path)
+    async with serving({"/": page(b"hello")}, ssl=served) as site:
+        for host, told in (("site.test", None), ("other.test", r"other\.test")):
+            url = site.url(host=host, scheme="https")
+            transport = PinnedTransport(url, private=True, resolver=Names(["127.0.0.1"]), verify=trusted)
+            async with httpx2.AsyncClient(transport=transport) as client:
+                if told is None:
+                    assert (await client.get(url)).text == "hello"
+                    continue
+                with pytest.raises(httpx2.ConnectError, match=told):
+                    await client.get(url)
+
+
+async def test_a_server_is_as_private_as_it_was_registered(tmp_path: Path) -> None:
+    """What leads inside when it is registered may do so; what was said to be outside is not followed there."""
+    with running("--http", "/mcp", tmp_path / "state.json") as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        async with await open_async(tmp_path / "agents.db") as perdure:
+            made = await perdure.mcp.add("web", url=url)
+            added = await perdure.mcp.run("web", "add", {"a": 1, "b": 2})
+            changed = await perdure.mcp.update("web", private=False)
+            refused = await perdure.mcp.run("web", "add", {"a": 1, "b": 2})
+            same = await perdure.mcp.update("web", url=url)
+            with pytest.raises(McpUnreachable, match="registered as one outside"):
+                await perdure.mcp.add("outside", url=url, private=False)
+
+            assert (made.private, changed.private, same.private) == (True, False, False)
+            assert added.text == "3"
+            assert (refused.status, "registered as one outside" in refused.text) == ("error", True)
+            assert (await perdure.mcp.update("web", url=server.url)).private
+
+
+async def test_a_redirect_is_not_followed_to_another_host(tmp_path: Path) -> None:
+    """Whether it is a name of the same machine or another port; nothing is sent there."""
+    async with serving({}) as other:
+        for there in (other.url("/mcp"), other.url("/mcp", host="localhost")):
+            moved = page(b"", status="307 Temporary Redirect", Location=there)
+            async with serving({"/mcp": moved}) as site, await open_async(tmp_path / "agents.db") as perdure:
+                for kind in ("streamable_http", "sse"):
+                    with pytest.raises(McpUnreachable):
+                        await perdure.mcp.add("moved", url=site.url("/mcp"), transport=kind, token="a token")
+
+                assert len(site.asked) >= 2
+        assert other.asked == []
+
+
+async def test_a_redirect_on_the_same_host_is_followed(tmp_path: Path) -> None:
+    """As to the same path with a slash at its end."""
+    async with serving({}) as site:
+        site.pages = {"/mcp": page(b"", status="307 Temporary Redirect", Location=site.url("/mcp/"))}
+        async with await open_async(tmp_path / "agents.db") as perdure:
+            with pytest.raises(McpUnreachable):
+                await perdure.mcp.add("moved", url=site.url("/mcp"))
+
+        assert any(head.startswith("POST /mcp/ ") for head in site.asked)
