@@ -187,3 +187,36 @@ def test_one_message_that_stops_for_approval_has_an_exit_code_of_its_own(tmp_pat
     assert waiting["arguments"]["label"] == "human"
     assert refused.returncode == 1
     assert "`perdure approve one` lets them run" in refused.stderr
+
+
+def test_calls_of_several_conversations_are_told_apart(tmp_path: Path) -> None:
+    """Also when their ids are the same; what waits can be given up without asking the model."""
+    call = calls("core_memory_append", call_id="call_0", label="human", content="Likes tea.")
+    with Perdure(
+        tmp_path / "perdure.db",
+        models={BUILT_IN: ScriptedModel(call, call)},
+        settings=Settings(model=BUILT_IN, embedding="none"),
+    ) as store:
+        agent = store.create_agent("one", tools=("core_memory_append",))
+        agent.require_approval("core_memory_append")
+        first, second = agent.find_conversation().id, agent.new_conversation().id
+        for line in (first, second):
+            agent.send("Remember what I like.", conversation=line)
+
+    listed = perdure(tmp_path, "approvals").stdout
+    assert f"(call_0) in {first}" in listed and f"(call_0) in {second}" in listed
+    unclear = perdure(tmp_path, "deny", "one", "call_0")
+    assert unclear.returncode == 1
+    assert "--conversation" in unclear.stderr and second in unclear.stderr
+    perdure(tmp_path, "deny", "one", "call_0", "--conversation", "default")
+    cancelled = perdure(tmp_path, "cancel", "one", "--conversation", second)
+    assert cancelled.stdout.endswith(": cancelled\n"), cancelled.stderr
+    assert perdure(tmp_path, "cancel", "one", "--conversation", second).stdout == ""
+
+    with Perdure(tmp_path / "perdure.db", settings=Settings(model=BUILT_IN, embedding="none")) as store:
+        agent = store.agent("one")
+        said = [
+            next(message.text for message in agent.messages(conversation=line) if message.results)
+            for line in (first, second)
+        ]
+    assert said == ["Error: request to call tool denied.", "not run: the request was cancelled"]

@@ -222,10 +222,14 @@ def test_a_cancelled_request_gives_its_calls_up() -> None:
     perdure, model = opened(calls("pay"), says("never mind"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
-        run_id = agent.send("go").run_id
-        agent.cancel(run_id)
+        run_id = agent.send("go", idempotency_key="k").run_id
+        cancelled = agent.cancel(run_id)
 
+        assert (cancelled.status, cancelled.stop_reason) == ("cancelled", "cancelled")
+        assert agent.run(run_id) == cancelled == agent.cancel(run_id)
         assert agent.pending() == ()
+        again = agent.send("go", idempotency_key="k")
+        assert (again.run_id, again.stop_reason, again.pending) == (run_id, "cancelled", ())
         assert agent.send("hello").text == "never mind"
     assert texts(model.asked[1]) == ["not run: the request was cancelled"]
 

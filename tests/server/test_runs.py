@@ -63,6 +63,35 @@ async def test_a_failed_run_says_why(tmp_path: Path) -> None:
         assert (step["status"], step["error_type"]) == ("failed", "llm_timeout")
 
 
+async def test_a_run_that_waits_for_approval_is_cancelled(tmp_path: Path) -> None:
+    """By whatever route: it says so, its calls have their results, and its stream ends once."""
+    script = (calls("memory_insert", label="human", new_string="Ada"),) * 2
+    async with in_process(tmp_path, *script) as (client, perdure):
+        for route in ("run", "agent"):
+            agent = await perdure.create_agent(route)
+            await agent.require_approval("memory_insert")
+            body = {"input": "hi", "streaming": True, "background": True}
+            answered = await client.post(f"/v1/agents/{agent.id}/messages", json=body)
+            assert answered.text.count('"requires_approval"') == 1
+            [run] = (await client.get("/v1/runs/", params={"agent_id": agent.id})).json()
+            path = f"/v1/runs/{run['id']}"
+            if route == "run":
+                cancelled = (await client.post(f"{path}/cancel")).json()
+                assert (cancelled["status"], cancelled["stop_reason"]) == ("cancelled", "cancelled")
+            else:
+                told = (await client.post(f"/v1/agents/{agent.id}/messages/cancel", json={})).json()
+                assert told == {run["id"]: "cancelled"}
+
+            run = (await client.get(path)).json()
+            assert (run["status"], run["stop_reason"]) == ("cancelled", "cancelled")
+            assert (await client.get(f"/v1/agents/{agent.id}")).json()["pending_approval"] is None
+            messages = (await client.get(f"{path}/messages")).json()
+            assert messages[-1]["tool_return"] == "not run: the request was cancelled"
+            again = chunks_of((await client.post(f"{path}/stream", json={"starting_after": 0})).text)
+            reasons = [chunk["stop_reason"] for _, chunk in again if isinstance(chunk, dict) and "stop_reason" in chunk]
+            assert reasons == ["cancelled"]
+
+
 async def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
     """By agent, status, background, conversation; pages follow the order that is shown."""
     async with in_process(tmp_path) as (client, perdure):

@@ -106,30 +106,52 @@ def approvals(as_json: Annotated[bool, typer.Option("--json", help="Print one JS
     _leave(approvals(as_json=as_json))
 
 
+OfCall = Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")]
+InConversation = Annotated[
+    str | None,
+    typer.Option("--conversation", metavar="ID", help="Where it waits, or 'default': needed if that is not clear."),
+]
+
+
 @app.command()
 def approve(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
-    call: Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")] = None,
+    call: OfCall = None,
     arguments: Annotated[
         str | None, typer.Option("--arguments", metavar="JSON", help="What it is run with in place of its own.")
     ] = None,
+    conversation: InConversation = None,
 ) -> None:
     """Let calls of an agent run that wait for it, and print what the agent then says."""
     from perdure.cli.approvals import decide
 
-    _leave(decide(agent, call, approve=True, reason=None, arguments=arguments))
+    _leave(decide(agent, call, approve=True, reason=None, arguments=arguments, conversation=conversation))
 
 
 @app.command()
 def deny(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
-    call: Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")] = None,
+    call: OfCall = None,
     reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="The agent is told.")] = None,
+    conversation: InConversation = None,
 ) -> None:
     """Refuse calls of an agent that wait for it, and print what the agent then says."""
     from perdure.cli.approvals import decide
 
-    _leave(decide(agent, call, approve=False, reason=reason, arguments=None))
+    _leave(decide(agent, call, approve=False, reason=reason, arguments=None, conversation=conversation))
+
+
+@app.command()
+def cancel(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="ID", help="Only this one, or 'default': the first.")
+    ] = None,
+) -> None:
+    """Cancel what an agent has under way; calls that wait are given up. No model is asked."""
+    from perdure.cli.approvals import cancel
+
+    _leave(cancel(agent, conversation=conversation))
 
 
 @app.command()

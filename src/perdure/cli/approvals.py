@@ -1,10 +1,9 @@
-"""`perdure approvals`, `perdure approve` and `perdure deny`: the calls of agents that wait for a person."""
+"""`perdure approvals`, `approve`, `deny` and `cancel`: the calls of agents that wait for a person."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from perdure.cli.opened import Shown, with_store
 from perdure.cli.pending_view import pending_shape, told
@@ -12,15 +11,21 @@ from perdure.cli.session import Session
 from perdure.cli.source import GivenLines
 from perdure.core.answers import PendingCall
 from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
+from perdure.core.tx.runs import RunFilter
 from perdure.engine.answers import pending_calls
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["approvals", "decide"]
+__all__ = ["approvals", "cancel", "decide"]
 
 NOTHING = "no call waits for anybody"
 LISTED_MAX = 1_000
+
+Waiting = tuple[str, PendingCall]
+"""(name of the agent, call)"""
 
 
 async def approvals(*, as_json: bool) -> int:
@@ -33,7 +38,7 @@ async def approvals(*, as_json: bool) -> int:
             shown.json([{"agent": name, **pending_shape(call)} for name, call in found])
             return 0
         for name, call in found:
-            shown.print(f"{name}: {told(call)}")
+            shown.print(f"{name}: {told(call)}{_where(call, found)}")
         shown.view.hint(
             "`perdure approve AGENT` lets them run, `perdure deny AGENT` refuses them" if found else NOTHING
         )
@@ -42,30 +47,85 @@ async def approvals(*, as_json: bool) -> int:
     return await with_store(shown, work, empty=NOTHING)
 
 
-async def decide(name: str, call_id: str | None, *, approve: bool, reason: str | None, arguments: str | None) -> int:
+def _where(call: PendingCall, found: Sequence[Waiting]) -> str:
+    """The conversation, where it has to be named to tell the call from others of its agent."""
+    lines = {other.conversation_id for _, other in found if other.agent_id == call.agent_id}
+    return f" in {call.conversation_id}" if len(lines) > 1 else ""
+
+
+async def decide(
+    name: str,
+    call_id: str | None,
+    *,
+    approve: bool,
+    reason: str | None,
+    arguments: str | None,
+    conversation: str | None,
+) -> int:
     """Answer calls of an agent, and print what comes of it; the exit code."""
     shown = Shown(as_json=False)
 
     async def work(perdure: AsyncPerdure) -> int:
         agent = await perdure.agent(name)
-        line = await _line_of(agent, perdure, call_id)
+        line = await _line_of(agent, perdure, call_id, conversation)
         session = Session(perdure, agent, GivenLines([]), shown.view, conversation=line)
         return await session.decided(approve, call_id, reason=reason, arguments=_checked(arguments))
 
     return await with_store(shown, work, empty=NOTHING)
 
 
-async def _line_of(agent: AsyncAgent, perdure: AsyncPerdure, call_id: str | None) -> Any:
-    """The conversation of the agent in which the call waits; None: its first."""
+async def cancel(name: str, *, conversation: str | None) -> int:
+    """Cancel the runs of an agent that have not ended, or have stopped at calls which wait; these get no answer."""
+    shown = Shown(as_json=False)
+
+    async def work(perdure: AsyncPerdure) -> int:
+        agent = await perdure.agent(name)
+        line = None if conversation is None else (await agent.find_conversation(_named(conversation))).seq
+        runs = await perdure.app.store.read(_unfinished, agent.id, line)
+        for run in runs:
+            run = await agent.cancel(run.id)
+            shown.print(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}")
+        if not runs:
+            shown.view.hint("there is nothing to cancel")
+        return 0
+
+    return await with_store(shown, work, empty="there is nothing to cancel")
+
+
+def _unfinished(tx: Tx, agent_id: AgentId, line: int | None) -> Sequence[Run]:
+    """The runs of an agent that still have something to do, or to wait for."""
+    stopped = [
+        tx.runs.at(RunKey(agent_id, waiting.pending_run_seq))
+        for waiting in tx.conversations.waiting(agent_id, limit=LISTED_MAX)
+        if waiting.pending_run_seq is not None
+    ]
+    active = tx.runs.page(RunFilter(agent_ids=(agent_id,), statuses=("queued", "running")), limit=LISTED_MAX)
+    return [run for run in (*active, *stopped) if line is None or run.conversation_seq == line]
+
+
+def _named(conversation: str) -> ConversationId | None:
+    """The conversation that an option names; None: the agent's first."""
+    return None if conversation == "default" else ConversationId(conversation)
+
+
+async def _line_of(
+    agent: AsyncAgent, perdure: AsyncPerdure, call_id: str | None, conversation: str | None
+) -> ConversationId | None:
+    """The conversation of the agent that is named, or else the one in which the call waits; None: its first."""
+    if conversation is not None:
+        return _named(conversation)
     found = await perdure.app.store.read(_everything)
-    lines = [
-        call.conversation_id
+    lines = {
+        call.conversation_id: None
         for _, call in found
         if call.agent_id == agent.id and (call.call_id == call_id or (call_id is None and not call.awaits_client))
-    ]
-    if len(set(lines)) > 1:
-        raise InvalidInput(f"calls of agent {agent.name!r} wait in several conversations: name one of them")
-    return lines[0] if lines else None
+    }
+    if len(lines) > 1:
+        raise InvalidInput(
+            f"such calls of agent {agent.name!r} wait in several conversations: name one with"
+            f" --conversation ({', '.join(lines)})"
+        )
+    return next(iter(lines), None)
 
 
 def _checked(arguments: str | None) -> str | None:
@@ -80,8 +140,8 @@ def _checked(arguments: str | None) -> str | None:
     return arguments
 
 
-def _everything(tx: Tx) -> Sequence[tuple[str, PendingCall]]:
-    """(name of the agent, call), of all agents."""
+def _everything(tx: Tx) -> Sequence[Waiting]:
+    """Of all agents."""
     return [
         (tx.agents.get(line.agent_id).name, call)
         for line in tx.conversations.waiting(limit=LISTED_MAX)

@@ -192,6 +192,9 @@ class MemoryEdited:
 @quick
 @dataclass(frozen=True, slots=True)
 class RunEnded:
+    """The last event of a run. Only one that has stopped at calls which wait may be cancelled behind it: then the
+    results of these calls follow, and a second end, which counts."""
+
     run_id: RunId
     stop_reason: StopReason
     usage: Usage

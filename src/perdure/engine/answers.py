@@ -18,6 +18,7 @@ from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn, answer_digest
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
+from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, ToolResult, Waits
 from perdure.core.models import Models
@@ -320,9 +321,11 @@ def _cut(text: str, most: int) -> str:
     return f"{text[:most]}… [NOTE: the result was cut: it has {len(text):,} characters, the limit is {most:,}]"
 
 
-def give_up_pending(tx: Tx, conversation: Conversation, why: str, *, ids: Ids, now: datetime) -> Run | None:
-    """Give every open call of a conversation the result that it was not run; the run that had stopped at them. None:
-    nothing waited."""
+def give_up_pending(
+    tx: Tx, conversation: Conversation, why: str, *, ids: Ids, now: datetime
+) -> tuple[Run, Sequence[StoredEvent]] | None:
+    """Give every open call of a conversation the result that it was not run; the run that had stopped at them, now
+    cancelled, and what it tells of that. None: nothing waited."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return None
@@ -335,7 +338,7 @@ def give_up_pending(tx: Tx, conversation: Conversation, why: str, *, ids: Ids, n
         )
         for one in pending.open_calls
     ]
-    tx.messages.append(
+    messages = tx.messages.append(
         conversation.agent_id,
         drafts,
         conversation_seq=conversation.seq,
@@ -345,7 +348,10 @@ def give_up_pending(tx: Tx, conversation: Conversation, why: str, *, ids: Ids, n
         step_id=pending.message.step_id,
     )
     tx.conversations.wait(conversation.agent_id, conversation.seq, run_seq=None)
-    return pending.run
+    run = tx.runs.cancel_stopped(pending.run.key)
+    events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
+    events.append(RunEnded(run.id, "cancelled", run.usage, run.step_count))
+    return run, tx.events.add(run.key, events, at=now)
 
 
 def tools_of(tx: Tx, run: Run) -> dict[str, Tool]:

@@ -364,8 +364,10 @@ def _request_cancel(tx: Tx, run_id: RunId, *, ids: Ids, now: datetime) -> tuple[
         conversation = tx.conversations.at(run.key.agent_id, run.conversation_seq)
         if conversation.pending_run_seq != run.key.seq:
             return run, (), None
-        give_up_pending(tx, conversation, "the request was cancelled", ids=ids, now=now)
-        return run, (), tx.runs.active(run.key.agent_id, run.conversation_seq)
+        given_up = give_up_pending(tx, conversation, "the request was cancelled", ids=ids, now=now)
+        if given_up is None:
+            return run, (), None
+        return *given_up, tx.runs.active(run.key.agent_id, run.conversation_seq)
     events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=now) if tx.runs.request_cancel(run.key) else ()
     return tx.runs.at(run.key), events, None
 

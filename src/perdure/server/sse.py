@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from typing import Any
 
 from starlette.responses import StreamingResponse
@@ -143,17 +143,18 @@ async def _pump(
 ) -> None:
     """Turn what is told into bytes until the run has ended, or can't be followed any more."""
 
-    def send(event: StoredEvent | Delta) -> None:
-        for chunk in chunks.of(event, now=clock.now()):
+    def send(of: Iterable[Chunk]) -> None:
+        for chunk in of:
             ready.put_nowait(_data(chunk) if isinstance(chunk, dict) else _failed(chunk, chunks))
 
     try:
         with streams.waiting():
             async with contextlib.aclosing(told):
                 if first is not None:
-                    send(first)
+                    send(chunks.of(first, now=clock.now()))
                     async for event in told:
-                        send(event)
+                        send(chunks.of(event, now=clock.now()))
+                    send(chunks.end())
     except asyncio.CancelledError:
         if not streams.stopping:
             raise

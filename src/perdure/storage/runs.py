@@ -371,6 +371,14 @@ class Runs:
             ended_at=at,
         )
 
+    def cancel_stopped(self, key: RunKey) -> Run:
+        self._db.run(
+            "UPDATE runs SET status = 'cancelled', stop_reason = 'cancelled' WHERE agent_id = :agent_id AND seq = :seq"
+            " AND org_id = :org_id AND stop_reason = 'requires_approval'",
+            self._own(key),
+        )
+        return self.at(key)
+
     def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
         self._db.run(
             "INSERT INTO idempotency_keys (agent_id, conversation_seq, idempotency_key, run_seq, digest)"

@@ -163,6 +163,11 @@ class Runs(Protocol):
         is. Raises: NotFound."""
         ...
 
+    def cancel_stopped(self, key: RunKey) -> Run:
+        """The run, cancelled, if it had stopped at calls that wait for an answer; any other is left as it is. Raises:
+        NotFound."""
+        ...
+
     def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None: ...
 
     def find_by_key(self, agent_id: AgentId, conversation_seq: int, idempotency_key: str) -> tuple[Run, str] | None:

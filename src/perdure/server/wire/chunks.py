@@ -70,6 +70,7 @@ class Chunks:
         self._shift = 0  # how many numbers messages took beyond the one of their event
         self._last = 0
         self._sent: dict[MessageId, _Sent] = {}
+        self._ended: RunEnded | None = None
 
     def of(self, told: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
         """What is to be sent for it; often nothing."""
@@ -91,9 +92,14 @@ class Chunks:
                 if message.step_id is not None and message.kind == "message":  # else it is the caller's or the engine's
                     yield from self._message(message, number)
             case RunEnded():
-                yield from self._end(event)
+                self._ended = event
             case _:
                 pass
+
+    def end(self) -> Iterator[Chunk]:
+        """How the run ended, once all was told: one that was cancelled after it had stopped has ended twice."""
+        if self._ended is not None:
+            yield from self._end(self._ended)
 
     def ping(self, now: datetime) -> dict[str, Any]:
         """A sign of life."""

@@ -99,7 +99,9 @@ def _check_runs(tx: Tx, agent_id: AgentId, requests: set[str] | None) -> None:
         if [event.seq for event in events] != list(range(1, len(events) + 1)):
             raise Violation(f"events of run {run.key.seq} are not gapless")
         kinds = [type(event.event) for event in events]
-        if kinds[0] is not RunQueued or kinds[-1] is not RunEnded or kinds.count(RunEnded) != 1:
+        ends = [event.event.stop_reason for event in events if isinstance(event.event, RunEnded)]
+        once = len(ends) == 1 or ends == ["requires_approval", "cancelled"]
+        if kinds[0] is not RunQueued or kinds[-1] is not RunEnded or not once or ends[-1] != run.stop_reason:
             raise Violation(f"events of run {run.key.seq} are not bracketed: {[kind.__name__ for kind in kinds]}")
         for step in tx.steps.of_run(run.key):
             if step.status == "pending":
