@@ -9,7 +9,7 @@ from typing import Any
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import McpServerId
-from perdure.core.mcp import McpServer, McpTool, ServerSecrets, Transport, open_server
+from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing, Transport, open_server
 from perdure.core.tools import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.library.checks import check_text
@@ -77,36 +77,42 @@ class AsyncMcp:
             check: whether it has to be reached now. If not, its first listing is read, and approved, when it is.
         Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
-        if not (isinstance(url, str) and isinstance(command, str)) or bool(url) == bool(command):
-            raise InvalidInput("an MCP server is a url or a command: give one of the two")
-        chosen: Transport = transport or ("stdio" if command else "streamable_http")
-        registration = Registration(
+        registration = await self._registration(
             name=name,
-            transport=chosen,
+            transport=transport,
             command=command,
-            args=tuple(args),
+            args=args,
             url=url,
             auth_header=auth_header,
             token=token,
-            headers=dict(headers or {}),
-            environment=dict(environment or {}),
+            headers=headers,
+            environment=environment,
             trusted=trusted,
-            private=await self._leads_inside(url) if private is None else private,
+            private=private,
         )
-        ports, now = self._app.ports, self._app.ports.clock.now()
-        server_id = McpServerId(ports.ids.new("mcp_server"))
-
-        def unit(tx: Tx) -> tuple[McpServer, ServerSecrets]:
-            server = server_of(tx, registration, server_id=server_id, cipher=ports.cipher, at=now)
-            return server, open_server(tx, server, cipher=ports.cipher) if check else ServerSecrets()
-
-        server, secrets = await ports.store.read(unit)
+        server, secrets = await self._made(registration, opened=check)
+        ports = self._app.ports
         listing = await self._app.mcp.look(server, secrets) if check else None
         try:
             return await ports.store.write(register_server, server, listing, ids=ports.ids, at=ports.clock.now())
         except BaseException:
-            await self._app.mcp.forget(server_id)
+            await self._app.mcp.forget(server.id)
             raise
+
+    async def look(self, **how: Any) -> ToolListing:
+        """What a server says of its tools, without registering it: to try out whether it can be reached.
+
+        Args:
+            how: as `add` has it, without `name` and `check`.
+        Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
+        """
+        if unknown := how.keys() - Registration.__slots__ | how.keys() & {"name"}:
+            raise InvalidInput(f"an MCP server is looked at without {', '.join(sorted(unknown))}")
+        server, secrets = await self._made(await self._registration(name="look", **how), opened=True, new=False)
+        try:
+            return await self._app.mcp.look(server, secrets)
+        finally:
+            await self._app.mcp.forget(server.id)
 
     async def list(self) -> Sequence[McpServer]:
         """In order of creation."""
@@ -192,6 +198,47 @@ class AsyncMcp:
             raise NotFound("approved MCP tool", tool)
         tool_id = known.tool_id
         return await self._app.mcp.run(await self._app.store.read(lambda tx: tx.tools.get(tool_id)), arguments or {})
+
+    async def _registration(
+        self,
+        *,
+        name: str,
+        url: str = "",
+        command: str = "",
+        args: Sequence[str] = (),
+        transport: Transport | None = None,
+        headers: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        private: bool | None = None,
+        **more: Any,
+    ) -> Registration:
+        if not (isinstance(url, str) and isinstance(command, str)) or bool(url) == bool(command):
+            raise InvalidInput("an MCP server is a url or a command: give one of the two")
+        chosen: Transport = transport or ("stdio" if command else "streamable_http")
+        return Registration(
+            name=name,
+            transport=chosen,
+            command=command,
+            args=tuple(args),
+            url=url,
+            headers=dict(headers or {}),
+            environment=dict(environment or {}),
+            private=await self._leads_inside(url) if private is None else private,
+            **more,
+        )
+
+    async def _made(
+        self, registration: Registration, *, opened: bool, new: bool = True
+    ) -> tuple[McpServer, ServerSecrets]:
+        """The server, checked but not registered, and with `opened` its secrets."""
+        ports, now = self._app.ports, self._app.ports.clock.now()
+        server_id = McpServerId(ports.ids.new("mcp_server"))
+
+        def unit(tx: Tx) -> tuple[McpServer, ServerSecrets]:
+            server = server_of(tx, registration, server_id=server_id, cipher=ports.cipher, at=now, new=new)
+            return server, open_server(tx, server, cipher=ports.cipher) if opened else ServerSecrets()
+
+        return await ports.store.read(unit)
 
     async def _leads_inside(self, url: str) -> bool:
         """Whether a url leads to this machine or a private network now; what is no url is refused later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.mcp import McpServer, McpTool, Transport
+from perdure.core.mcp import McpServer, McpTool, ToolListing, Transport
 from perdure.core.tools import ToolOutcome
 from perdure.library.mcp import AsyncMcp, McpState
 from perdure.library.portal import Portal
@@ -53,6 +53,10 @@ class Mcp:
                 check=check,
             )
         )
+
+    def look(self, **how: Any) -> ToolListing:
+        """What a server says of its tools, without registering it."""
+        return self._portal.run(self._inner.look(**how))
 
     def list(self) -> Sequence[McpServer]:
         """In order of creation."""

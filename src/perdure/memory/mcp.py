@@ -105,9 +105,13 @@ class Synced:
     """What the listing had besides, and why it is no tool; in the order of the listing."""
 
 
-def server_of(tx: Tx, registration: Registration, *, server_id: McpServerId, cipher: Cipher, at: datetime) -> McpServer:
+def server_of(
+    tx: Tx, registration: Registration, *, server_id: McpServerId, cipher: Cipher, at: datetime, new: bool = True
+) -> McpServer:
     """The server that can be registered, checked, its secrets encrypted.
 
+    Args:
+        new: whether it is going to be registered, so that no other one may have its name.
     Raises: InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
     server = McpServer(
@@ -125,7 +129,7 @@ def server_of(tx: Tx, registration: Registration, *, server_id: McpServerId, cip
         updated_at=at,
     )
     check_server(server, registration.secrets)
-    if tx.mcp.find_by_name(server.name) is not None:
+    if new and tx.mcp.find_by_name(server.name) is not None:
         raise AlreadyExists("MCP server", server.name)
     return seal_server(server, registration.secrets, cipher=cipher)
 

@@ -29,6 +29,7 @@ from perdure.server.routes import (
     search,
     secrets,
     steps,
+    tool_mcp_servers,
     tools,
 )
 from perdure.server.sse import Streams
@@ -64,6 +65,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
         models,
         secrets,
         mcp_servers,
+        tool_mcp_servers,
     ):
         # Not `include_router`: it would build each route a second time, in every application.
         app.router.routes.extend(module.router.routes)

@@ -31,7 +31,7 @@ from perdure.server.wire.mcp import (
 )
 from perdure.server.wire.tools import execution_shape, tool_shape
 
-__all__ = ["router"]
+__all__ = ["check_stdio", "registered", "router"]
 
 router = APIRouter(tags=["mcp-servers"])
 log = logging.getLogger(__name__)
@@ -42,8 +42,13 @@ FIRST_READ_S = 30.0
 @router.post("/v1/mcp-servers/")
 async def create(body: McpServerIn, library: Library) -> Response:
     """Register a server. Its tools are read at once if it can be reached, else when it is."""
+    return json_answer(server_shape(await registered(body, library)))
+
+
+async def registered(body: McpServerIn, library: AsyncPerdure) -> McpServer:
+    """The new server, read if it can be reached. Raises: McpStdioRefused, InvalidInput, AlreadyExists."""
     if body.config.kind == "stdio":
-        _check_stdio(library)
+        check_stdio(library)
     server = await library.mcp.add(body.server_name, **body.fields(), check=False)
     try:
         async with asyncio.timeout(FIRST_READ_S):
@@ -54,7 +59,7 @@ async def create(body: McpServerIn, library: Library) -> Response:
             server.id,
             str(error) or "it took too long",
         )
-    return json_answer(server_shape(await _server(library, server.id)))
+    return await _server(library, server.id)
 
 
 @router.get("/v1/mcp-servers/")
@@ -74,7 +79,7 @@ async def update(mcp_server_id: McpServerPath, body: McpServerChangesIn, library
     """Change what is given; an empty value of a token, header or variable leaves what is stored."""
     server = await _server(library, mcp_server_id)
     if server.transport == "stdio":
-        _check_stdio(library)
+        check_stdio(library)
     return json_answer(server_shape(await library.mcp.update(server.id, **body.changes(server))))
 
 
@@ -127,7 +132,7 @@ async def approve(mcp_server_id: McpServerPath, body: McpApproveIn, library: Lib
     return json_answer(synced_shape(await library.mcp.approve(server.id, body.tools, expected=body.expected)))
 
 
-def _check_stdio(library: AsyncPerdure) -> None:
+def check_stdio(library: AsyncPerdure) -> None:
     """Nothing, if clients may name programs to run. Raises: McpStdioRefused."""
     if library.app.settings.mcp_stdio != "on":
         raise McpStdioRefused

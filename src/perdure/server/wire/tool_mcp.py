@@ -1,0 +1,89 @@
+"""MCP servers as the older routes under `/v1/tools/mcp/servers` show and take them: a name and a configuration."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from perdure.core.mcp import Definition, McpServer, McpTool, ToolListing
+from perdure.server.wire.base import WireRequest
+from perdure.server.wire.mcp import McpConfigIn, McpServerChangesIn, McpServerIn, server_shape
+
+__all__ = ["ConfigChangesIn", "ConfigIn", "config_shape", "listing_shape", "offered_shapes"]
+
+Kind = Literal["stdio", "sse", "streamable_http"]
+
+
+class ConfigIn(WireRequest):
+    """A server to register or to try. Without a `type` one with a `server_url` is `sse`, as it always was here."""
+
+    server_name: str
+    type: Kind | None = None
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, str] | None = None
+    server_url: str | None = None
+    auth_header: str | None = None
+    auth_token: str | None = None
+    custom_headers: dict[str, str] | None = None
+
+    def server(self) -> McpServerIn:
+        """The same as the newer routes have it."""
+        kind = self.type or ("stdio" if self.command is not None else "sse")
+        config = McpConfigIn(mcp_server_type=kind, **self.model_dump(exclude={"server_name", "type"}))
+        return McpServerIn(server_name=self.server_name, config=config)
+
+
+class CommandIn(WireRequest):
+    """How a `stdio` server is run."""
+
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, str] | None = None
+
+
+class ConfigChangesIn(WireRequest):
+    """What may be changed of a server; `token` is the older name of `auth_token`."""
+
+    stdio_config: CommandIn = CommandIn()
+    server_url: str | None = None
+    auth_header: str | None = None
+    auth_token: str | None = None
+    token: str | None = None
+    custom_headers: dict[str, str] | None = None
+
+    def changes(self) -> McpServerChangesIn:
+        """The same as the newer routes have it."""
+        given = self.model_dump(exclude={"stdio_config", "token"})
+        given["auth_token"] = self.auth_token or self.token
+        return McpServerChangesIn(config=McpConfigIn(**given, **self.stdio_config.model_dump()))
+
+
+def config_shape(server: McpServer) -> dict[str, Any]:
+    """The configuration of a server; what is secret is empty."""
+    shape = server_shape(server)
+    return {"server_name": server.name, "type": server.transport} | {
+        name: value for name, value in shape.items() if name not in ("id", "server_name", "mcp_server_type")
+    }
+
+
+def offered_shapes(tools: list[McpTool]) -> list[dict[str, Any]]:
+    """What a server offers now, by its own names, whether it is approved or not."""
+    return [_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
+
+
+def listing_shape(listing: ToolListing) -> list[dict[str, Any]]:
+    """What a server that is not registered offers."""
+    return [_tool_shape(one, "") for one in listing.definitions]
+
+
+def _tool_shape(definition: Definition, problem: str) -> dict[str, Any]:
+    return {
+        "name": definition.name,
+        "title": None,
+        "description": definition.description,
+        "inputSchema": dict(definition.parameters),
+        "outputSchema": None,
+        "annotations": dict(definition.annotations) or None,
+        "_meta": None,
+        "health": {"status": "INVALID", "reasons": [problem]} if problem else None,
+    }
