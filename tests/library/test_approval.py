@@ -446,3 +446,20 @@ def test_arguments_that_a_person_changed_stand_before_a_rule_s() -> None:
         agent.approve(arguments={"n": 5})
 
         assert done == ["pay5"]
+
+
+def test_the_limit_of_model_calls_holds_over_approvals() -> None:
+    """What was approved is run all the same; an answer may bring a limit of its own."""
+    perdure, model = opened(*(calls("pay", n=n) for n in range(1, 9)))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        agent.send("go", max_steps=2)
+        agent.approve()
+        last = agent.approve()
+
+        assert last is not None
+        assert (last.stop_reason, done, len(model.asked)) == ("max_steps", ["pay1", "pay2"], 2)
+        (call,) = agent.send("go", max_steps=1).pending
+        following = agent.answer([ToolDecision(call.call_id, True)], max_steps=1)
+        assert following is not None
+        assert (following.stop_reason, len(model.asked)) == ("requires_approval", 4)

@@ -52,7 +52,7 @@ __all__ = [
     "decode_drafts",
 ]
 
-MAX_STEPS = 10_000
+STEPS, MAX_STEPS = 50, 10_000
 MAX_DRAFTS = 1_000
 """Messages of one request: all are written in one transaction, for which everybody else waits."""
 
@@ -70,6 +70,7 @@ class Request:
         partial: the answers may be to some of those calls only; the run goes on when all are answered.
         client_tools: the tools that the caller runs itself, each with name, description and parameters; None: for
             answers those of the run that goes on.
+        max_steps: how many model calls it may take; None: 50, or for answers what the run that stopped has left.
     """
 
     run_id: RunId
@@ -80,7 +81,7 @@ class Request:
     idempotency_key: str | None = None
     if_busy: IfBusy = "wait"
     background: bool = False
-    max_steps: int = 50
+    max_steps: int | None = None
     answers: tuple[Answer, ...] | None = None
     partial: bool = False
     client_tools: tuple[Mapping[str, Any], ...] | None = None
@@ -107,7 +108,7 @@ class Accepted:
     waits: bool = False
 
 
-def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int, answers: bool = False) -> None:
+def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int | None, answers: bool = False) -> None:
     """Nothing, when the input can be accepted; it may be empty beside `answers`. Raises: EmptyMessage, MessageTooLarge,
     InvalidInput."""
     if not drafts and not answers:
@@ -119,7 +120,7 @@ def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int, an
     for draft in drafts:
         if not text_of(draft.parts).strip():
             raise EmptyMessage
-    if not 1 <= max_steps <= MAX_STEPS:
+    if max_steps is not None and not 1 <= max_steps <= MAX_STEPS:
         raise InvalidInput(f"max_steps is {max_steps}: it must be from 1 to {MAX_STEPS:,}")
 
 
@@ -167,7 +168,7 @@ def accept(
         request.run_id,
         drafts=() if busy else request.drafts,
         at=now,
-        max_steps=request.max_steps,
+        max_steps=STEPS if request.max_steps is None else request.max_steps,
         background=request.background,
         running=begin is not None and not busy,
         lease_owner=owner,
@@ -238,7 +239,7 @@ def _resume(
         request.run_id,
         drafts=rows,
         at=now,
-        max_steps=request.max_steps,
+        max_steps=max(0, stopped.max_steps - stopped.step_count) if request.max_steps is None else request.max_steps,
         background=request.background,
         running=begin is not None,
         lease_owner=owner,

@@ -12,7 +12,7 @@ from perdure.context.overview import ContextOverview
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.errors import NotFound, StoreError
+from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Role, Text, make_draft
@@ -20,7 +20,7 @@ from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.accept import Accepted, Request
-from perdure.library.approval import AsyncApproval, ClientTool, ClientTools, client_tools_of
+from perdure.library.approval import AsyncApproval
 from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import (
@@ -33,10 +33,11 @@ from perdure.library.checks import (
     check_text,
     utc,
 )
+from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import ImportResult, check_messages, import_history
 from perdure.library.recall import BUDGET_TOKENS, recall
-from perdure.library.reply import Reply, although_kept
+from perdure.library.reply import Reply
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.steps import (
     StepInfo,
@@ -100,8 +101,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         """
         tools = client_tools_of(client_tools) if client_tools else None
         request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, tools=tools)
-        reply = await self._reply_to(await self._app.runner.accept(request))
-        return reply if tools is None else await self._with_functions(reply, tools, conversation)
+        return await self._reply_to(await self._app.runner.accept(request), tools, conversation)
 
     async def stream(
         self,
@@ -114,7 +114,8 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
     ) -> AsyncIterator[StoredEvent | Delta]:
-        """Say something and follow what happens: stored events in order, and deltas of the answer as it is made.
+        """Say something and follow what happens: stored events in order, and deltas of the answer as it is made. Where
+        functions among `client_tools` are called, the events of each run that goes on follow those of the one before.
 
         Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
         why.
@@ -122,13 +123,9 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         """
         tools = client_tools_of(client_tools) if client_tools else None
         request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
-        runner = self._app.runner
-        accepted = await runner.accept(request)
-        try:
-            async for sent in runner.follow(accepted.run, known=accepted.events):
-                yield sent
-        except StoreError as error:
-            raise although_kept(error, accepted.run.id) from error
+        accepted = await self._app.runner.accept(request)
+        async for sent in self._follow(accepted, tools, conversation):
+            yield sent
 
     async def submit(
         self,
@@ -141,7 +138,10 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         background: bool = True,
         client_tools: Sequence[ClientTool] = (),
     ) -> Accepted:
-        """Say something without waiting; once this returns, the message is durable and will be answered."""
+        """Say something without waiting; once this returns, the message is durable and will be answered.
+
+        Calls of `client_tools` are left to you, also those of functions: `pending` has them.
+        """
         tools = client_tools_of(client_tools) if client_tools else None
         request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
         return await self._app.runner.accept(request)

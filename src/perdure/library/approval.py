@@ -3,89 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from perdure.app import App, Functions
+from perdure.app import App
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation
-from perdure.core.errors import AnswerInvalid, InvalidArguments, InvalidInput, NotFound, RunFailed, StoreError
-from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, ToolId
+from perdure.core.errors import AnswerInvalid, InvalidInput, NotFound, RunFailed, StoreError
+from perdure.core.events import Delta, RunEnded, StoredEvent
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
 from perdure.core.messages import Draft, Text, ToolDecision
-from perdure.core.ports import CallContext
-from perdure.core.tool_arguments import parse_arguments
+from perdure.core.runs import Run
 from perdure.core.tool_rules import RequiresApproval, rules_of
-from perdure.core.tools import Tool
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request
 from perdure.engine.answers import pending_calls
-from perdure.library.checks import USER, check_text
+from perdure.library.checks import USER, check_number, check_text
+from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.reply import Reply, although_kept
 from perdure.memory.agents import update_agent
 
-__all__ = ["AsyncApproval", "ClientTool", "ClientTools", "client_tools_of", "set_approval"]
-
-ClientTool = Callable[..., Any] | Mapping[str, Any]
-"""A tool that this program runs: a Python function, which the library then runs by itself, or a mapping with name,
-description and parameters (a JSON schema), whose calls are left to the caller."""
-
-CLIENT_TOOLS_MAX = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class ClientTools:
-    """Such tools as a request has them, and the functions among them."""
-
-    shapes: tuple[Mapping[str, Any], ...]
-    functions: Functions
-
-
-def client_tools_of(tools: Sequence[ClientTool]) -> ClientTools:
-    """Raises: InvalidInput: no tool can be made of one, or two have one name."""
-    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
-        raise InvalidInput(f"client_tools is {tools!r:.80}: give a list of tools")
-    tools = list(tools)
-    functions, shapes = Functions(), list[Mapping[str, Any]]()
-    if len(tools) > CLIENT_TOOLS_MAX:
-        raise InvalidInput(f"{len(tools):,} client tools are too many: send at most {CLIENT_TOOLS_MAX:,}")
-    for tool in tools:
-        if isinstance(tool, Mapping):
-            shapes.append(_shape(tool))
-        elif not callable(tool):
-            raise InvalidInput(
-                f"a client tool is {tool!r:.80}: give an object with name, description and parameters, or a function"
-            )
-        else:
-            spec = functions.add(tool)
-            shapes.append({"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)})
-    names = [shape["name"] for shape in shapes]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidInput(f"client_tools has {', '.join(twice)} more than once: give each tool one name")
-    return ClientTools(tuple(shapes), functions)
-
-
-def _shape(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    name, description, parameters = tool.get("name"), tool.get("description"), tool.get("parameters")
-    if not isinstance(name, str) or not 1 <= len(name) <= 128 or name != name.strip():
-        raise InvalidInput(f"a client tool has the name {name!r:.80}: give 1 to 128 characters")
-    if description is not None and not isinstance(description, str):
-        raise InvalidInput(f"client tool {name!r}: description is {description!r:.80}: give a text, or leave it out")
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise InvalidInput(f"client tool {name!r}: parameters is {parameters!r:.80}: give a JSON schema, of an object")
-    try:
-        json.dumps(parameters)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"client tool {name!r}: its parameters can't be written as JSON: {error}") from error
-    return {
-        "name": name,
-        "description": description or "",
-        "parameters": dict(parameters) if parameters else {"type": "object", "properties": {}},
-    }
+__all__ = ["AsyncApproval", "set_approval"]
 
 
 def _check_answer(answer: object) -> None:
@@ -173,6 +114,7 @@ class AsyncApproval:
         text: str | None = None,
         conversation: ConversationId | None = None,
         client_tools: Sequence[ClientTool] | None = None,
+        max_steps: int | None = None,
     ) -> Reply | None:
         """Answer pending calls: a `ToolDecision` for one that waits for a person, a `ToolReturn` with what came of one
         that this program ran. The reply once all are answered; None while others still wait. The same answers again
@@ -180,12 +122,15 @@ class AsyncApproval:
 
         Args:
             text: what is said along with it; the model reads it behind the results.
-            client_tools: those of the run that goes on, from now on; by default as they were.
-        Raises: AnswerInvalid; RunFailed; StoreError.
+            client_tools: those of the run that goes on, from now on; by default as they were. Functions are run by this
+                call, also for what waits already, as `send` does.
+            max_steps: of the run that goes on; by default what is left of the limit of the one that stopped, or with a
+                `text` as `send` has it.
+        Raises: AnswerInvalid; InvalidInput; RunFailed; StoreError.
         """
-        request = await self._answer_request(answers, text, conversation, client_tools)
-        accepted = await self._app.runner.accept(request)
-        return None if accepted.waits else await self._reply_to(accepted)
+        tools = None if client_tools is None else client_tools_of(client_tools)
+        accepted = await self._answered(answers, text, conversation, tools, max_steps)
+        return None if accepted.waits else await self._reply_to(accepted, tools, conversation)
 
     async def stream_answer(
         self,
@@ -193,12 +138,15 @@ class AsyncApproval:
         *,
         text: str | None = None,
         conversation: ConversationId | None = None,
+        client_tools: Sequence[ClientTool] | None = None,
+        max_steps: int | None = None,
     ) -> AsyncIterator[StoredEvent | Delta]:
-        """Answer pending calls and follow what happens; nothing while others still wait. Raises: as `answer`, but for
-        RunFailed."""
-        accepted = await self._app.runner.accept(await self._answer_request(answers, text, conversation, None))
+        """Answer pending calls and follow what happens, as `stream` does; nothing while others still wait. Raises: as
+        `answer`, but for RunFailed."""
+        tools = None if client_tools is None else client_tools_of(client_tools)
+        accepted = await self._answered(answers, text, conversation, tools, max_steps)
         if not accepted.waits:
-            async for sent in self._app.runner.follow(accepted.run, known=accepted.events):
+            async for sent in self._follow(accepted, tools, conversation):
                 yield sent
 
     async def require_approval(self, tool: str, required: bool = True) -> None:
@@ -217,15 +165,18 @@ class AsyncApproval:
             raise AnswerInvalid(f"{what}: of agent {self.info.name!r} there wait {there}")
         return found
 
-    async def _answer_request(
+    async def _answered(
         self,
         answers: Sequence[Answer],
         text: str | None,
         conversation: ConversationId | None,
-        client_tools: Sequence[ClientTool] | None,
-    ) -> Request:
+        tools: ClientTools | None,
+        max_steps: int | None = None,
+    ) -> Accepted:
+        """The run that goes on with these answers, or the one that still waits for others."""
         for answer in answers:
             _check_answer(answer)
+        check_number("max_steps", max_steps)
         ports = self._app.ports
         line = await self._app.store.read(self._line, conversation)
         drafts: tuple[Draft, ...] = ()
@@ -234,60 +185,80 @@ class AsyncApproval:
             check_text("text", text)
             drafts = (Draft(id=MessageId(ports.ids.new("message")), role="user", parts=(Text(text),)),)
             tokens = (ports.counter.count(text) + MESSAGE_OVERHEAD_TOKENS,)
-        return Request(
-            run_id=RunId(ports.ids.new("run")),
-            agent_id=self.id,
-            conversation_seq=line.seq,
-            drafts=drafts,
-            tokens=tokens,
-            max_steps=self._app.settings.max_steps,
-            answers=tuple(answers),
-            partial=True,
-            client_tools=None if client_tools is None else client_tools_of(client_tools).shapes,
+            max_steps = self._app.settings.max_steps if max_steps is None else max_steps
+        if tools is not None and answers:
+            given = {answer.call_id for answer in answers}
+            left = [call for call in await self.pending(conversation=conversation) if call.call_id not in given]
+            if tools.runs(left):
+                # What was decided is stored before a function is run, which may have an effect of its own.
+                before = await self._answered(answers, None, conversation, None)
+                if before.waits:
+                    answers = await tools.run(left)
+        return await self._app.runner.accept(
+            Request(
+                run_id=RunId(ports.ids.new("run")),
+                agent_id=self.id,
+                conversation_seq=line.seq,
+                drafts=drafts,
+                tokens=tokens,
+                max_steps=max_steps,
+                answers=tuple(answers),
+                partial=True,
+                client_tools=None if tools is None else tools.shapes,
+            )
         )
 
-    async def _reply_to(self, accepted: Accepted) -> Reply:
-        """Raises: RunFailed, StoreError."""
-        try:
-            events = await self._app.runner.outcome(accepted.run, known=accepted.events)
-        except StoreError as error:
-            raise although_kept(error, accepted.run.id) from error
-        reply = Reply.of(events)
-        if reply.failure is not None:
-            raise RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
-        return reply
-
-    async def _with_functions(self, reply: Reply, tools: ClientTools, conversation: ConversationId | None) -> Reply:
-        """The reply after the functions that it waits for were run here, as often as it takes."""
-        specs = {spec.name: spec for spec in tools.functions.specs()}
-        while reply.stop_reason == "requires_approval":
-            waiting = await self.pending(conversation=conversation)
-            mine = [call for call in waiting if call.run_id == reply.run_id and call.awaits_client]
-            if not mine or len(mine) < len(waiting) or any(call.name not in specs for call in mine):
-                return reply
-            answers = []
-            for call in mine:
-                try:
-                    arguments = parse_arguments(call.name, specs[call.name].parameters, call.call.arguments)
-                    context = CallContext(
-                        agent_id=self.id,
-                        conversation_id=call.conversation_id,
-                        run_id=call.run_id,
-                        call_id=call.call_id,
-                    )
-                    tool = Tool(id=ToolId(""), spec=specs[call.name])
-                    outcome = await tools.functions.call(tool, arguments, context)
-                except InvalidArguments as error:
-                    answers.append(ToolReturn(call.call_id, str(error), "error"))
-                else:
-                    answers.append(
-                        ToolReturn(call.call_id, outcome.text, outcome.status, outcome.stdout, outcome.stderr)
-                    )
-            following = await self.answer(answers, conversation=conversation)
+    async def _reply_to(
+        self, accepted: Accepted, tools: ClientTools | None, conversation: ConversationId | None
+    ) -> Reply:
+        """The reply, after the functions that it waits for were run here, as often as it takes. Raises: RunFailed,
+        StoreError."""
+        while True:
+            try:
+                events = await self._app.runner.outcome(accepted.run, known=accepted.events)
+            except StoreError as error:
+                raise although_kept(error, accepted.run.id) from error
+            reply = Reply.of(events)
+            if reply.failure is not None:
+                raise RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
+            following = None
+            if reply.stop_reason == "requires_approval":
+                following = await self._brought_back(accepted.run, tools, conversation)
             if following is None:
                 return reply
-            reply = following
-        return reply
+            accepted = following
+
+    async def _follow(
+        self, accepted: Accepted, tools: ClientTools | None, conversation: ConversationId | None
+    ) -> AsyncIterator[StoredEvent | Delta]:
+        """What the run tells, then what those tell that go on with what functions here brought back. Raises:
+        StoreError."""
+        following: Accepted | None = accepted
+        while following is not None:
+            accepted, following = following, None
+            stopped = False
+            try:
+                async for sent in self._app.runner.follow(accepted.run, known=accepted.events):
+                    if isinstance(sent, StoredEvent) and isinstance(sent.event, RunEnded):
+                        stopped = sent.event.stop_reason == "requires_approval"
+                    yield sent
+            except StoreError as error:
+                raise although_kept(error, accepted.run.id) from error
+            if stopped:
+                following = await self._brought_back(accepted.run, tools, conversation)
+
+    async def _brought_back(
+        self, stopped: Run, tools: ClientTools | None, conversation: ConversationId | None
+    ) -> Accepted | None:
+        """The run that goes on after the functions that this one waits for were run here. None: it waits for something
+        else too, or no more."""
+        if tools is None:
+            return None
+        waiting = await self.pending(conversation=conversation)
+        if not tools.runs(waiting) or any(call.run_id != stopped.id for call in waiting):
+            return None
+        accepted = await self._answered(await tools.run(waiting), None, conversation, None)
+        return None if accepted.waits else accepted
 
     def _line(self, tx: Tx, conversation: ConversationId | None) -> Conversation:
         if conversation is None:

@@ -21,7 +21,7 @@ from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.runs import IfBusy, Run
 from perdure.engine.accept import Accepted
 from perdure.library.agent import AsyncAgent
-from perdure.library.approval import ClientTool
+from perdure.library.client_tools import ClientTool
 from perdure.library.history import ImportResult
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal

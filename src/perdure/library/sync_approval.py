@@ -8,7 +8,8 @@ from typing import Any
 from perdure.core.answers import Answer, PendingCall
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
-from perdure.library.approval import AsyncApproval, ClientTool
+from perdure.library.approval import AsyncApproval
+from perdure.library.client_tools import ClientTool
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
 
@@ -48,10 +49,13 @@ class Approval:
         text: str | None = None,
         conversation: ConversationId | None = None,
         client_tools: Sequence[ClientTool] | None = None,
+        max_steps: int | None = None,
     ) -> Reply | None:
         """Answer pending calls."""
         return self._portal.run(
-            self._inner.answer(answers, text=text, conversation=conversation, client_tools=client_tools)
+            self._inner.answer(
+                answers, text=text, conversation=conversation, client_tools=client_tools, max_steps=max_steps
+            )
         )
 
     def stream_answer(
@@ -60,9 +64,15 @@ class Approval:
         *,
         text: str | None = None,
         conversation: ConversationId | None = None,
+        client_tools: Sequence[ClientTool] | None = None,
+        max_steps: int | None = None,
     ) -> Iterator[StoredEvent | Delta]:
         """Answer pending calls and follow what happens."""
-        return self._portal.iterate(self._inner.stream_answer(answers, text=text, conversation=conversation))
+        return self._portal.iterate(
+            self._inner.stream_answer(
+                answers, text=text, conversation=conversation, client_tools=client_tools, max_steps=max_steps
+            )
+        )
 
     def require_approval(self, tool: str, required: bool = True) -> None:
         """Have a person approve each call of a tool, or no more."""

@@ -29,8 +29,8 @@ from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
 from perdure.engine.accept import Accepted
 from perdure.engine.accept import Request as RunRequest
-from perdure.engine.answers import pending_calls
-from perdure.library.approval import client_tools_of
+from perdure.engine.answers import find_pending, pending_calls
+from perdure.library.client_tools import client_tools_of
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
@@ -144,9 +144,26 @@ async def _accept(
             client_tools=client_tools_of(body.client_tools).shapes if body.client_tools else None,
             if_busy=body.if_busy,
             background=background,
-            max_steps=perdure.app.settings.max_steps if body.max_steps is None else body.max_steps,
+            max_steps=await _max_steps(perdure, agent_id, conversation_seq, body, answers=answers is not None),
         )
     )
+
+
+async def _max_steps(
+    perdure: AsyncPerdure, agent_id: AgentId, conversation_seq: int, body: SendRequest, *, answers: bool
+) -> int | None:
+    """The limit of the request. An answer without one goes on with what is left of that of the message, if it had one
+    of its own; else each request counts anew, or a client with tools of its own could make only so many calls."""
+    usual = perdure.app.settings.max_steps
+    if body.max_steps is not None or not answers:
+        return usual if body.max_steps is None else body.max_steps
+    stopped = await perdure.app.store.read(_stopped, agent_id, conversation_seq)
+    return usual if stopped is None or stopped.max_steps == usual else None
+
+
+def _stopped(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Run | None:
+    pending = find_pending(tx, tx.conversations.at(agent_id, conversation_seq))
+    return None if pending is None else pending.run
 
 
 def _names_a_request(answer: ToolDecision) -> bool:
