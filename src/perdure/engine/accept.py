@@ -32,12 +32,12 @@ from perdure.core.tx import Tx
 from perdure.engine.answers import (
     answer_rows,
     check_answers,
-    earlier_answer,
     find_pending,
     refuse_while_pending,
     return_limit_chars,
 )
 from perdure.engine.asking import Asking
+from perdure.engine.decided import given_before
 from perdure.engine.run_log import Progress, RunLog, run_log_of, terms_of
 
 __all__ = [
@@ -89,10 +89,16 @@ class Request:
     @property
     def digest(self) -> str:
         """What was said, without what hooks added, for telling a retry from another message under the same key."""
+        return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
+
+    @property
+    def said(self) -> str:
+        """The same without what is answered."""
+        return self._digest()
+
+    def _digest(self, *more: str) -> str:
         said: list[Any] = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
-        if self.answers is not None:
-            said.append(answer_digest(self.answers))
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([*said, *more]).encode()).hexdigest()
 
 
 @quick
@@ -206,25 +212,26 @@ def _resume(
     """The run that goes on with these answers. It stands before all that wait, and begins at once."""
     agent, conversation, now = opening.agent, opening.conversation, asking.now
     pending = find_pending(tx, conversation)
-    waiting = set() if pending is None else {one.call.call_id for one in pending.waiting}
-    given = {one.call_id for one in answers}
-    if not waiting or not (given <= waiting if request.partial else given == waiting):
-        earlier = earlier_answer(tx, agent.id, conversation.seq, answers, request.digest if request.drafts else None)
-        if earlier is not None:
-            return Accepted(earlier, (), repeated=True)
+    said = request.said if request.drafts else None
+    most_chars = return_limit_chars(agent, asking.models, asking.settings)
+    answers, earlier = given_before(tx, conversation, pending, answers, said=said, most_chars=most_chars)
+    if earlier is not None and (pending is None or earlier.key != pending.run.key):
+        return Accepted(earlier, (), repeated=True)
     if pending is None:
         raise AnswerInvalid(
             "Cannot process approval response: No tool call is currently awaiting approval in this conversation"
         )
-    answers, stopped = check_answers(tx, agent, pending, answers, partial=request.partial), pending.run
+    stopped = pending.run
+    answers = check_answers(tx, agent, pending, answers, partial=request.partial or earlier is not None)
     rows, tokens = answer_rows(
         pending,
         answers,
         ids=asking.ids,
         counter=asking.counter,
-        most_chars=return_limit_chars(agent, asking.models, asking.settings),
+        most_chars=most_chars,
     )
-    if left := waiting - given:
+    left = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
+    if left:
         if request.drafts or request.client_tools is not None:
             raise AnswerInvalid(
                 f"other calls wait still ({', '.join(sorted(left))}): a message or tools go along with the answer that"
@@ -252,8 +259,7 @@ def _resume(
         begins_at=pending.message.seq,
         turn_from=stopped.turn_from if stopped.turn_from is not None else stopped.first_message_seq or 0,
         answer={
-            "digest": answer_digest(answers),
-            "said": request.digest if request.drafts else None,
+            "said": said,
             "calls": [one.call_id for one in pending.message.calls if one.awaits],
         },
         waiting_input=_encode_drafts(request.drafts, request.tokens) if request.drafts else None,

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
-from perdure.core.answers import Answer, PendingCall, ToolReturn, answer_digest
+from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
@@ -34,6 +34,7 @@ from perdure.engine.tool_rules import foreseen, prefilled
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = [
+    "LATEST_ANSWERS",
     "Pending",
     "answer_rows",
     "asked_before",
@@ -41,7 +42,7 @@ __all__ = [
     "check_answers",
     "check_edited",
     "client_specs",
-    "earlier_answer",
+    "cut",
     "find_pending",
     "give_up_pending",
     "is_usable",
@@ -208,32 +209,13 @@ def asked_before(tx: Tx, log: RunLog) -> set[str]:
     return taken | {call.call_id for row in rows for call in row.calls if call.awaits is not None}
 
 
-def earlier_answer(
-    tx: Tx, agent_id: AgentId, conversation_seq: int, answers: Sequence[Answer], said: str | None
-) -> Run | None:
-    """The run that went on with exactly these answers before; None: there is none.
-
-    Args:
-        said: the digest of what is said along with them, if anything is.
-    Raises: AnswerInvalid: something else was said with them then, so this would be lost.
-    """
-    digest = answer_digest(answers)
-    for key, answer in tx.runs.answers(agent_id, conversation_seq, limit=LATEST_ANSWERS):
-        if answer["digest"] == digest:
-            if said is not None and answer.get("said") != said:
-                raise AnswerInvalid(
-                    "these answers were given before, without this message: send it by itself, as any message"
-                )
-            return tx.runs.at(key)
-    return None
-
-
 def check_answers(
     tx: Tx, agent: Agent, pending: Pending, answers: Sequence[Answer], *, partial: bool
 ) -> tuple[Answer, ...]:
     """The answers, when they are to what waits: to all of it, or (`partial`) to some of it.
 
-    Raises: AnswerInvalid: to something else, twice to the same, or arguments that don't fit the tool.
+    Raises: AnswerInvalid: to something else, twice to the same, of another kind than it waits for, or arguments that
+        don't fit the tool.
     """
     waiting = {one.call.call_id: one for one in pending.waiting}
     given = [answer.call_id for answer in answers]
@@ -244,6 +226,11 @@ def check_answers(
     for answer in answers:
         call = waiting[answer.call_id].call
         if not isinstance(answer, ToolDecision):
+            if call.awaits != "client":
+                raise AnswerInvalid(
+                    f"call {call.call_id} of {call.name} is run by the server: approve or deny it, what it returned"
+                    " can't be given"
+                )
             continue
         if answer.reason is not None and len(answer.reason) > REASON_CHARS_MAX:
             raise AnswerInvalid(
@@ -294,14 +281,14 @@ def answer_rows(
                     one.call.call_id, one.call.name, f"Error: request to call tool denied.{why}", "error"
                 )
             case ToolReturn() as brought:
-                text = _cut(brought.text, most_chars)
+                text = cut(brought.text, most_chars)
                 result = ToolResult(
                     one.call.call_id,
                     one.call.name,
                     text,
                     brought.status,
-                    tuple(_cut(line, most_chars) for line in brought.stdout),
-                    tuple(_cut(line, most_chars) for line in brought.stderr),
+                    tuple(cut(line, most_chars) for line in brought.stdout),
+                    tuple(cut(line, most_chars) for line in brought.stderr),
                 )
             case _:
                 continue
@@ -315,7 +302,8 @@ def return_limit_chars(agent: Agent, models: Models, settings: EngineSettings) -
     return max(RETURN_CHARS, int(window_tokens(agent, models, settings) * RETURN_SHARE * CHARS_PER_TOKEN))
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """What is kept of a text that the caller brought back."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… [NOTE: the result was cut: it has {len(text):,} characters, the limit is {most:,}]"

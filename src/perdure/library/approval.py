@@ -21,6 +21,7 @@ from perdure.core.tool_rules import RequiresApproval, rules_of
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request
 from perdure.engine.answers import pending_calls
+from perdure.engine.decided import decided_last
 from perdure.library.checks import USER, check_number, check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.reply import Reply, although_kept
@@ -82,7 +83,7 @@ class AsyncApproval:
         conversation: ConversationId | None = None,
     ) -> Reply | None:
         """Let a pending call be run, by default all that wait for a person; the reply once nothing waits any more, or
-        None while other calls do.
+        None while other calls do. Said again it is the same reply; after another decision it is refused.
 
         Args:
             arguments: what it is run with in place of the model's own; the model is told.
@@ -92,9 +93,7 @@ class AsyncApproval:
         calls = await self._asked(call_id, conversation)
         if edited is not None and len(calls) > 1:
             raise AnswerInvalid("several calls wait: name the one that these arguments are for")
-        return await self.answer(
-            [ToolDecision(call.call_id, True, None, edited) for call in calls], conversation=conversation
-        )
+        return await self.answer([ToolDecision(call, True, None, edited) for call in calls], conversation=conversation)
 
     async def deny(
         self, call_id: str | None = None, *, reason: str | None = None, conversation: ConversationId | None = None
@@ -103,9 +102,7 @@ class AsyncApproval:
         if reason is not None:
             check_text("reason", reason)
         calls = await self._asked(call_id, conversation)
-        return await self.answer(
-            [ToolDecision(call.call_id, False, reason) for call in calls], conversation=conversation
-        )
+        return await self.answer([ToolDecision(call, False, reason) for call in calls], conversation=conversation)
 
     async def answer(
         self,
@@ -156,13 +153,18 @@ class AsyncApproval:
         now = self._app.ports.clock.now()
         await self._app.store.write(set_approval, self.id, tool, required=required, at=now)
 
-    async def _asked(self, call_id: str | None, conversation: ConversationId | None) -> list[PendingCall]:
+    async def _asked(self, call_id: str | None, conversation: ConversationId | None) -> Sequence[str]:
+        """The ids of the calls that a decision is about; none that waits, if it is the last one said again."""
+        if call_id is not None:
+            check_text("call_id", call_id)
+            return [call_id]
         waiting = await self.pending(conversation=conversation)
-        found = [call for call in waiting if (not call.awaits_client if call_id is None else call.call_id == call_id)]
+        found: Sequence[str] = [call.call_id for call in waiting if not call.awaits_client]
+        if not found:
+            found = await self._app.store.read(lambda tx: decided_last(tx, self._line(tx, conversation)))
         if not found:
             there = ", ".join(f"{call.call_id} ({call.name})" for call in waiting) or "none"
-            what = "no call waits for approval" if call_id is None else f"call {call_id!r:.80} does not wait"
-            raise AnswerInvalid(f"{what}: of agent {self.info.name!r} there wait {there}")
+            raise AnswerInvalid(f"no call waits for approval: of agent {self.info.name!r} there wait {there}")
         return found
 
     async def _answered(

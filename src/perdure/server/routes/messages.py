@@ -6,7 +6,7 @@ What is said goes through plain routes (`hot_routes`), because these are what mo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -19,17 +19,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
-from perdure.core.answers import PendingCall
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.events import MessageAdded, RunEnded, StoredEvent
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
-from perdure.core.messages import Message, ToolDecision
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
+from perdure.core.messages import Message
 from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
 from perdure.engine.accept import Accepted
 from perdure.engine.accept import Request as RunRequest
-from perdure.engine.answers import find_pending, pending_calls
+from perdure.engine.answers import find_pending
+from perdure.engine.decided import asked_calls
 from perdure.library.client_tools import client_tools_of
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
@@ -37,7 +37,7 @@ from perdure.server.encoding import json_answer
 from perdure.server.errors import failure_answer, kept_answer
 from perdure.server.ids import AgentPath, MessagePath, check_id
 from perdure.server.sse import Streams, stream
-from perdure.server.wire.approvals import answers_in, with_calls
+from perdure.server.wire.approvals import answers_in, named_request, with_calls
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.input import CancelRequest, ImportRequest, SendRequest, drafts_of, key_of, read_body, read_send
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_messages
@@ -125,9 +125,8 @@ async def _accept(
 ) -> Accepted:
     ports = perdure.app.ports
     drafts, answers = drafts_of(body, ports.ids), answers_in(body.messages or ())
-    if answers is not None and any(isinstance(one, ToolDecision) and _names_a_request(one) for one in answers):
-        waiting = await perdure.app.store.read(_waiting, agent_id, conversation_seq)
-        answers = with_calls(answers, waiting)
+    if answers is not None and (named := {one for one in map(named_request, answers) if one is not None}):
+        answers = with_calls(answers, await perdure.app.store.read(_asked, agent_id, conversation_seq, named))
     limit = ports.settings.message_limit_chars
     texts = ["\n".join(part.text for part in draft.parts if part.type == "text") for draft in drafts]
     # A text over the limit is refused before anything is done with it, so it is not counted either.
@@ -166,12 +165,9 @@ def _stopped(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Run | None:
     return None if pending is None else pending.run
 
 
-def _names_a_request(answer: ToolDecision) -> bool:
-    return not answer.call_id or is_id("message", answer.call_id)
-
-
-def _waiting(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Sequence[PendingCall]:
-    return pending_calls(tx, tx.conversations.at(agent_id, conversation_seq))
+def _asked(tx: Tx, agent_id: AgentId, conversation_seq: int, requests: Iterable[str]) -> dict[str, Sequence[str]]:
+    conversation = tx.conversations.at(agent_id, conversation_seq)
+    return {request: asked_calls(tx, conversation, request) for request in requests}
 
 
 async def _whole(perdure: AsyncPerdure, streams: Streams, accepted: Accepted, shown: Shown) -> Response:

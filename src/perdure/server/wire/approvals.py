@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from perdure.core.answers import Answer, PendingCall, ToolReturn
+from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import AnswerInvalid, InvalidInput
 from perdure.core.ids import is_id
 from perdure.core.messages import Message, ToolDecision
@@ -16,16 +17,18 @@ from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import Shown, wire_messages
 
-__all__ = ["answers_in", "is_answer", "pending_shape", "with_calls"]
+__all__ = ["answers_in", "is_answer", "named_request", "pending_shape", "with_calls"]
 
 
 class ApprovalIn(WireRequest):
-    """A decision about one call, or what the client brought back of it."""
+    """A decision about one call, or what the client brought back of it. `arguments`, what the call is run with in place
+    of the model's own, are ours."""
 
     type: Literal["approval", "tool", "tool_return"] | None = None
     tool_call_id: str
     approve: bool | None = None
     reason: str | None = None
+    arguments: str | dict[str, Any] | None = None
     tool_return: str | list[dict[str, Any]] | None = None
     status: Literal["success", "error"] = "success"
     stdout: list[str] | None = None
@@ -74,20 +77,28 @@ def answers_in(items: Sequence[Mapping[str, Any]]) -> tuple[Answer, ...] | None:
     return tuple(found) if any_answer else None
 
 
-def with_calls(answers: Sequence[Answer], waiting: Sequence[PendingCall]) -> tuple[Answer, ...]:
-    """The answers, one that names no call but the request, or nothing, as one to each of its calls."""
+def named_request(answer: Answer) -> str | None:
+    """The id of the request that an older decision names in place of a call, empty if it names nothing; None: it names
+    a call."""
+    if isinstance(answer, ToolDecision) and (not answer.call_id or is_id("message", answer.call_id)):
+        return answer.call_id
+    return None
+
+
+def with_calls(answers: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> tuple[Answer, ...]:
+    """The answers, one that names a request as one to each of its calls. `asked`: request -> its calls."""
     found: list[Answer] = []
     for answer in answers:
-        if isinstance(answer, ToolDecision) and (not answer.call_id or is_id("message", answer.call_id)):
-            calls = [call for call in waiting if answer.call_id in ("", call.message_id)]
-            if not calls:
-                raise AnswerInvalid(
-                    "Cannot process approval response: No tool call is currently awaiting approval"
-                    f" for {answer.call_id or 'this agent'}"
-                )
-            found += [ToolDecision(call.call_id, answer.approve, answer.reason) for call in calls]
-        else:
+        request = named_request(answer)
+        if request is None or not isinstance(answer, ToolDecision):
             found.append(answer)
+            continue
+        if not asked[request]:
+            raise AnswerInvalid(
+                "Cannot process approval response: No tool call is currently awaiting approval"
+                f" for {request or 'this agent'}"
+            )
+        found += [ToolDecision(call_id, answer.approve, answer.reason) for call_id in asked[request]]
     return tuple(found)
 
 
@@ -101,10 +112,15 @@ def pending_shape(message: Message, calls: Collection[str]) -> dict[str, Any] | 
 
 
 def _answer(one: ApprovalIn, where: str) -> Answer:
-    if one.tool_return is None and one.approve is not None:
-        return ToolDecision(one.tool_call_id, one.approve, one.reason)
+    what = f"{where}: the answer to call {one.tool_call_id!r:.80}"
+    if one.tool_return is not None and (one.approve is not None or one.type == "approval"):
+        raise InvalidInput(f"{what} is a decision and what a tool returned: give approve or tool_return, not both")
+    if one.approve is not None:
+        if one.type not in (None, "approval"):
+            raise InvalidInput(f"{what} is of type {one.type!r}: a decision is of type 'approval'")
+        return ToolDecision(one.tool_call_id, one.approve, one.reason, _arguments(one, what))
     if one.tool_return is None:
-        raise InvalidInput(f"{where}: the answer to call {one.tool_call_id!r:.80} has neither approve nor tool_return")
+        raise InvalidInput(f"{what} has neither approve nor tool_return")
     text = one.tool_return
     if not isinstance(text, str):
         for part in text:
@@ -112,3 +128,12 @@ def _answer(one: ApprovalIn, where: str) -> Answer:
                 raise NotSupported(f"{where}: only text can be brought back by a tool on this server")
         text = "\n".join(part["text"] for part in text)
     return ToolReturn(one.tool_call_id, text, one.status, tuple(one.stdout or ()), tuple(one.stderr or ()))
+
+
+def _arguments(one: ApprovalIn, what: str) -> str | None:
+    if one.arguments is None or isinstance(one.arguments, str):
+        return one.arguments
+    try:
+        return json.dumps(one.arguments, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise InvalidInput(f"{what}: its arguments can't be written as JSON: {error}") from error

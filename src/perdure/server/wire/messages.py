@@ -192,6 +192,7 @@ def _shown(result: ToolResult) -> str:
 def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
     approvals = [
         {"type": "approval", "tool_call_id": one.call_id, "approve": one.approve, "reason": one.reason}
+        | ({} if one.arguments is None else {"arguments": one.arguments})
         for one in message.decisions
     ]
     first = message.decisions[0]

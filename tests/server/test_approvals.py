@@ -1,0 +1,118 @@
+"""Answers to calls that wait, over HTTP: their shapes, the same again, and what is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure import tool
+from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
+from perdure.testing import calls, says
+from tests.server.served import in_process
+
+done: list[int] = []
+
+
+@tool
+def pay(n: int = 0) -> str:
+    """Pay."""
+    done.append(n)
+    return f"paid {n}"
+
+
+def yes(**decision: Any) -> dict[str, Any]:
+    return {"type": "approval", "approvals": [{"type": "approval", "tool_call_id": "a", "approve": True, **decision}]}
+
+
+async def stopped(perdure: AsyncPerdure, client: httpx.AsyncClient, **body: Any) -> tuple[AsyncAgent, dict[str, Any]]:
+    """An agent whose call `a` of `pay` waits, and the request for approval."""
+    done.clear()
+    agent = await perdure.create_agent("payer", tools=("pay",))
+    await agent.require_approval("pay")
+    reply = (await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "go"} | body)).json()
+    return agent, reply["messages"][-1]
+
+
+async def test_arguments_that_a_person_changed_are_shown(tmp_path: Path) -> None:
+    """As what was decided: in the history; what the model asked for stays in the request."""
+    async with in_process(tmp_path, calls("pay", call_id="a", n=900), says("ok"), tools=[pay]) as (client, perdure):
+        agent, _ = await stopped(perdure, client)
+        path = f"/v1/agents/{agent.id}/messages"
+        wrong = await client.post(path, json={"messages": [yes(arguments={"n": "many"})]})
+        assert (wrong.status_code, "changed arguments of call a" in wrong.json()["detail"]) == (400, True)
+        assert (await client.post(path, json={"messages": [yes(arguments={"n": 9})]})).status_code == 200
+
+        history = {one["message_type"]: one for one in (await client.get(path)).json()}
+        assert history["approval_request_message"]["tool_call"]["arguments"] == '{"n": 900}'
+        assert history["approval_response_message"]["approvals"] == [
+            {"type": "approval", "tool_call_id": "a", "approve": True, "reason": None, "arguments": '{"n": 9}'}
+        ]
+        assert done == [9]
+
+
+LEGACY: dict[str, Any] = {
+    "call": {"approve": True, "approval_request_id": "a"},
+    "request": {"type": "approval", "approve": True, "approval_request_id": "MESSAGE"},
+    "nothing": {"approve": True},
+    "item": yes(),
+}
+
+
+@pytest.mark.parametrize("again", LEGACY)
+@pytest.mark.parametrize("first", LEGACY)
+async def test_an_answer_in_any_form_can_be_sent_again(tmp_path: Path, first: str, again: str) -> None:
+    """It is the earlier reply; another decision is refused, and says what was decided."""
+    async with in_process(tmp_path, calls("pay", call_id="a", n=1), says("ok"), tools=[pay]) as (client, perdure):
+        agent, request = await stopped(perdure, client)
+
+        def body(form: str, **change: Any) -> dict[str, Any]:
+            answer = {name: request["id"] if value == "MESSAGE" else value for name, value in LEGACY[form].items()}
+            return {"messages": [answer | change]}
+
+        path = f"/v1/agents/{agent.id}/messages"
+        one = await client.post(path, json=body(first))
+        two = await client.post(path, json=body(again))
+        assert (one.status_code, two.status_code) == (200, 200), two.text
+        assert one.json()["messages"] == two.json()["messages"]
+        no = yes(approve=False) if again == "item" else body(again, approve=False)["messages"][0]
+        late = await client.post(path, json={"messages": [no]})
+        assert late.status_code == 400
+        assert "No tool call is currently awaiting approval" in late.json()["detail"]
+        assert "call a was approved already" in late.json()["detail"]
+        assert done == [1]
+
+
+async def test_an_answer_of_two_kinds_is_none(tmp_path: Path) -> None:
+    """Nor is a result of a tool that the server runs; the call waits on."""
+    returned = {"tool_call_id": "a", "tool_return": "paid, believe me"}
+    both = yes(tool_return="x"), yes(type="tool", tool_return="x"), yes(type="tool")
+    async with in_process(tmp_path, calls("pay", call_id="a"), says("ok"), tools=[pay]) as (client, perdure):
+        agent, _ = await stopped(perdure, client)
+        for answer, status, part in (
+            *((one, 422, "body.messages.0: the answer to call 'a'") for one in both),
+            ({"approvals": [{"type": "approval", **returned}]}, 422, "give approve or tool_return"),
+            ({"approvals": [{"type": "tool", **returned}]}, 400, "call a of pay is run by the server"),
+            ({"type": "tool_return", "tool_returns": [returned]}, 400, "call a of pay is run by the server"),
+        ):
+            refused = await client.post(f"/v1/agents/{agent.id}/messages", json={"messages": [answer]})
+            assert (refused.status_code, part in refused.json()["detail"]) == (status, True), refused.text
+        assert (len(await agent.pending()), done) == (1, [])
+
+
+async def test_the_limit_of_a_message_holds_over_its_answers(tmp_path: Path) -> None:
+    """One that a message brought; without one each request counts anew, as a client with its own tools needs it."""
+    script = [calls("pay", call_id=call_id) for call_id in ("a", "b", "c", "d")]
+    async with in_process(tmp_path, *script, tools=[pay]) as (client, perdure):
+        agent, _ = await stopped(perdure, client, max_steps=1)
+        path = f"/v1/agents/{agent.id}/messages"
+        ended = (await client.post(path, json={"messages": [yes()]})).json()
+        assert (ended["stop_reason"]["stop_reason"], len(done)) == ("max_steps", 1)
+        await client.post(path, json={"input": "go"})
+        await client.post(path, json={"messages": [yes(tool_call_id="b")]})
+
+        runs = (await perdure.app.store.read(lambda tx: tx.runs.list(agent.id)))[:2]
+        assert [run.max_steps for run in runs] == [50, 50]
