@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
-from perdure.memory import vector_index, vector_rows
+from perdure.memory import vector_index, vector_loading, vector_rows
 from perdure.memory.vector_index import VectorIndexes
 from perdure.testing import InlineStore
 from perdure.testing.store_contract.base import Contract
@@ -60,6 +60,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(vector_rows, "LOG_ROWS", 6)
     monkeypatch.setattr(vector_rows, "SAMPLE_ROWS", 4)
     monkeypatch.setattr(vector_index, "PAGE", 5)
+    monkeypatch.setattr(vector_loading, "BLOCK", 5)
     yield
 
 
@@ -78,7 +79,7 @@ def check(tx: Tx, indexes: VectorIndexes, number: int, seed: int, only: list[int
     allowed = range(1_000) if only is None else only
     there = {
         seq: float(np.frombuffer(vector, np.float16).astype(np.float32) @ query)
-        for seq, _, vector in tx.vectors.page(scope)
+        for seq, _, vector in tx.vectors.changed(scope, after_version=-1)
         if vector is not None
     }
     expected = {seq: score for seq, score in there.items() if seq in allowed}

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from perdure.core.errors import EmbeddingMismatch
 from perdure.core.tx import Scope, Tx, VectorRow
+from perdure.memory.vector_loading import loaded
 from perdure.memory.vector_rows import NO_ROW, FloatArray, IntArray, Rows, decoded, scores
 
 __all__ = ["Dense", "VectorIndexes"]
@@ -163,16 +164,16 @@ def _take_up(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Seen:
     """What this transaction sees; the newest committed rows are kept in `entry`."""
     rows = entry.rows
     if rows is None or rows.generation != scope.generation or rows.dimensions != dimensions:
-        loaded = _loaded(tx, scope, dimensions)
+        found = loaded(tx, scope, dimensions)
         if scope.settled and (rows is None or rows.generation < scope.generation):
-            entry.rows = loaded
-        return _plain(loaded)
+            entry.rows = found
+        return _plain(found)
     if rows.version == scope.version:
         return _plain(rows)
     if rows.version > scope.version:
         newer = rows.newer_than(scope.version)
         if newer is None:
-            return _plain(_loaded(tx, scope, dimensions))
+            return _plain(loaded(tx, scope, dimensions))
         there = tx.vectors.read(scope, newer.tolist())
         return _beside(rows, newer, [(seq, 0, vector) for seq, vector in there])
     changes: list[VectorRow] = []
@@ -187,13 +188,6 @@ def _take_up(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Seen:
         return _beside(rows, np.array([row[0] for row in changes], np.int64), changes)
     entry.rows = rows = rows.changed((), scope.version)
     return _plain(rows)
-
-
-def _loaded(tx: Tx, scope: Scope, dimensions: int) -> Rows:
-    rows, after = Rows(generation=scope.generation, version=scope.version, dimensions=dimensions), -1
-    while page := tx.vectors.page(scope, after_seq=after, limit=PAGE):
-        rows, after = rows.changed(page, scope.version), page[-1][0]
-    return rows
 
 
 def _plain(rows: Rows) -> _Seen:

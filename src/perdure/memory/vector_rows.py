@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from perdure.core.tx import VectorRow
 
-__all__ = ["FloatArray", "Form", "IntArray", "Rows", "decoded", "scores"]
+__all__ = ["FloatArray", "Form", "IntArray", "Rows", "Sample", "decoded", "form_of", "hashed", "scores"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -120,17 +120,32 @@ class Sample:
         nothing = np.empty((0, dimensions), np.float32)
         return cls(np.empty(0, np.int64), nothing, _signs(nothing))
 
-    def with_rows(self, seqs: IntArray, vectors: npt.NDArray[Any], changed: IntArray) -> Sample:
-        kept = ~np.isin(self.seqs, changed)
-        chosen = _hashed(seqs) < self.below
-        seqs = np.concatenate([self.seqs[kept], seqs[chosen]])
-        vectors = np.concatenate([self.vectors[kept], vectors[chosen].astype(np.float32)])
-        below = self.below
+    @classmethod
+    def below_of(cls, rows: int) -> int:
+        """Of so many rows, those are enough to choose from whose `hashed` numbers are below it."""
+        below = 1 << 32
+        while below * rows > (8 * SAMPLE_ROWS) << 32:
+            below //= 2
+        return below
+
+    @classmethod
+    def of(cls, seqs: IntArray, vectors: npt.NDArray[Any], below: int) -> Sample:
+        """From rows that are all whose hashed numbers are below this."""
         while len(seqs) > 2 * SAMPLE_ROWS:
             below //= 2
-            chosen = _hashed(seqs) < below
+            chosen = hashed(seqs) < below
             seqs, vectors = seqs[chosen], vectors[chosen]
-        return Sample(seqs, vectors, _signs(vectors), below)
+        vectors = vectors.astype(np.float32, copy=False)
+        return cls(seqs, vectors, _signs(vectors), below)
+
+    def with_rows(self, seqs: IntArray, vectors: npt.NDArray[Any], changed: IntArray) -> Sample:
+        kept = ~np.isin(self.seqs, changed)
+        chosen = hashed(seqs) < self.below
+        return Sample.of(
+            np.concatenate([self.seqs[kept], seqs[chosen]]),
+            np.concatenate([self.vectors[kept], vectors[chosen].astype(np.float32)]),
+            self.below,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,12 +191,23 @@ class Rows:
         rows = self._without(touched, [(row[1], row[0]) for row in changes if row[2] is None], version)
         if rows.dead > max(DEAD_ROWS, rows.count // 3):
             rows = rows._compacted()
-        rows = rows._formed(_form(rows.count + len(stored), rows.dimensions))
+        rows = rows._formed(form_of(rows.count + len(stored), rows.dimensions))
         if rows.form != "floats":
             sample = rows.sample or Sample.empty(rows.dimensions)
             rows = replace(rows, sample=sample.with_rows(seqs, vectors, touched))
-        new = Segment.of(seqs, versions, vectors, rows.form)
-        return rows._with(new, slice(0, len(seqs)), len(seqs))
+        return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs))
+
+    def extended(self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, expected: int) -> Rows:
+        """These and new rows, without a sample; about `expected` rows will come to be in all."""
+        rows = self._formed(form_of(self.count + len(seqs), self.dimensions))
+        return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
+
+    def sampled_by(self, sample: Sample, gone: Sequence[tuple[int, int]]) -> Rows:
+        """The same with this sample if they need one, knowing that these (number, version) were removed."""
+        rows = self._without(
+            np.array([seq for seq, _ in gone], np.int64), [(version, seq) for seq, version in gone], self.version
+        )
+        return rows if rows.form == "floats" else replace(rows, sample=sample)
 
     def rows_of(self, seqs: IntArray) -> npt.NDArray[np.int32]:
         """The row of each number, `NO_ROW` for those that have none alive."""
@@ -276,14 +302,14 @@ class Rows:
         row_of[self.seqs_of(rows)] = NO_ROW
         return replace(changed, alive=alive, row_of=row_of, dead=self.dead + len(rows))
 
-    def _with(self, new: Segment, kept: slice | npt.NDArray[np.int64], size: int) -> Rows:
+    def _with(self, new: Segment, kept: slice | npt.NDArray[np.int64], size: int, expected: int = 0) -> Rows:
         """With so many rows of `new` behind the others: the first ones, or those at the places `kept`."""
         segments, count = list(self.segments), self.count
         while count < self.count + size:
             done, at = count - self.count, count & (SEGMENT_ROWS - 1)
             part = min(size - done, SEGMENT_ROWS - at)
             if count == len(segments) << SEGMENT_BITS:
-                segments.append(Segment.empty(_room(part), self.dimensions, self.form))
+                segments.append(Segment.empty(_room(max(part, expected - count)), self.dimensions, self.form))
             elif at + part > len(segments[-1].seqs):
                 grown = Segment.empty(_room(at + part), self.dimensions, self.form)
                 grown.take(0, segments[-1], slice(0, at), at)
@@ -364,7 +390,8 @@ def _shrunk(halves: npt.NDArray[np.float16]) -> FloatArray:
     return bits.view(np.float32)
 
 
-def _form(rows: int, dimensions: int) -> Form:
+def form_of(rows: int, dimensions: int) -> Form:
+    """How so many rows are kept."""
     if 4 * rows * dimensions <= EXACT_BYTES:
         return "floats"
     return "halves" if 2 * rows * dimensions <= HALVES_BYTES else "signs"
@@ -401,7 +428,8 @@ def _differing(words: npt.NDArray[np.uint64], signs: npt.NDArray[np.uint64]) -> 
     return total
 
 
-def _hashed(seqs: IntArray) -> IntArray:
+def hashed(seqs: IntArray) -> IntArray:
+    """Numbers below 2**32 that depend on these, as if drawn."""
     return seqs * 2_654_435_761 & 0xFFFF_FFFF
 
 

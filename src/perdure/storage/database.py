@@ -80,6 +80,15 @@ class Database(Protocol):
         """The rows of a statement that selects whole numbers, `AS number`, in its order."""
         ...
 
+    def joined_numbers(self, column: str) -> str:
+        """The aggregate of a column of whole numbers as text with commas between; in order, where the rows are those of
+        an ordered query in parentheses."""
+        ...
+
+    def joined_bytes(self, column: str) -> str:
+        """The same of a column of bytes, end to end."""
+        ...
+
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         """The number of rows it changed."""
         ...

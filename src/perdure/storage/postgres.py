@@ -68,6 +68,12 @@ class PostgresDatabase:
     def numbers(self, sql: str, params: Mapping[str, Any]) -> Sequence[int]:
         return [row[0] for row in self.rows(sql, params)]
 
+    def joined_numbers(self, column: str) -> str:
+        return f"string_agg(CAST({column} AS TEXT), ',')"
+
+    def joined_bytes(self, column: str) -> str:
+        return f"string_agg({column}, CAST('' AS BYTEA))"
+
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         return self._connection.execute(_pyformat(sql).encode(), params).rowcount
 

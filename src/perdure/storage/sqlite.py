@@ -107,6 +107,13 @@ class SqliteDatabase:
         joined = self.rows(f"SELECT group_concat(number) FROM ({sql})", params)[0][0]
         return list(map(int, joined.split(","))) if joined else []
 
+    def joined_numbers(self, column: str) -> str:
+        return f"group_concat({column})"
+
+    # Bytes become text and bytes again as they are: no encoding is looked at or changed.
+    def joined_bytes(self, column: str) -> str:
+        return f"CAST(group_concat({column}, '') AS BLOB)"
+
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         numbered, values = _numbered(sql)
         return self._cursor.execute(numbered, values(params)).rowcount

@@ -14,7 +14,7 @@ from typing import Any
 from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import OrgId
 from perdure.core.text import restored, storable
-from perdure.core.tx import Claim, OwnerKind, Scope, ScopeCounts, VectorRow
+from perdure.core.tx import Claim, OwnerKind, Scope, ScopeCounts, VectorBlock, VectorRow
 from perdure.storage.database import Database, Row, iso
 
 __all__ = ["Vectors", "forget_texts", "queue_texts"]
@@ -254,11 +254,32 @@ class Vectors:
     def remove(self, number: int, seqs: Sequence[int]) -> None:
         forget_texts(self._db, number, seqs)
 
-    def page(self, scope: Scope, *, after_seq: int = -1, limit: int = 8_192) -> Sequence[VectorRow]:
-        return self._db.rows(  # type: ignore[return-value]  # a hundred thousand of them are not worth another list
-            f"SELECT {_SEQ}, version, vector FROM vectors WHERE key BETWEEN :first AND :last"
-            " AND generation = :generation ORDER BY key LIMIT :limit",
-            self._between(scope, after_seq + 1, _MASK) | {"limit": limit},
+    # One row with all of them: the database puts them together in half the time that Python takes for as many objects.
+    def block(self, scope: Scope, *, after_seq: int = -1, limit: int = 1_024) -> VectorBlock:
+        db, size = self._db, 2 * (scope.dimensions or 0)
+        params = self._between(scope, after_seq + 1, _MASK) | {"limit": limit, "size": size}
+        some = (
+            f"SELECT {_SEQ} AS seq, version, vector FROM vectors WHERE key BETWEEN :first AND :last"
+            " AND generation = :generation ORDER BY key LIMIT :limit"
+        )
+        count, right, last, seqs, versions, vectors = db.rows(
+            "SELECT COUNT(*), SUM(CASE WHEN LENGTH(vector) = :size THEN 1 ELSE 0 END), MAX(seq),"
+            f" {db.joined_numbers('seq')}, {db.joined_numbers('version')}, {db.joined_bytes('vector')}"
+            f" FROM ({some}) AS found",
+            params,
+        )[0]
+        if not count:
+            return VectorBlock()
+        if count == right:
+            return VectorBlock(seqs=_numbers(seqs), versions=_numbers(versions), vectors=vectors, last=last)
+        rows = db.rows(some, params)
+        there = [row for row in rows if row[2] is not None and len(row[2]) == size]
+        return VectorBlock(
+            seqs=[row[0] for row in there],
+            versions=[row[1] for row in there],
+            vectors=b"".join(row[2] for row in there),
+            gone=[(row[0], row[1]) for row in rows if row[2] is None],
+            last=last,
         )
 
     def changed(
@@ -433,6 +454,10 @@ class Vectors:
 
 def _claimed(claim: Claim) -> dict[str, Any]:
     return {"number": claim.number, "seq": claim.seq, "tries": claim.tries}
+
+
+def _numbers(joined: str) -> list[int]:
+    return list(map(int, joined.split(",")))
 
 
 def _slot(digest: bytes) -> int:

@@ -27,7 +27,7 @@ from perdure.core.tx.secrets import Secrets
 from perdure.core.tx.steps import Prefixes, Steps
 from perdure.core.tx.tools import ToolFilter, Tools
 from perdure.core.tx.upkeep import Checked, Fault, FaultKind, Owner, Upkeep
-from perdure.core.tx.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorRow, Vectors
+from perdure.core.tx.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorBlock, VectorRow, Vectors
 
 __all__ = [
     "AgentFiles",
@@ -64,6 +64,7 @@ __all__ = [
     "Turn",
     "Tx",
     "Upkeep",
+    "VectorBlock",
     "VectorRow",
     "Vectors",
     "Waiting",

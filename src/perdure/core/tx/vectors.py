@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-__all__ = ["Claim", "OwnerKind", "Scope", "ScopeCounts", "VectorRow", "Vectors"]
+__all__ = ["Claim", "OwnerKind", "Scope", "ScopeCounts", "VectorBlock", "VectorRow", "Vectors"]
 
 OwnerKind = Literal["agent", "archive"]
 
@@ -44,6 +44,24 @@ class Scope:
     row_count: int
     fill_from: int | None
     settled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorBlock:
+    """Some rows of a scope in order of their numbers, as few pieces: many thousands are read in one breath.
+
+    Args:
+        seqs, versions: of the rows that have a vector of the scope's length.
+        vectors: theirs, end to end.
+        gone: (number, version) of those that were removed.
+        last: the last number that was looked at; None: there is none left.
+    """
+
+    seqs: Sequence[int] = ()
+    versions: Sequence[int] = ()
+    vectors: bytes = b""
+    gone: Sequence[tuple[int, int]] = ()
+    last: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +146,8 @@ class Vectors(Protocol):
         """These texts are gone or have changed: they have no vector and wait for none."""
         ...
 
-    def page(self, scope: Scope, *, after_seq: int = -1, limit: int = 8_192) -> Sequence[VectorRow]:
-        """Rows of the scope's generation in order of their numbers, removed ones included."""
+    def block(self, scope: Scope, *, after_seq: int = -1, limit: int = 1_024) -> VectorBlock:
+        """The next `limit` rows of the scope's generation behind a number."""
         ...
 
     def changed(

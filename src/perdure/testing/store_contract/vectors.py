@@ -12,7 +12,7 @@ from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import OrgId
 from perdure.core.messages import Text, ToolCall, ToolResult
 from perdure.core.passages import Archive
-from perdure.core.tx import Claim, Scope, Tx
+from perdure.core.tx import Claim, Scope, Tx, VectorBlock
 from perdure.testing.store_contract.base import ADA, AT, AWKWARD, LATER, UNTIL, Contract, raises
 
 __all__ = ["MODEL", "VectorContract", "blob"]
@@ -33,7 +33,8 @@ def scope_of(tx: Tx, number: int) -> Scope:
 
 def vectors_in(tx: Tx, number: int) -> dict[int, bytes]:
     """seq -> vector of a scope."""
-    return {seq: vector for seq, _, vector in tx.vectors.page(scope_of(tx, number)) if vector is not None}
+    changed = tx.vectors.changed(scope_of(tx, number), after_version=-1)
+    return {seq: vector for seq, _, vector in changed if vector is not None}
 
 
 def claimed_seqs(tx: Tx, *, model: str = MODEL, limit: int = 100) -> list[tuple[int, int]]:
@@ -178,8 +179,9 @@ class VectorContract(Contract):
                 scope = scope_of(tx, number)
                 return [
                     (scope.version, scope.row_count, scope.dimensions),
-                    tx.vectors.page(scope),
-                    tx.vectors.page(scope, after_seq=0, limit=1),
+                    tx.vectors.block(scope),
+                    tx.vectors.block(scope, after_seq=0, limit=1),
+                    tx.vectors.block(scope, after_seq=2),
                     tx.vectors.changed(scope, after_version=0),
                     tx.vectors.changed(scope, after_version=1),
                     tx.vectors.changed(scope, after_version=0, limit=1),
@@ -191,8 +193,9 @@ class VectorContract(Contract):
             first, second = (0, 1, blob(1, 0)), (2, 2, blob(-1, 0))
             assert await store.read(look) == [
                 (2, 2, 2),
-                [first, second],
-                [second],
+                VectorBlock(seqs=[0, 2], versions=[1, 2], vectors=blob(1, 0, -1, 0), last=2),
+                VectorBlock(seqs=[2], versions=[2], vectors=blob(-1, 0), last=2),
+                VectorBlock(),
                 [first, second],
                 [second],
                 [first],
@@ -201,6 +204,25 @@ class VectorContract(Contract):
                 [],
             ]
             assert await store.write(claimed_seqs) == [(number, 1)]
+
+    async def test_a_block_has_every_byte_of_its_vectors(self) -> None:
+        """Whatever bytes they are, in order of the numbers; removed ones are told apart."""
+        async with self.opened() as store:
+            _, archive = await store.write(self.add_embedded)
+            number = archive.number
+            vectors = [bytes((start + at) % 256 for at in range(512)) for start in (0, 129, 255)]
+            await store.write(lambda tx: [self.add_passage(tx, archive.id, text) for text in "abcd"])
+
+            def put(tx: Tx) -> None:
+                tx.vectors.put(number, list(enumerate([*vectors, vectors[0]])), model=MODEL, dimensions=256)
+                tx.vectors.remove(number, [1, 3])
+
+            await store.write(put)
+            block = await store.read(lambda tx: tx.vectors.block(scope_of(tx, number)))
+
+            assert block == VectorBlock(
+                seqs=[0, 2], versions=[1, 1], vectors=vectors[0] + vectors[2], gone=[(1, 2), (3, 2)], last=3
+            )
 
     async def test_vectors_of_another_model_or_length_are_refused(self) -> None:
         """The error names both, and nothing is written."""
