@@ -266,3 +266,29 @@ async def test_history_is_imported(tmp_path: Path) -> None:
             assert (answer.status_code, named in answer.json()["detail"]) == (status, True), answer.text
         nobody = "/v1/agents/agent-00000000-0000-4000-8000-000000000000/messages/import"
         assert (await client.post(nobody, json={"messages": [said]})).status_code == 404
+
+
+async def test_messages_are_reset_over_all_conversations(tmp_path: Path) -> None:
+    """The answer is the agent; what was said is neither listed nor got; while a run is on it is refused with its id."""
+    model = SlowSpeaker("one ", "two ")
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        other = await agent.new_conversation()
+        await agent.import_messages([("user", None, "before", "2026-01-01T00:00:00Z")])
+        (before,) = await history(client, agent.id)
+        accepted = await agent.submit("count", conversation=other.id)
+        await model.speaking.wait()
+        path = f"/v1/agents/{agent.id}/reset-messages"
+        busy = await client.patch(path, json={})
+        model.go.set()
+        async for _ in agent.follow(accepted.run.id):
+            pass
+        done = await client.patch(path)
+
+        assert (busy.status_code, busy.json()["run_id"]) == (409, accepted.run.id)
+        assert (done.status_code, done.json()["id"], done.json()["message_ids"]) == (200, agent.id, [])
+        assert await history(client, agent.id) == []
+        assert await history(client, agent.id, conversation_id=other.id) == []
+        assert (await client.get(f"/v1/messages/{before['id']}")).status_code == 404
+        assert (await client.patch(path, json={"add_default_initial_messages": "maybe"})).status_code == 422
+        assert (await client.patch(f"/v1/agents/{UNKNOWN}/reset-messages", json={})).status_code == 404

@@ -366,6 +366,19 @@ def cancel(client: Any, agent_id: str) -> None:
     assert client.agents.messages.create(agent_id, messages=said("hello")).messages[-1].content == "done"
 
 
+def reset(client: Any, model: str) -> None:
+    """What was said is in no list and no search any more; blocks are, and the agent answers."""
+    made = client.agents.create(model=model, memory_blocks=BLOCKS, tools=TOOLS)
+    client.agents.messages.create(made.id, messages=said("walrus ! append"))
+    client.agents.messages.reset(made.id, add_default_initial_messages=True)
+    assert list(client.agents.messages.list(made.id)) == []
+    assert client.messages.search(query="walrus", agent_id=made.id) == []
+    assert "walrus" in client.agents.blocks.retrieve("human", agent_id=made.id).value
+    assert client.agents.messages.create(made.id, messages=said("hello")).messages[-1].content == "done"
+    client.agents.messages.reset(made.id)
+    client.agents.delete(made.id)
+
+
 def bad_input(client: Any, agent_id: str) -> None:
     """What is wrong comes back as the client's own errors."""
     unknown = "agent-00000000-0000-4000-8000-000000000000"
@@ -398,6 +411,7 @@ def main(base_url: str, model: str) -> None:
     search(client, agent_id)
     tools(client, agent_id)
     cancel(client, agent_id)
+    reset(client, model)
     bad_input(client, agent_id)
     renamed = client.agents.update(agent_id, name="renamed", description="d")
     assert (renamed.name, renamed.description) == ("renamed", "d")

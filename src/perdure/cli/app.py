@@ -155,6 +155,20 @@ def cancel(
 
 
 @app.command()
+def reset(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """Have an agent begin anew: what was said is out of its view.
+
+    Memory blocks, archives and files stay, and so does the log.
+    """
+    from perdure.cli.reset import reset
+
+    _leave(reset(agent, yes=yes))
+
+
+@app.command()
 def hooks(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
     """List the hooks of this machine, in the order in which they are called."""
     from perdure.cli.hooks import list_hooks

@@ -13,7 +13,7 @@ from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import PerdureError, RunFailed
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import StepId
@@ -77,6 +77,9 @@ class JsonView:
 
     def conversation(self, conversation: Conversation) -> None:
         self._print({"conversation": conversation.id})
+
+    def reset(self, resets: Sequence[Reset]) -> None:
+        self._print({"reset": [reset_shape(reset) for reset in resets]})
 
     def agents(self, rows: Sequence[AgentRow]) -> None:
         self._print({"agents": [agent_shape(row) for row in rows]})
@@ -160,6 +163,15 @@ def message_shape(message: Message) -> dict[str, Any]:
         "parts": json.loads(parts_to_json(message.parts)),
         "created_at": message.created_at.isoformat(),
         "occurred_at": message.occurred_at.isoformat(),
+    }
+
+
+def reset_shape(reset: Reset) -> dict[str, Any]:
+    return {
+        "conversation_id": reset.conversation_id,
+        "number": reset.number,
+        "messages": reset.message_count,
+        "created_at": reset.created_at.isoformat(),
     }
 
 

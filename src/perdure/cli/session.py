@@ -15,6 +15,7 @@ from perdure.cli.source import Source
 from perdure.cli.turn import Turn
 from perdure.cli.view import View
 from perdure.core.answers import PendingCall
+from perdure.core.conversations import Reset
 from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
@@ -146,6 +147,21 @@ class Session:
             await self.settle()
         else:
             self.view.pending(waiting)
+
+    async def reset(self) -> Sequence[Reset] | None:
+        """Have this conversation begin anew, if the person who is there agrees; None: they don't. Raises:
+        PerdureError."""
+        if self._source.interactive:
+            self.view.note("what was said here will be out of view, for good; memory blocks, archives and files stay")
+            said = await self._source.ask("reset? [y]es / [n]o: ")
+            if said is None or said.strip().lower() not in ("y", "yes"):
+                self.view.hint("nothing was changed")
+                return None
+        line = await self.agent.find_conversation(self.conversation)
+        resets = await self.agent.reset(conversation=line.id)
+        self._waiting.discard(self.conversation)
+        self._options = ()
+        return resets
 
     async def settle(self) -> None:
         """Have a person decide what waits, as often as runs stop at such calls; without a person, say what waits.

@@ -127,6 +127,12 @@ async def _new(session: Session, argument: str) -> None:
     session.view.hint("what was said before is still found: /search TEXT, or ask")
 
 
+async def _reset(session: Session, argument: str) -> None:
+    resets = await session.reset()
+    if resets is not None:
+        session.view.reset(resets)
+
+
 async def _model(session: Session, argument: str) -> None:
     app = session.perdure.app
     if not argument:
@@ -185,6 +191,7 @@ COMMANDS: dict[str, Command] = {
     "/approve": Command("/approve [CALL]", "let a call run that waits for you, by default all of them", _approve),
     "/deny": Command("/deny [CALL] [REASON]", "refuse a call that waits for you, by default all of them", _deny),
     "/new": Command("/new", "begin a new conversation with the same memory", _new),
+    "/reset": Command("/reset", "take what was said in this conversation out of view, for good; memory stays", _reset),
     "/model": Command("/model [HANDLE]", "show the agent's model, or give it another", _model),
     "/context": Command("/context", "show what fills the model's window", _context),
     "/agents": Command("/agents", "list the agents", _agents),

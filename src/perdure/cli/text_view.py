@@ -20,7 +20,7 @@ from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.ids import StepId
@@ -123,6 +123,11 @@ class TextView:
 
     def conversation(self, conversation: Conversation) -> None:
         self._terminal.show(Text("A new conversation: nothing said before is in view, memory and search are the same."))
+
+    def reset(self, resets: Sequence[Reset]) -> None:
+        count = sum(reset.message_count for reset in resets)
+        gone = f"{count:,} message{'' if count == 1 else 's'} out of view" if resets else "Nothing was in view"
+        self._terminal.show(Text(f"{gone}; memory blocks, archives and files are as they were."))
 
     def agents(self, rows: Sequence[AgentRow]) -> None:
         if not rows:

@@ -12,7 +12,7 @@ from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Block, BlockVersion
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, StepId
@@ -85,6 +85,9 @@ class View(Protocol):
 
     def conversation(self, conversation: Conversation) -> None:
         """A new conversation was begun."""
+
+    def reset(self, resets: Sequence[Reset]) -> None:
+        """Conversations have begun anew."""
 
     def agents(self, rows: Sequence[AgentRow]) -> None: ...
 

@@ -81,6 +81,7 @@ def rewrite_reason(
     last_used_at: datetime | None,
     now: datetime,
     client_tools: str | None = None,
+    reset: bool = False,
 ) -> str | None:
     """Why the prefix must, or may at no cost, be written anew; None to send it once more as it is. That the request
     does not fit is another matter (`compaction`).
@@ -89,9 +90,10 @@ def rewrite_reason(
         seen_changed: memory differs from what the prefix shows, so a rewrite would fold something in.
         last_used_at: when the agent's last model call began.
         client_tools: the set of tools that the caller of this run brought along.
+        reset: there was a prefix, before the conversation was reset.
     """
     if prefix is None:
-        return "first"
+        return "reset" if reset else "first"
     if prefix.settings_revision != settings_revision:
         return "settings"
     if prefix.client_tools != client_tools:

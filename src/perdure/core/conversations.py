@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.agents import Agent
+from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
 from perdure.core.quick import changed, maker, quick
 
-__all__ = ["Conversation", "Opening", "make_conversation", "make_opening"]
+__all__ = ["Conversation", "Opening", "Reset", "make_conversation", "make_opening"]
 
 
 @quick
@@ -28,6 +29,7 @@ class Conversation:
             measured of the last request; negative if it is too low.
         pending_run_seq: the run that stopped at calls which wait for somebody outside; None: nothing waits.
         pending_from: the message with those calls.
+        first_seq: the first row since the newest reset; what stands before it is out of view for good.
     """
 
     id: ConversationId
@@ -42,10 +44,25 @@ class Conversation:
     overcount: int = 0
     pending_run_seq: int | None = None
     pending_from: int | None = None
+    first_seq: int = 0
     archived_at: datetime | None = None
     created_at: datetime
     updated_at: datetime
     last_message_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """A conversation began anew: its messages up to `upto_seq` were taken out of view, `message_count` of them said by
+    somebody or a tool's result. `number` counts the resets of the conversation, from 1."""
+
+    agent_id: AgentId
+    conversation_id: ConversationId
+    number: int
+    upto_seq: int
+    message_count: int
+    author: Author
+    created_at: datetime
 
 
 @quick

@@ -352,6 +352,7 @@ def _prefix(
         last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
         now=asking.now,
         client_tools=run.client_tools,
+        reset=conversation.first_seq > 0,
     )
     if current is not None and reason is None:
         return current, conversation.overcount, None
@@ -378,7 +379,7 @@ def _rewritten(
         memory,
         asking,
         reason=reason,
-        from_seq=current.from_message_seq if current else 0,
+        from_seq=current.from_message_seq if current else conversation.first_seq,
         pinned=current.pinned if current else (),
         nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes) if current else (),
         client_tools=run.client_tools,

@@ -130,7 +130,7 @@ def _query(run_log: RunLog) -> str:
 
 def _view(tx: Tx, conversation: Conversation, asking: Asking) -> _View:
     if conversation.prefix_seq is None:
-        return _View(0, frozenset())
+        return _View(conversation.first_seq, frozenset())
     have = asking.have
     if have is not None and have.prefix.seq == conversation.prefix_seq:
         prefix = have.prefix

@@ -94,7 +94,8 @@ def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, asking: Asking) -> 
     conversation = tx.conversations.at(agent_id, conversation_seq)
     memory = read_memory(tx, agent)
     if conversation.prefix_seq is None:
-        prefix = compile_prefix(tx, agent, conversation, memory, asking, reason="import", from_seq=0)
+        first = conversation.first_seq
+        prefix = compile_prefix(tx, agent, conversation, memory, asking, reason="import", from_seq=first)
     else:
         prefix = tx.prefixes.at(agent_id, conversation.prefix_seq)
     window, reserve = asking.window(agent)

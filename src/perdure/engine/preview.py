@@ -64,6 +64,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
         last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
         now=asking.now,
         client_tools=current.client_tools if current else None,
+        reset=conversation.first_seq > 0,
     )
     nodes = tuple(tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes)) if current else ()
     overcount = conversation.overcount
@@ -76,7 +77,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
             memory,
             asking,
             reason=reason or "first",
-            from_seq=current.from_message_seq if current else 0,
+            from_seq=current.from_message_seq if current else conversation.first_seq,
             pinned=current.pinned if current else (),
             nodes=nodes,
             client_tools=current.client_tools if current else None,

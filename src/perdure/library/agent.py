@@ -11,7 +11,7 @@ from perdure.context.explain import Explanation
 from perdure.context.overview import ContextOverview
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
@@ -20,6 +20,7 @@ from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.accept import Accepted, Request
+from perdure.engine.reset import reset_conversations
 from perdure.library.approval import AsyncApproval
 from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
@@ -184,8 +185,14 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         before_seq: int | None = None,
         after_seq: int | None = None,
         newest_first: bool = False,
+        reset: bool = False,
     ) -> Sequence[Message]:
-        """A page of the history: of one conversation, or of all of them. Raises: InvalidInput, NotFound."""
+        """A page of the history: of one conversation, or of all of them.
+
+        Args:
+            reset: also what a `reset` took out of view.
+        Raises: InvalidInput, NotFound.
+        """
         check_limit(limit)
         check_number("before_seq", before_seq)
         check_number("after_seq", after_seq)
@@ -199,9 +206,26 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
                 before_seq=before_seq,
                 after_seq=after_seq,
                 newest_first=newest_first,
+                reset=reset,
             )
 
         return await self._app.store.read(page)
+
+    async def reset(self, *, conversation: ConversationId | None = None) -> Sequence[Reset]:
+        """Have a conversation begin anew, or all of them: what was said is out of view, for the model, in lists and in
+        searches. Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that
+        wait for an answer are given up. One `Reset` of each conversation in which anything was said.
+
+        Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
+        """
+        seq = None if conversation is None else (await self.find_conversation(conversation)).seq
+        return await reset_conversations(self.id, seq, self._app.ports, author=USER)
+
+    async def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
+        """When a conversation began anew, or each of them; newest first. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+        seq = None if conversation is None else (await self.find_conversation(conversation)).seq
+        return await self._app.store.read(lambda tx: tx.resets.list(self.id, conversation_seq=seq, limit=limit))
 
     async def message_count(self) -> int:
         """How many messages the history holds, over all conversations and with tool results."""

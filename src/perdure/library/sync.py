@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from perdure.context.explain import Explanation
 from perdure.context.overview import ContextOverview
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Reset
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, RunId, StepId
 from perdure.core.messages import Message, Role
@@ -312,6 +312,7 @@ class Agent(Archival, Approval):
         before_seq: int | None = None,
         after_seq: int | None = None,
         newest_first: bool = False,
+        reset: bool = False,
     ) -> Sequence[Message]:
         """A page of the history."""
         return self._portal.run(
@@ -321,8 +322,17 @@ class Agent(Archival, Approval):
                 before_seq=before_seq,
                 after_seq=after_seq,
                 newest_first=newest_first,
+                reset=reset,
             )
         )
+
+    def reset(self, *, conversation: ConversationId | None = None) -> Sequence[Reset]:
+        """Have a conversation begin anew, or all of them."""
+        return self._portal.run(self._inner.reset(conversation=conversation))
+
+    def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
+        """When a conversation began anew, or each of them."""
+        return self._portal.run(self._inner.resets(conversation=conversation, limit=limit))
 
     def message_count(self) -> int:
         """How many messages the history holds."""

@@ -41,9 +41,12 @@ def behind(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
     if handle is None:
         raise ToolError(f"{text[:60]!r} is no handle: write node-3, msg-17 or msg-17..40")
     if handle.kind == "node":
-        if nodes := tx.nodes.by_seqs(agent_id, conversation, [handle.first]):
+        first_seq = tx.conversations.at(agent_id, conversation).first_seq
+        nodes = tx.nodes.by_seqs(agent_id, conversation, [handle.first])
+        if nodes and nodes[0].from_message_seq >= first_seq:  # else it tells what a reset took out of view
             return nodes[0]
-        raise ToolError(f"{node_handle(handle.first)} does not exist: {_known_nodes(tx, agent_id, conversation)}")
+        known = _known_nodes(tx, agent_id, conversation, first_seq)
+        raise ToolError(f"{node_handle(handle.first)} does not exist: {known}")
     if handle.first == handle.last:
         return find_message(tx, agent_id, handle.first)
     for of in (conversation, None):
@@ -68,8 +71,8 @@ def find_message(tx: Tx, agent_id: AgentId, seq: int) -> Message:
     raise ToolError(f"{handle} does not exist: {_known_messages(tx, agent_id)}")
 
 
-def _known_nodes(tx: Tx, agent_id: AgentId, conversation_seq: int) -> str:
-    nodes = tx.nodes.list(agent_id, conversation_seq, limit=NODES_LISTED)
+def _known_nodes(tx: Tx, agent_id: AgentId, conversation_seq: int, first_seq: int) -> str:
+    nodes = tx.nodes.list(agent_id, conversation_seq, limit=NODES_LISTED, from_message_seq=first_seq)
     if not nodes:
         return "this conversation has no nodes; messages are opened as msg-17 or msg-17..40"
     more = " and more" if len(nodes) == NODES_LISTED else ""

@@ -49,6 +49,7 @@ _CHILDREN = (
     "summary_nodes",
     "message_revisions",
     "messages",
+    "resets",
     "conversations",
     "agent_blocks",
     "agent_archives",

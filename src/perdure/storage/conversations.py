@@ -19,7 +19,7 @@ __all__ = ["Conversations", "load_stubs"]
 
 _COLUMNS = (
     "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
-    " last_message_at, stubs, overcount, pending_run_seq, pending_from"
+    " last_message_at, stubs, overcount, pending_run_seq, pending_from, first_seq"
 )
 
 
@@ -75,12 +75,12 @@ class Conversations:
         if row[0] is None:
             raise NotFound("conversation", f"{seq} of {agent_id}")
         return make_opening(
-            agent=agent_of((agent_id, self._org_id, *row[18:])),
-            conversation=_conversation((row[0], agent_id, seq, *row[1:14])),
-            active_run_seq=row[16],
-            next_run_seq=row[14],
-            next_message_seq=row[15],
-            embedded=bool(row[17]),
+            agent=agent_of((agent_id, self._org_id, *row[19:])),
+            conversation=_conversation((row[0], agent_id, seq, *row[1:15])),
+            active_run_seq=row[17],
+            next_run_seq=row[15],
+            next_message_seq=row[16],
+            embedded=bool(row[18]),
         )
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
@@ -155,6 +155,7 @@ def _conversation(row: Row) -> Conversation:
         overcount=row[13],
         pending_run_seq=row[14],
         pending_from=row[15],
+        first_seq=row[16],
     )
 
 

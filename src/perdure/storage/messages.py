@@ -1,7 +1,7 @@
 """`tx.messages`: the message verbs of one transaction.
 
-A row is never changed but for `revision` and `removed`, which point at its newest revision; that one holds the parts to
-show instead.
+A row is never changed but for `revision` and `removed`: they point at its newest revision, which holds the parts to
+show instead, or say that it is out of view since its conversation was reset.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ class Messages:
         limit: int = 100,
         newest_first: bool = False,
         engine_kinds: bool = False,
+        reset: bool = False,
     ) -> Sequence[Message]:
         where, params = "agent_id = :agent_id", {"agent_id": agent_id, "limit": limit}
         if conversation_seq is not None:
@@ -158,8 +159,8 @@ class Messages:
             where, params = where + " AND seq < :before", params | {"before": before_seq}
         if not engine_kinds:
             where += " AND kind IN ('message', 'approval')"
-        order = "DESC" if newest_first else "ASC"
-        return self._read(f"{where} AND removed = 0 ORDER BY seq {order} LIMIT :limit", params)
+        order, removed = "DESC" if newest_first else "ASC", "IN (0, 2)" if reset else "= 0"
+        return self._read(f"{where} AND removed {removed} ORDER BY seq {order} LIMIT :limit", params)
 
     def view(
         self,
@@ -352,10 +353,11 @@ def read_messages(db: Database, org_id: OrgId, agent_id: AgentId, seqs: Sequence
 
 
 def message_words_of(
-    db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32
+    db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
-    """What the full-text index holds of an agent, made again from the messages."""
+    """What the full-text index holds of an agent, made again from the messages; also of one conversation."""
     where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0"
+    where += "" if conversation_seq is None else f" AND conversation_seq = {int(conversation_seq)}"
     yield from filter(None, map(_words, _read(db, where, {"agent_id": agent_id, "first": first, "last": last})))
 
 

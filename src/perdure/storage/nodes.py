@@ -70,10 +70,19 @@ class Nodes:
         return [found[seq] for seq in seqs if seq in found]
 
     def list(
-        self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100, after_seq: int = -1
+        self,
+        agent_id: AgentId,
+        conversation_seq: int,
+        *,
+        limit: int = 100,
+        after_seq: int = -1,
+        from_message_seq: int = 0,
     ) -> Sequence[SummaryNode]:
         return self._read(
-            "seq > :after ORDER BY seq LIMIT :limit", agent_id, conversation_seq, {"after": after_seq, "limit": limit}
+            "seq > :after AND from_message_seq >= :first ORDER BY seq LIMIT :limit",
+            agent_id,
+            conversation_seq,
+            {"after": after_seq, "first": from_message_seq, "limit": limit},
         )
 
     def _read(

@@ -17,6 +17,7 @@ from perdure.storage.mcp import Mcp
 from perdure.storage.messages import Messages
 from perdure.storage.nodes import Nodes
 from perdure.storage.passages import Passages
+from perdure.storage.resets import Resets
 from perdure.storage.runs import Runs
 from perdure.storage.secrets import Secrets
 from perdure.storage.steps import Prefixes, Steps
@@ -43,6 +44,7 @@ class SqlTx:
         self.conversations = Conversations(db, org_id)
         self.captures = Captures(db, org_id)
         self.messages = Messages(db, org_id)
+        self.resets = Resets(db, org_id)
         self.runs = Runs(db, org_id)
         self.steps = Steps(db, org_id)
         self.prefixes = Prefixes(db, org_id)

@@ -22,6 +22,7 @@ from perdure.core.tx.mcp import Mcp
 from perdure.core.tx.messages import MessageFilter, Messages, Turn
 from perdure.core.tx.nodes import Nodes
 from perdure.core.tx.passages import PassageFilter, Passages
+from perdure.core.tx.resets import Resets
 from perdure.core.tx.runs import Runs
 from perdure.core.tx.secrets import Secrets
 from perdure.core.tx.steps import Prefixes, Steps
@@ -54,6 +55,7 @@ __all__ = [
     "Passages",
     "Postings",
     "Prefixes",
+    "Resets",
     "Runs",
     "Scope",
     "ScopeCounts",
@@ -96,6 +98,8 @@ class Tx(Protocol):
     def captures(self) -> Captures: ...
     @property
     def messages(self) -> Messages: ...
+    @property
+    def resets(self) -> Resets: ...
     @property
     def runs(self) -> Runs: ...
     @property

@@ -87,8 +87,10 @@ class Messages(Protocol):
         limit: int = 100,
         newest_first: bool = False,
         engine_kinds: bool = False,
+        reset: bool = False,
     ) -> Sequence[Message]:
-        """A page in order of `seq`; the engine's own messages are left out unless asked for."""
+        """A page in order of `seq`; the engine's own messages are left out unless asked for, and so are those that a
+        `reset` took out of view."""
         ...
 
     def view(

@@ -25,5 +25,13 @@ class Nodes(Protocol):
         ...
 
     def list(
-        self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100, after_seq: int = -1
-    ) -> Sequence[SummaryNode]: ...
+        self,
+        agent_id: AgentId,
+        conversation_seq: int,
+        *,
+        limit: int = 100,
+        after_seq: int = -1,
+        from_message_seq: int = 0,
+    ) -> Sequence[SummaryNode]:
+        """In order of their numbers; only those of messages from this one on."""
+        ...

@@ -30,16 +30,28 @@ from perdure.engine.accept import Accepted
 from perdure.engine.accept import Request as RunRequest
 from perdure.engine.answers import find_pending
 from perdure.engine.decided import asked_calls
+from perdure.engine.reset import reset_conversations
 from perdure.library.client_tools import client_tools_of
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.errors import failure_answer, kept_answer
 from perdure.server.ids import AgentPath, MessagePath, check_id
+from perdure.server.routes.agents import agent_reply, parts_of
 from perdure.server.sse import Streams, stream
 from perdure.server.wire.approvals import answers_in, named_request, with_calls
+from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.chunks import StreamMode
-from perdure.server.wire.input import CancelRequest, ImportRequest, SendRequest, drafts_of, key_of, read_body, read_send
+from perdure.server.wire.input import (
+    CancelRequest,
+    ImportRequest,
+    ResetRequest,
+    SendRequest,
+    drafts_of,
+    key_of,
+    read_body,
+    read_send,
+)
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_messages
 from perdure.server.wire.paging import Limit, Order
 from perdure.server.wire.runs import letta_response, wire_run
@@ -313,6 +325,16 @@ async def cancel_messages(library: Library, agent_id: AgentPath, request: Reques
         run = await library.app.runner.cancel(run.id)
         told[run.id] = run.status if run.ended and not stopped else "cancelled"
     return json_answer(told)
+
+
+@router.patch("/v1/agents/{agent_id}/reset-messages")
+async def reset_messages(library: Library, agent_id: AgentPath, request: Request) -> Response:
+    """Take the messages of all conversations of the agent out of view; the agent as it then is. 409 while a run is
+    on."""
+    read_body(ResetRequest, await request.body() or b"{}")
+    await reset_conversations(agent_id, None, library.app.ports, author=WIRE_AUTHOR)
+    parts = await library.app.store.read(lambda tx: parts_of(tx, tx.agents.get(agent_id)))
+    return json_answer(agent_reply(library, parts))
 
 
 def _runs_to_cancel(tx: Tx, agent_id: AgentId, run_ids: list[str] | None) -> tuple[list[Run], set[RunId]]:

@@ -25,6 +25,7 @@ from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown
 __all__ = [
     "CancelRequest",
     "ImportRequest",
+    "ResetRequest",
     "ResumeRequest",
     "SendRequest",
     "drafts_of",
@@ -104,6 +105,12 @@ class CancelRequest(WireRequest):
     """Which runs are to stop; without a list all that have not ended."""
 
     run_ids: list[Annotated[str, AfterValidator(check_id("run"))]] | None = None
+
+
+class ResetRequest(WireRequest):
+    """A Perdure agent has no messages that it begins with of itself, so adding those adds nothing."""
+
+    add_default_initial_messages: bool | None = None
 
 
 class ImportRequest(WireRequest):

@@ -23,6 +23,7 @@ from perdure.storage.migrations import (
     m0011_mcp,
     m0012_hooks,
     m0013_mcp_left_out,
+    m0014_resets,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -41,6 +42,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (11, "mcp", m0011_mcp.apply),
     (12, "hooks", m0012_hooks.apply),
     (13, "mcp_left_out", m0013_mcp_left_out.apply),
+    (14, "resets", m0014_resets.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

@@ -20,6 +20,7 @@ from perdure.testing.store_contract.messages import MessageContract
 from perdure.testing.store_contract.nodes import NodeContract
 from perdure.testing.store_contract.organisations import OrganisationContract
 from perdure.testing.store_contract.passages import PassageContract
+from perdure.testing.store_contract.resets import ResetContract
 from perdure.testing.store_contract.revisions import RevisionContract
 from perdure.testing.store_contract.runs import RunContract
 from perdure.testing.store_contract.secrets import SecretContract
@@ -43,6 +44,7 @@ class StoreContract(
     NodeContract,
     OrganisationContract,
     PassageContract,
+    ResetContract,
     RevisionContract,
     RunContract,
     SecretContract,

@@ -13,7 +13,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, LeaseLost, NotFound
 from perdure.core.events import RunQueued
 from perdure.core.files import File, FilePart, Folder
-from perdure.core.ids import McpServerId, OrgId, StepId, ToolId
+from perdure.core.ids import ConversationId, McpServerId, OrgId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
 from perdure.core.models import Exchange
@@ -78,6 +78,9 @@ class OrganisationContract(Contract):
         code = ToolCode(source="def look(): ...", function="look")
         tool = tx.tools.add(Tool(id=ToolId(self.ids.new("tool")), spec=spec), code=code, at=AT)
         tx.tools.attach(agent.id, "look")
+        second = tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
+        self.say(tx, agent.id, "forgotten", conversation_seq=1)
+        tx.resets.add(second, author=ADA, at=AT)
         tx.nodes.add(node_of(agent.id))
         for owner in (ORGANISATION, agent.id):
             tx.secrets.put(owner, "TOKEN", b"sealed", at=AT)
@@ -185,6 +188,7 @@ class OrganisationContract(Contract):
             "nodes.get": lambda tx: tx.nodes.get(agent_id, 0, 0),
             "nodes.by_seqs": lambda tx: tx.nodes.by_seqs(agent_id, 0, [0]),
             "nodes.list": lambda tx: tx.nodes.list(agent_id, 0),
+            "resets.list": lambda tx: tx.resets.list(agent_id),
             "prefixes.at": lambda tx: tx.prefixes.at(agent_id, 0),
             "events.list": lambda tx: tx.events.list(key),
             "tools.get": lambda tx: tx.tools.get(p.tool.id),
@@ -321,6 +325,7 @@ class OrganisationContract(Contract):
                 "nodes.add": lambda tx: tx.nodes.add(node_of(p.agent.id)),
                 "messages.append": lambda tx: self.say(tx, p.agent.id, "hello"),
                 "messages.revise": lambda tx: tx.messages.revise(p.message.id, None, author=ADA, at=AT),
+                "resets.add": lambda tx: tx.resets.add(p.conversation, author=ADA, at=AT),
                 "runs.add": lambda tx: self.add_run(tx, p.agent.id),
                 "runs.claim": lambda tx: tx.runs.claim(key, owner="there", at=LATER, until=LATER),
                 "runs.hold": lambda tx: tx.runs.hold(key, lease, until=LATER),

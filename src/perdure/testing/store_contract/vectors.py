@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from perdure.core.agents import Agent
 from perdure.core.errors import EmbeddingMismatch, NotFound
-from perdure.core.ids import OrgId
+from perdure.core.ids import ConversationId, OrgId
 from perdure.core.messages import Text, ToolCall, ToolResult
 from perdure.core.passages import Archive
 from perdure.core.tx import Claim, Scope, Tx, VectorBlock
@@ -275,6 +275,23 @@ class VectorContract(Contract):
             assert await store.write(bring, archive.number, [0, 1, 2]) == [2]
             assert await store.write(bring, archive.number, [0, 1, 2]) == []
             assert await store.write(claimed_seqs) == [(agent.number, 0), (archive.number, 1)]
+
+    async def test_vectors_go_with_what_a_reset_takes_out_of_view(self) -> None:
+        """And so does the work on them; other conversations keep theirs."""
+        async with self.opened() as store:
+            agent, _ = await store.write(self.add_embedded)
+
+            def fill(tx: Tx) -> None:
+                tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
+                self.say(tx, agent.id, "one", "two")
+                self.say(tx, agent.id, "three", conversation_seq=1)
+                tx.vectors.put(agent.number, [(0, blob(1, 0)), (2, blob(0, 1))], model=MODEL, dimensions=2)
+                tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=AT)
+
+            await store.write(fill)
+
+            assert await store.read(vectors_in, agent.number) == {2: blob(0, 1)}
+            assert await store.write(claimed_seqs) == []
 
     async def test_what_is_removed_is_told_to_whoever_knew_it(self) -> None:
         """A vector goes with its text: as a change of the next version, once, and the count follows."""

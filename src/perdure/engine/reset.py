@@ -1,0 +1,78 @@
+"""Conversations that begin anew: what was said leaves the view, and stays in the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+
+from perdure.core import hooks
+from perdure.core.blocks import Author
+from perdure.core.conversations import Conversation, Reset
+from perdure.core.errors import ConversationBusy
+from perdure.core.ids import AgentId
+from perdure.core.ports import Ids, TokenCounter
+from perdure.core.tx import Tx
+from perdure.engine.answers import give_up_pending
+from perdure.engine.hook_rows import hook_draft, hook_tokens
+from perdure.engine.ports import Ports
+
+__all__ = ["reset_conversations"]
+
+log = logging.getLogger(__name__)
+
+PAGE = 500
+
+
+async def reset_conversations(
+    agent_id: AgentId, conversation_seq: int | None, ports: Ports, *, author: Author
+) -> Sequence[Reset]:
+    """Reset one conversation of an agent, or all of them, in one transaction; those that had nothing in view are left
+    as they are. Calls that wait for somebody are given up. Then hooks are told, and what they add begins the log anew.
+
+    Raises: NotFound, StoreError; ConversationBusy: a run has not ended, and nothing is changed.
+    """
+    now = ports.clock.now()
+    resets = await ports.store.write(_reset, agent_id, conversation_seq, author=author, ids=ports.ids, now=now)
+    for reset in resets:
+        fired = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
+        if fired.context:
+            await ports.store.write(_add_context, reset, fired.context, ids=ports.ids, counter=ports.counter, now=now)
+    return resets
+
+
+def _reset(
+    tx: Tx, agent_id: AgentId, conversation_seq: int | None, *, author: Author, ids: Ids, now: datetime
+) -> Sequence[Reset]:
+    tx.agents.lock(agent_id)
+    lines = _all(tx, agent_id) if conversation_seq is None else [tx.conversations.at(agent_id, conversation_seq)]
+    for line in lines:
+        if (busy := tx.runs.active(agent_id, line.seq)) is not None:
+            raise ConversationBusy(busy.id)
+    for line in lines:
+        give_up_pending(tx, line, "the conversation was reset", ids=ids, now=now)
+    resets = [tx.resets.add(line, author=author, at=now) for line in lines]
+    return [reset for reset in resets if reset is not None]
+
+
+def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], *, ids: Ids, counter: TokenCounter, now: datetime) -> None:
+    tx.agents.lock(reset.agent_id)
+    line = tx.conversations.get(reset.conversation_id)
+    if tx.runs.active(line.agent_id, line.seq) is not None or line.pending_run_seq is not None:
+        # It would stand between that run's calls and their results.
+        log.warning("what a hook adds at the reset of %s is left out: a run has begun since", line.id)
+        return
+    tx.messages.append(
+        line.agent_id,
+        [hook_draft(text, ids) for text in texts],
+        conversation_seq=line.seq,
+        at=now,
+        tokens=[hook_tokens(text, counter) for text in texts],
+    )
+
+
+def _all(tx: Tx, agent_id: AgentId) -> list[Conversation]:
+    found: list[Conversation] = []
+    while page := tx.conversations.list(agent_id, limit=PAGE, after_seq=found[-1].seq if found else -1):
+        found += page
+    return found

@@ -1,0 +1,134 @@
+"""Conversations that begin anew: nothing of what was said is in view, and all of it is in the log."""
+
+from __future__ import annotations
+
+from perdure.core.agents import Agent
+from perdure.core.conversations import Reset
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.messages import Text
+from perdure.core.runs import Prefix
+from perdure.core.tx import Tx
+from perdure.testing.store_contract.base import ADA, AT, LATER, Contract, found_messages, raises, said
+from perdure.testing.store_contract.nodes import node_of
+
+__all__ = ["ResetContract"]
+
+
+class ResetContract(Contract):
+    def two_lines(self, tx: Tx) -> Agent:
+        """An agent that said a walrus in its first conversation, also in the engine's name, and in a second one."""
+        agent = self.add_agent(tx)
+        tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
+        self.say(tx, agent.id, "a walrus", self.draft("{}", kind="memory_delta"), "a seal")
+        self.say(tx, agent.id, "another walrus", conversation_seq=1)
+        first = tx.messages.list(agent.id)[0]
+        tx.messages.revise(first.id, [Text("an old walrus")], author=ADA, at=AT)
+        prefix = tx.prefixes.add(
+            Prefix(agent_id=agent.id, seq=0, conversation_seq=0, reason="first", system="s", tools=(), created_at=AT)
+        )
+        tx.conversations.show(agent.id, 0, {"block-1": 3}, prefix=prefix)
+        tx.conversations.fit(agent.id, 0, view_tokens=30, stubs={0: 1}, overcount=7)
+        return agent
+
+    async def test_what_was_said_is_out_of_view_and_in_the_log(self) -> None:
+        """Of the one conversation: it is not listed, counted, found or got any more; other conversations are as before,
+        numbers go on, and the next prefix begins behind it."""
+        async with self.opened() as store:
+            agent = await store.write(self.two_lines)
+            before = await store.read(lambda tx: list(tx.messages.list(agent.id)))
+
+            def reset(tx: Tx) -> Reset | None:
+                return tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=LATER)
+
+            made = await store.write(reset)
+            line = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            opened = await store.read(lambda tx: tx.conversations.opening(agent.id, 0))
+            (new,) = await store.write(self.say, agent.id, "a walrus again")
+
+            assert made == Reset(
+                agent_id=agent.id,
+                conversation_id=line.id,
+                number=1,
+                upto_seq=3,
+                message_count=2,
+                author=ADA,
+                created_at=LATER,
+            )
+            assert (line.first_seq, line.prefix_seq, line.seen, line.view_tokens) == (4, None, {}, 0)
+            assert (line.stubs, line.overcount) == ({}, 0)
+            assert opened.conversation == line
+            assert new.seq == 4
+            assert await store.read(said, agent.id) == ["another walrus", "a walrus again"]
+            assert await store.read(lambda tx: tx.messages.count(agent.id)) == 2
+            assert sorted(await store.read(found_messages, agent.id, "walrus")) == [3, 4]
+            assert await store.read(lambda tx: tx.messages.by_seqs(agent.id, [0, 2])) == []
+            assert await store.read(lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=9)) == [new]
+            with raises(NotFound):
+                await store.read(lambda tx: tx.messages.get(before[0].id))
+            kept = await store.read(lambda tx: list(tx.messages.list(agent.id, reset=True)))
+            assert kept == [*before, new]
+            assert await store.read(lambda tx: tx.messages.known([one.id for one in before])) == {
+                one.id for one in before
+            }
+
+    async def test_a_past_request_shows_what_it_showed(self) -> None:
+        """By the settings revision it was made with, whatever was taken out of view since."""
+        async with self.opened() as store:
+            agent = await store.write(self.two_lines)
+
+            def shown(tx: Tx) -> list[str]:
+                rows = tx.messages.view(agent.id, 0, from_seq=0, upto_seq=3, settings_revision=1)
+                return [row.text for row in rows]
+
+            before = await store.read(shown)
+            await store.write(lambda tx: tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=LATER))
+
+            assert before == ["an old walrus", "{}", "a seal"]
+            assert await store.read(shown) == before
+
+    async def test_resets_are_counted_and_listed(self) -> None:
+        """An empty view is no reset; the newest of a conversation comes first; they go with their agent."""
+        async with self.opened() as store:
+            agent = await store.write(self.two_lines)
+
+            def reset(tx: Tx, seq: int) -> Reset | None:
+                return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER)
+
+            first = await store.write(reset, 0)
+            nothing = await store.write(reset, 0)
+            await store.write(self.say, agent.id, "again")
+            second = await store.write(reset, 0)
+            other = await store.write(reset, 1)
+
+            assert nothing is None
+            assert second is not None
+            assert (second.number, second.message_count) == (2, 1)
+            assert await store.read(lambda tx: tx.resets.list(agent.id)) == [second, first, other]
+            assert await store.read(lambda tx: tx.resets.list(agent.id, limit=1)) == [second]
+            assert await store.read(lambda tx: tx.resets.list(agent.id, conversation_seq=1)) == [other]
+            await store.write(lambda tx: tx.agents.delete(agent.id))
+            assert await store.read(lambda tx: tx.resets.list(agent.id)) == []
+
+    async def test_nodes_can_be_listed_from_a_message_on(self) -> None:
+        """Those before it stand for what a reset took out of view."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            node = await store.write(lambda tx: tx.nodes.add(node_of(agent.id)))
+
+            def nodes(tx: Tx, first: int) -> list[int]:
+                return [one.seq for one in tx.nodes.list(agent.id, 0, from_message_seq=first)]
+
+            assert await store.read(nodes, node.from_message_seq) == [node.seq]
+            assert await store.read(nodes, node.from_message_seq + 1) == []
+
+    async def test_a_conversation_that_is_not_there_is_not_reset(self) -> None:
+        """Whoever deleted its agent was quicker."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            line = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            await store.write(lambda tx: tx.agents.delete(agent.id))
+
+            with raises(NotFound):
+                await store.write(lambda tx: tx.resets.add(line, author=ADA, at=AT))
+            assert await store.read(lambda tx: tx.resets.list(AgentId("agent-none"))) == []
