@@ -11,6 +11,7 @@ pytest, `pytest.register_assert_rewrite("perdure.testing")` makes a failing asse
 from __future__ import annotations
 
 from perdure.testing.store_contract.agents import AgentContract
+from perdure.testing.store_contract.answers import AnswerContract
 from perdure.testing.store_contract.blocks import BlockContract
 from perdure.testing.store_contract.captures import CaptureContract
 from perdure.testing.store_contract.events import EventContract
@@ -35,6 +36,7 @@ __all__ = ["StoreContract"]
 
 class StoreContract(
     AgentContract,
+    AnswerContract,
     BlockContract,
     CaptureContract,
     EventContract,

@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.agents import Agent
 from perdure.core.errors import AlreadyExists, NotFound, PerdureError
 from perdure.core.events import RunQueued
-from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, MessageId, PassageId, RunId, StepId
+from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, MessageId, OrgId, PassageId, RunId, StepId
 from perdure.core.runs import Lease, Prefix, Recipe, Usage
 from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter, AgentOrder
@@ -379,3 +379,19 @@ class AgentContract(Contract):
             assert await store.read(found_messages, kept, "walrus") == [0]
             assert await store.read(lambda tx: tx.blocks.agents_of(block.id)) == [kept]
             assert await store.read(lambda tx: tx.agents.last_used()) is not None
+
+    async def test_a_model_and_tool_rules_are_read_by_themselves(self) -> None:
+        """The settings come with rules only; nobody else's agent has either."""
+        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+            settings = {"tool_rules": [{"type": "run_first", "tool_name": AWKWARD[1]}], "timezone": "UTC"}
+            plain = await store.write(self.add_agent, "plain")
+            ruled = await store.write(self.add_agent, "ruled")
+            await store.write(lambda tx: tx.agents.put(replace(ruled, model="other/model", settings=settings)))
+
+            assert await store.read(lambda tx: tx.agents.model(plain.id)) == plain.model
+            assert await store.read(lambda tx: tx.agents.model(ruled.id)) == "other/model"
+            assert await store.read(lambda tx: tx.agents.tool_rules(plain.id)) == {}
+            assert await store.read(lambda tx: tx.agents.tool_rules(ruled.id)) == settings
+            assert await other.read(lambda tx: tx.agents.tool_rules(ruled.id)) == {}
+            with raises(NotFound):
+                await other.read(lambda tx: tx.agents.model(ruled.id))

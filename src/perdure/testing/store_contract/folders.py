@@ -434,3 +434,27 @@ class FolderContract(Contract):
                 with raises(NotFound):
                     await other.write(unit)
             assert (await store.read(lambda tx: tx.agent_files.get(agent.id, file.id))).is_open
+
+    async def test_files_are_found_by_what_they_are_called(self) -> None:
+        """`folder/name`, a name, or the end of one behind a slash: the closest first, in the agent's folders only."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+
+            def fill(tx: Tx) -> tuple[File, File, File]:
+                docs, more, strange = (self.add_folder(tx, name) for name in ("docs", "more", "strange"))
+                for folder in (docs, more):
+                    tx.folders.attach(agent.id, folder.id, opens=False)
+                self.add_file(tx, strange.id, "plan.md")
+                made = (self.add_file(tx, docs.id, "a/plan.md"), self.add_file(tx, more.id, "plan.md"))
+                return *made, self.add_file(tx, docs.id, "myplan.md")
+
+            deep, plain, mine = await store.write(fill)
+
+            def named(tx: Tx, name: str, limit: int = 20) -> list[str]:
+                return [one.file.id for one in tx.agent_files.named(agent.id, name, limit=limit)]
+
+            assert await store.read(named, "plan.md") == [plain.id, deep.id]
+            assert await store.read(named, "plan.md", 1) == [plain.id]
+            assert await store.read(named, "docs/a/plan.md") == [deep.id]
+            assert await store.read(named, "myplan.md") == [mine.id]
+            assert await store.read(named, "lan.md") == []

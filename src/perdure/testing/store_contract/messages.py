@@ -6,11 +6,11 @@ import asyncio
 from datetime import timedelta
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, ConversationId, MessageId, StepId
+from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId, StepId
 from perdure.core.messages import Message, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.text import Query, query_of
 from perdure.core.tx import Matches, MessageFilter, Tx
-from perdure.testing.store_contract.base import AT, AWKWARD, Contract, claimed, found_messages, raises
+from perdure.testing.store_contract.base import ADA, AT, AWKWARD, LATER, Contract, claimed, found_messages, raises
 
 __all__ = ["WORDS", "MessageContract"]
 
@@ -368,3 +368,36 @@ class MessageContract(Contract):
         async with self.opened() as store:
             with raises(NotFound):
                 await store.write(self.say, AgentId(self.ids.new("agent")), "hello")
+
+    async def test_what_is_known_of_messages_is_read_without_the_rest(self) -> None:
+        """Ids that are taken, the next number, what was said when and how long it is, texts by their numbers."""
+        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+            agent = await store.write(self.add_agent)
+
+            def fill(tx: Tx) -> list[Message]:
+                note = self.draft("a note", role="system", kind="memory_delta")
+                asked = self.say(tx, agent.id, "Who is it?", note, self.draft(AWKWARD[5], role="assistant"))
+                return [*asked, *self.say(tx, agent.id, "gone", at=LATER)]
+
+            asked, _note, told, gone = await store.write(fill)
+            await store.write(lambda tx: tx.messages.revise(gone.id, None, author=ADA, at=LATER))
+            absent = MessageId(self.ids.new("message"))
+            ids = [asked.id, gone.id, absent]
+            assert await store.read(lambda tx: tx.messages.known(ids)) == {asked.id, gone.id}
+            assert await other.read(lambda tx: tx.messages.known(ids)) == set()
+            assert await store.read(lambda tx: tx.messages.next_seq(agent.id)) == gone.seq + 1
+            with raises(NotFound):
+                await other.read(lambda tx: tx.messages.next_seq(agent.id))
+            seqs = [asked.seq, told.seq, gone.seq, gone.seq + 1]
+            assert await store.read(lambda tx: tx.messages.texts(agent.id, seqs)) == {
+                asked.seq: "Who is it?",
+                told.seq: AWKWARD[5],
+            }
+            turns = await store.read(lambda tx: tx.messages.turns(agent.id, from_seq=0, limit=10))
+            assert [(one.seq, one.role, one.chars, one.asks) for one in turns] == [
+                (asked.seq, "user", len("Who is it?"), True),
+                (told.seq, "assistant", len(AWKWARD[5]), False),
+            ]
+            assert {one.occurred_at for one in turns} == {AT.timestamp()}
+            assert await store.read(lambda tx: tx.messages.turns(agent.id, from_seq=told.seq, limit=10)) == turns[1:]
+            assert await store.read(lambda tx: tx.messages.turns(agent.id, from_seq=0, limit=1)) == turns[:1]

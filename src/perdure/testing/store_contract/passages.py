@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
 from perdure.core.passages import Archive, Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
 from perdure.testing.store_contract.base import ADA, AT, AWKWARD, LATER, Contract, found_passages, raises
@@ -423,3 +423,13 @@ class PassageContract(Contract):
             for unit in units:
                 with raises(NotFound):
                     await store.write(unit)
+
+    async def test_ids_that_are_taken_are_known(self) -> None:
+        """With their archives; not those of another organisation."""
+        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+            archive = await store.write(self.add_archive)
+            passage = await store.write(self.add_passage, archive.id, "tea")
+            ids = [passage.id, PassageId(self.ids.new("passage"))]
+
+            assert await store.read(lambda tx: tx.passages.known(ids)) == {passage.id: archive.id}
+            assert await other.read(lambda tx: tx.passages.known(ids)) == {}

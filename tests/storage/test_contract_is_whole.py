@@ -1,0 +1,54 @@
+"""Every verb of `Tx` has a case in the store contract: a new one without a case fails here."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import get_type_hints
+
+import perdure.testing.store_contract
+from perdure.core.tx import Tx
+
+FOLDER = Path(perdure.testing.store_contract.__file__).parent
+NO_CASES = frozenset({"organisations.py"})
+"""It only tries whether another organisation is kept out."""
+
+
+def verbs() -> set[tuple[str, str]]:
+    """(noun, verb) of all that a transaction can do."""
+    nouns = {name: port for name, port in vars(Tx).items() if isinstance(port, property) and name != "org_id"}
+    return {
+        (noun, verb)
+        for noun, port in nouns.items()
+        for verb in vars(get_type_hints(port.fget)["return"])
+        if not verb.startswith("_")
+    }
+
+
+def used(folder: Path) -> set[tuple[str, str]]:
+    """(noun, verb) of every `tx.noun.verb` in the cases."""
+    return {
+        (node.value.attr, node.attr)
+        for path in folder.glob("*.py")
+        if path.name not in NO_CASES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and isinstance(node.value.value, ast.Name)
+        and node.value.value.id == "tx"
+    }
+
+
+def test_every_verb_has_a_case() -> None:
+    """Used at least; that it does what it says is the case's own business."""
+    assert len(verbs()) > 200
+
+    assert sorted(verbs() - used(FOLDER)) == []
+
+
+def test_a_verb_without_a_case_is_found(tmp_path: Path) -> None:
+    """One that is called on something else, or in a file that has no cases, does not count."""
+    (tmp_path / "agents.py").write_text("tx.agents.get(1)\nstore.agents.put(2)\n")
+    (tmp_path / "organisations.py").write_text("tx.blocks.get(1)\n")
+
+    assert used(tmp_path) == {("agents", "get")}
