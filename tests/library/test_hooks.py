@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from perdure import HookBlocked, InvalidInput, Perdure, RunFailed, Settings, Verdict, hook
+from perdure import HookBlocked, InvalidInput, Perdure, Reply, RunFailed, Settings, Verdict, hook
 from perdure.core.events import HookAnswered, RunEnded, RunStarted, StoredEvent
 from perdure.core.hooks import HOOK_POINTS, payload_to_json
 from perdure.core.ids import RunId
@@ -222,21 +222,44 @@ def test_context_of_the_end_is_for_the_next_message(tmp_path: Path, points: tupl
     assert [entry["point"] for entry in shown(model.asked[1])] == [*points]
 
 
-def test_compaction_is_told_and_not_blocked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_compaction_is_told(tmp_path: Path) -> None:
     """What has to leave the window leaves it; a hook may have something said right after."""
-    watcher, told = at(
-        "before_compaction", "after_compaction", verdict=Verdict(block="keep it all", context="remember")
-    )
+    watcher, told = at("before_compaction", "after_compaction", verdict=Verdict(context="remember"))
     perdure, model = opened(tmp_path, hooks=(watcher,))
-    with perdure, caplog.at_level(logging.WARNING):
+    with perdure:
         agent = perdure.create_agent(settings={"context_window_tokens": 6_000})
         for _ in range(8):
             agent.send("word " * 900)
 
     assert {payload.point for payload in told} == {"before_compaction", "after_compaction"}
     assert told[0].by in ("evict", "merge", "stub") and told[0].budget_tokens > 0
-    assert "can't block at before_compaction" in caplog.text
     assert "after_compaction" in {entry["point"] for request in model.asked for entry in shown(request)}
+
+
+def test_a_compaction_that_is_blocked_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
+    """Nothing leaves the window and the model is not asked: the error names the hook, its reason, and what helps."""
+    watcher, told = at("before_compaction", verdict=Verdict(block="keep it all"))
+    perdure, model = opened(tmp_path, hooks=(watcher,))
+    with perdure:
+        agent = perdure.create_agent(settings={"context_window_tokens": 6_000})
+        with pytest.raises(RunFailed, match="blocked by hook 'watcher': keep it all") as failed:
+            for _ in range(8):
+                agent.send("word " * 900)
+        asked = len(model.asked)
+        with pytest.raises(RunFailed, match="reset this one"):
+            agent.send("and now?")
+        kept = agent.messages()
+        agent.reset()
+        reply = agent.send("and now?")
+
+    stopped = failed.value.reply
+    assert isinstance(stopped, Reply)
+    assert stopped.failure is not None
+    assert (stopped.stop_reason, stopped.failure.kind) == ("error", "hook_blocked")
+    assert len(told) == 2
+    assert [message.text for message in kept if message.role == "user"][-2:] == ["word " * 900, "and now?"]
+    assert len(kept) == 2 * asked + 2
+    assert reply.text == "OK."
 
 
 def failing(payload: Any) -> None:

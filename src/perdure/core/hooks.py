@@ -159,7 +159,8 @@ class AfterTool(_About):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeCompaction(_About):
-    """Something is about to leave the window, because the request does not fit it otherwise: this can't be blocked."""
+    """Something is about to leave the window, because the request does not fit it otherwise. Blocked: the run ends
+    without a model call."""
 
     by: str
     budget_tokens: int

@@ -106,8 +106,12 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
         return Progress(await ports.store.read(load_run_log, log.run.key))
     if fired.blocked is None:
         return await keep(log, fired, ports)
+    return await _refused(log, fired, str(fired.blocked), ports)
+
+
+async def _refused(log: RunLog, fired: Fired, why: str, ports: Ports) -> Progress:
     return await ports.store.write(
-        _refuse, log, fired, fired.blocked, ids=ports.ids, settings=ports.settings, now=ports.clock.now()
+        _refuse, log, fired, why, ids=ports.ids, settings=ports.settings, now=ports.clock.now()
     )
 
 
@@ -172,9 +176,17 @@ def _after(
 
 
 async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: Ports) -> Progress:
-    """The log after the hooks had their say. Raises: Interrupted, LeaseLost, StoreError."""
+    """The log after the hooks had their say. Without room the model can't be asked, so if they let nothing leave the
+    window the run has ended; all that was said is kept. Raises: Interrupted, LeaseLost, StoreError."""
     payload = BeforeCompaction(**_about(log), by=by, budget_tokens=budget_tokens)
-    return await keep(log, await _fire(log, payload, ports), ports)
+    fired = await _fire(log, payload, ports)
+    if fired.blocked is None:
+        return await keep(log, fired, ports)
+    why = (
+        f"{fired.blocked}. The next request does not fit the {budget_tokens:,} tokens of its window, and nothing may"
+        " leave it: begin another conversation, reset this one, or give the agent a larger window"
+    )
+    return await _refused(log, fired, why, ports)
 
 
 async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
@@ -218,13 +230,13 @@ def _kept(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Progress:
 
 
 def _refuse(
-    tx: Tx, log: RunLog, fired: Fired, blocked: HookBlocked, *, ids: Ids, settings: EngineSettings, now: datetime
+    tx: Tx, log: RunLog, fired: Fired, why: str, *, ids: Ids, settings: EngineSettings, now: datetime
 ) -> Progress:
     """End a run whose model may not be asked."""
     log = run_log_of(tx, tx.runs.hold(log.run.key, log.lease, until=None))
     if not isinstance(next_action(log), Ask):
         return Progress(log, _stored(tx, log, fired, now=now))
-    failure = Failure(kind=HookBlocked.code, message=str(blocked))
+    failure = Failure(kind=HookBlocked.code, message=why)
     return end_run(tx, log, Finish("error", failure), [*fired.events], ids=ids, settings=settings, now=now)
 
 

@@ -24,10 +24,8 @@ log = logging.getLogger(__name__)
 CONTEXT_CHARS = 10_000
 REASON_CHARS = 2_000
 
-UNBLOCKABLE: frozenset[HookPoint] = frozenset(
-    {"before_compaction", "after_compaction", "run_end", "conversation_end", "reset"}
-)
-"""Where there is nothing to stop, or stopping would leave a run that can't go on."""
+UNBLOCKABLE: frozenset[HookPoint] = frozenset({"after_compaction", "run_end", "conversation_end", "reset"})
+"""Where there is nothing to stop any more."""
 
 
 @dataclass(frozen=True, slots=True)

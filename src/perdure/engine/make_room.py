@@ -38,6 +38,8 @@ async def make_room(full: Full, views: Views, ports: Ports) -> Progress:
     try:
         budget = full.window_tokens - full.reserve_tokens
         before = await before_compaction(full.log, by=by, budget_tokens=budget, ports=ports)
+        if before.log.run.ended:
+            return before
         made = await _make_room(full, views, ports)
         after = await after_compaction(made.log, by=by, ports=ports)
     except Interrupted:
