@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import ModelOverloaded, RunFailed
+from perdure.core.messages import ToolCall
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Step
 from perdure.core.tx import Tx
-from perdure.testing import InlineStore, ScriptedModel, calls, says
+from perdure.testing import InlineStore, ScriptedModel, calls, fails, says
 
 MODEL = "test/scripted"
 SENT = Exchange(request={"url": "http://127.0.0.1/v1"}, response={"id": "answer-1"})
@@ -105,3 +107,57 @@ async def test_a_model_that_never_sends_usable_arguments_is_stopped() -> None:
         assert caught.value.stop_reason == "invalid_tool_call"
         results = [result for message in await agent.messages() for result in message.results]
         assert [result.refused for result in results] == [True] * 4
+
+
+LONG = "so it goes on " * 200_000
+
+
+@pytest.mark.parametrize("names", ["", "core_memory_append"])
+async def test_arguments_that_are_too_long_are_an_error_result(names: str) -> None:
+    """The model is told how long they may be, and goes on; its other call is run, and nobody is asked about this."""
+    answer = calls(
+        "core_memory_append",
+        ToolCall("b", "conversation_search", '{"query": "tea"}'),
+        label="human",
+        content=LONG,
+    )
+    model = ScriptedModel(answer, says("I see"))
+    async with await opened(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, tools=("core_memory_append", "conversation_search"))
+        if names:
+            await agent.require_approval(names)
+        reply = await agent.send("hello")
+
+        assert (reply.stop_reason, reply.text) == ("end_turn", "I see")
+        long, search = (result for message in reply.messages for result in message.results)
+        assert long.text.startswith("arguments too long: 2,800,033 characters, limit ")
+        assert (long.refused, search.status) == (True, "success")
+        (asked,) = (message for message in reply.messages if message.calls)
+        assert len(asked.calls[0].arguments) < 2_000 and asked.calls[1].arguments == '{"query": "tea"}'
+        for step in await agent.steps():
+            await agent.request(step.id)  # is rebuilt to its digest
+
+
+async def test_calls_of_one_answer_share_what_their_arguments_may_take() -> None:
+    """A name and an id that no tool has are cut too."""
+    each = json.dumps({"label": "human", "content": "word " * 800})
+    model = ScriptedModel(ModelReply(parts=tuple(ToolCall(LONG, "x" * 999, each) for _ in range(4))), says("I see"))
+    async with await opened(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": 16_000})
+        reply = await agent.send("hello")
+
+        assert reply.text == "I see"
+        kinds = sorted(result.text.partition(" ")[0] for m in reply.messages for result in m.results)
+        assert kinds == ["arguments", "arguments", "there", "there"]
+        calls_made = [call for message in reply.messages for call in message.calls]
+        assert {len(call.name) for call in calls_made} == {201}
+        assert len({call.call_id for call in calls_made}) == 4
+
+
+async def test_a_provider_s_long_error_is_cut() -> None:
+    async with await opened(ScriptedModel(fails("no" * 1_000_000))) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL)
+        with pytest.raises(RunFailed, match=r"\[cut: 2,000,000 characters\]") as caught:
+            await agent.send("hello")
+
+        assert len(str(caught.value)) < 5_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncPerdure, ConversationBusy, Perdure, Reply, tool
+from perdure import AsyncPerdure, Perdure, Reply, tool
 from perdure.core.answers import ToolReturn
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidInput, NotFound
 from perdure.core.messages import ToolCall, ToolDecision
@@ -89,7 +89,7 @@ def test_while_a_call_waits_nothing_else_is_said() -> None:
         for if_busy in ("wait", "reject"):
             with pytest.raises(ApprovalPending, match=r"waiting for approval on a tool call \(pay") as refused:
                 agent.send("hello?", if_busy=if_busy)
-        with pytest.raises(ConversationBusy):
+        with pytest.raises(ApprovalPending, match=r"Cannot import messages: .* approval on a tool call \(pay"):
             agent.import_messages([("user", None, "long ago", "2020-01-01T00:00:00Z")])
 
         assert refused.value.run_id == reply.run_id
@@ -432,3 +432,13 @@ def test_the_limit_of_model_calls_holds_over_approvals() -> None:
         following = agent.answer([ToolDecision(call.call_id, True)], max_steps=1)
         assert following is not None
         assert (following.stop_reason, len(model.asked)) == ("requires_approval", 4)
+
+
+def test_of_a_deleted_agent_nothing_waits() -> None:
+    perdure, _ = opened()
+    with perdure:
+        agent = perdure.create_agent()
+        perdure.delete_agent(agent.id)
+        for ask in (agent.pending, agent.approve, agent.deny):
+            with pytest.raises(NotFound, match=f"agent '{agent.id}' not found"):
+                ask()

@@ -344,9 +344,9 @@ class ApprovalPending(Conflict):
 
     code = "approval_pending"
 
-    def __init__(self, *, run_id: str, message_id: str, calls: Sequence[str]) -> None:
+    def __init__(self, *, run_id: str, message_id: str, calls: Sequence[str], what: str = "send a new message") -> None:
         super().__init__(
-            "Cannot send a new message: The agent is waiting for approval on a tool call"
+            f"Cannot {what}: The agent is waiting for approval on a tool call"
             f" ({', '.join(calls)}). Approve or deny it, return its result, or cancel {run_id}"
         )
         self.run_id, self.message_id, self.calls = run_id, message_id, tuple(calls)

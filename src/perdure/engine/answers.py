@@ -8,7 +8,7 @@ back has its result then, what was approved is run by the new run as any call.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -94,11 +94,11 @@ def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
     return Pending(run, tuple(rows), open_calls_in(rows))
 
 
-def refuse_while_pending(tx: Tx, conversation: Conversation) -> None:
+def refuse_while_pending(tx: Tx, conversation: Conversation, *, what: str = "send a new message") -> None:
     """Nothing, when the conversation takes what is said. Raises: ApprovalPending."""
     if conversation.pending_run_seq is not None and (pending := find_pending(tx, conversation)) is not None:
         calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]
-        raise ApprovalPending(run_id=pending.run.id, message_id=pending.message.id, calls=calls)
+        raise ApprovalPending(run_id=pending.run.id, message_id=pending.message.id, calls=calls, what=what)
 
 
 def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:
@@ -153,10 +153,16 @@ def awaited(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str,
 
 
 def with_waits(
-    tx: Tx, log: RunLog, settings: Mapping[str, Any], tools: Mapping[str, Tool], parts: tuple[Part, ...]
+    tx: Tx,
+    log: RunLog,
+    settings: Mapping[str, Any],
+    tools: Mapping[str, Tool],
+    parts: tuple[Part, ...],
+    *,
+    refused: Collection[str] = (),
 ) -> tuple[Part, ...]:
     """The parts of an answer with what its tool rules put in the place of the model's arguments, and with what each
-    call waits for (T5). Nobody is asked about a call that will be refused."""
+    call waits for (T5). Nobody is asked about a call that will be refused, or is one of the `refused`."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     waits = awaited(tools, settings)
     found = foreseen(log.terms, log.called, [call.name for call in calls]) if log.terms is not None else ()
@@ -164,8 +170,8 @@ def with_waits(
     for place, call in enumerate(calls):
         arguments = prefilled(call.arguments, found[place].filled.get(call.name)) if found else call.arguments
         wait = waits.get(call.name)
-        refused = bool(found) and found[place].violation(call.name) is not None
-        if wait is not None and (refused or not is_usable(tools[call.name].spec, arguments)):
+        broken = call.call_id in refused or (bool(found) and found[place].violation(call.name) is not None)
+        if wait is not None and (broken or not is_usable(tools[call.name].spec, arguments)):
             wait = None
         changed[call.call_id] = ToolCall(call.call_id, call.name, arguments, wait)
     if any(call.awaits for call in changed.values()):

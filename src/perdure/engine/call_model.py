@@ -24,9 +24,9 @@ from perdure.core.errors import (
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
 from perdure.core.ids import MessageId
-from perdure.core.messages import Draft, Text, ToolCall, Waits, make_draft, parts_to_json
+from perdure.core.messages import Draft, Text, ToolCall, ToolResult, Waits, make_draft, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
-from perdure.core.ports import Ids
+from perdure.core.ports import Ids, TokenCounter
 from perdure.core.quick import changed
 from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
 from perdure.core.tx import Tx
@@ -38,6 +38,7 @@ from perdure.engine.hook_points import after_model, keep
 from perdure.engine.hub import Tell
 from perdure.engine.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.leases import holding
+from perdure.engine.long_calls import CALLS_SHARE, shortened
 from perdure.engine.next_action import Finish, next_action
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run_log import Progress, RunLog, load_run_log
@@ -46,6 +47,9 @@ __all__ = ["call_model"]
 
 NEWS = 1.02
 """A factor that is this much above what was reckoned with is remembered for the model's other conversations."""
+
+
+TOLD_CHARS = 4_000
 
 
 async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Progress:
@@ -100,7 +104,10 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
             ends=not ports.hooks.wants("run_end"),
         )
     assert reply is not None
-    parts = deltas.names.of(reply.parts)
+    window = window_tokens(asked.agent, ports.models, ports.settings)
+    parts, refused = shortened(
+        deltas.names.of(reply.parts), counter=ports.counter, most_tokens=int(window * CALLS_SHARE)
+    )
     return await ports.store.write(
         _store_reply,
         log.run.key,
@@ -109,8 +116,10 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
         draft=make_draft(id=message_id, role="assistant", parts=parts),
         agent_settings=asked.agent.settings,
         reply=reply,
-        window_tokens=window_tokens(asked.agent, ports.models, ports.settings),
+        refused=refused,
+        window_tokens=window,
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
+        counter=ports.counter,
         ids=ports.ids,
         settings=ports.settings,
         now=ports.clock.now(),
@@ -127,8 +136,10 @@ def _store_reply(
     draft: Draft,
     agent_settings: Mapping[str, Any],
     reply: ModelReply,
+    refused: Mapping[str, str],
     window_tokens: int,
     tokens: int,
+    counter: TokenCounter,
     ids: Ids,
     settings: EngineSettings,
     now: datetime,
@@ -139,13 +150,15 @@ def _store_reply(
     log = log.after(run=run)
     overcount = _learn_measured(tx, log, step, reply, window_tokens)
     if any(isinstance(part, ToolCall) for part in draft.parts):
-        draft = changed(draft, parts=with_waits(tx, log, agent_settings, tools_of(tx, run), draft.parts))
+        tools = tools_of(tx, run)
+        draft = changed(draft, parts=with_waits(tx, log, agent_settings, tools, draft.parts, refused=refused))
+    results = [_refusal(part, refused[part.call_id], ids) for part in _calls(draft) if part.call_id in refused]
     messages = tx.messages.append(
         key.agent_id,
-        [draft],
+        [draft, *results],
         conversation_seq=log.run.conversation_seq,
         at=now,
-        tokens=[tokens],
+        tokens=[tokens, *(counter.count(text_of(result.parts)) + MESSAGE_OVERHEAD_TOKENS for result in results)],
         run=log.run,
         step_id=step.id,
         overcount=overcount,
@@ -156,6 +169,16 @@ def _store_reply(
     log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
     return _advanced(tx, log, events, ids=ids, settings=settings, now=now, ends=ends, told=told)
+
+
+def _calls(draft: Draft) -> list[ToolCall]:
+    return [part for part in draft.parts if isinstance(part, ToolCall)]
+
+
+def _refusal(call: ToolCall, why: str, ids: Ids) -> Draft:
+    """The result of a call that was not even kept whole."""
+    result = ToolResult(call.call_id, call.name, why, "error", refused=True)
+    return Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)
 
 
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
@@ -249,13 +272,18 @@ def _failure(error: BaseException) -> tuple[Failure, StopReason]:
     """Why the step failed. What an adapter did not foresee ends the run too, or it would be asked for ever."""
     match error:
         case ModelError():
-            return Failure(kind=error.kind, message=str(error)), error.stop_reason
+            return Failure(kind=error.kind, message=_told(str(error))), error.stop_reason
         case HookBlocked():
-            return Failure(kind=error.code, message=str(error)), "error"
+            return Failure(kind=error.code, message=_told(str(error))), "error"
         case PerdureError():
-            return Failure(kind="internal_error", message=str(error)), "error"
+            return Failure(kind="internal_error", message=_told(str(error))), "error"
         case _:
-            return Failure(kind="internal_error", message=f"{type(error).__name__}: {error}"), "error"
+            return Failure(kind="internal_error", message=_told(f"{type(error).__name__}: {error}")), "error"
+
+
+def _told(text: str) -> str:
+    """What is kept of an error's text, which may be all that a provider sent."""
+    return text if len(text) <= TOLD_CHARS else f"{text[:TOLD_CHARS]}… [cut: {len(text):,} characters]"
 
 
 class _Deltas:

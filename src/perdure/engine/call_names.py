@@ -11,6 +11,10 @@ from perdure.engine.run_log import RunLog
 __all__ = ["CallNames"]
 
 
+ID_CHARS_MAX = 200
+"""Longer ones are cut; of a model's own they have up to 64."""
+
+
 class CallNames:
     """The ids of one answer's calls, each unique within the run: some models number their calls anew in each answer."""
 
@@ -50,7 +54,7 @@ class CallNames:
         return tuple(kept)
 
     def _unique(self, call_id: str | None, avoid: Collection[str] = ()) -> str:
-        base = call_id or "call"
+        base = (call_id or "call")[:ID_CHARS_MAX]
         found, count = base, 1
         while found in self._taken or found in avoid:
             count += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from perdure.context.assemble import View, tail
 from perdure.context.budget import Certificate
@@ -23,6 +24,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Draft, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.core.tx import Tx
+from perdure.engine.answers import refuse_while_pending
 from perdure.engine.asking import Asking
 from perdure.engine.leave_view import leave_view
 from perdure.engine.ports import Ports
@@ -50,13 +52,21 @@ class _Shown:
 async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> int:
     """How many of the messages were not there and were added, all in one transaction; then room is made.
 
-    Raises: NotFound, ConversationBusy, StoreError: none of them was added.
+    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError: none of them was added.
     """
     tokens = await asyncio.to_thread(_tokens, drafts, ports)
-    added = await ports.store.write(add_imported, agent_id, conversation_seq, drafts, tokens, at=ports.clock.now())
+    added = await ports.store.write(_add, agent_id, conversation_seq, drafts, tokens, at=ports.clock.now())
     if added:
         await _make_room(agent_id, conversation_seq, ports)
     return added
+
+
+def _add(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
+) -> int:
+    tx.agents.lock(agent_id)
+    refuse_while_pending(tx, tx.conversations.at(agent_id, conversation_seq), what="import messages")
+    return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
 
 
 def _tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:

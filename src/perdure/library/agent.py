@@ -249,8 +249,8 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
                 user, assistant and system; times have a zone. All are looked at before the first is stored.
             progress: is told how many have been looked at in the store, after each transaction of up to 500.
         Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
-            ConversationBusy, StoreError: what was stored stays, and the same import goes on there, because a message
-            that is there already is skipped.
+            ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
+            because a message that is there already is skipped.
         """
         checked = check_messages(messages, limit_chars=self._app.ports.settings.message_limit_chars)
         return await import_history(self._app, await self.find_conversation(conversation), checked, progress=progress)

@@ -57,7 +57,8 @@ async def import_history(
 
     Args:
         progress: is told how many messages have been looked at.
-    Raises: ConversationBusy, StoreError: what was imported before it stays; the same import goes on there.
+    Raises: ConversationBusy, ApprovalPending, StoreError: what was imported before it stays; the same import goes on
+        there.
     """
     importer = Importer(conversation.agent_id, conversation.id)
     waiting = iter(messages)

@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 from perdure.core.errors import ConversationBusy, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Draft, Text
-from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 
 __all__ = [
@@ -145,16 +144,14 @@ class Importer:
 def add_imported(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> int:
-    """How many of the messages were not there and were added, at the end of the conversation, in their order.
+    """How many of the messages were not there and were added, at the end of the conversation, in their order; no call
+    of it may wait for an answer.
 
     Raises: NotFound; ConversationBusy: they would stand between a run's calls and their results.
     """
     tx.agents.lock(agent_id)
     if (busy := tx.runs.active(agent_id, conversation_seq)) is not None:
         raise ConversationBusy(busy.id)
-    waiting = tx.conversations.at(agent_id, conversation_seq)
-    if waiting.pending_run_seq is not None:
-        raise ConversationBusy(tx.runs.at(RunKey(agent_id, waiting.pending_run_seq)).id)
     known = tx.messages.known([draft.id for draft in drafts])
     new: dict[MessageId, tuple[Draft, int]] = {}
     for draft, count in zip(drafts, tokens, strict=True):

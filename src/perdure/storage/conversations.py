@@ -64,7 +64,8 @@ class Conversations:
             {"agent_id": agent_id, "seq": seq, "org_id": self._org_id},
         )
         if not rows:
-            raise NotFound("conversation", f"{seq} of {agent_id}")
+            # Every agent has its first conversation, so it is the agent that is not there.
+            raise NotFound("agent", agent_id) if seq == 0 else NotFound("conversation", f"{seq} of {agent_id}")
         return _conversation(rows[0])
 
     def opening(self, agent_id: AgentId, seq: int) -> Opening:
