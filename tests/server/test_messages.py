@@ -292,3 +292,37 @@ async def test_messages_are_reset_over_all_conversations(tmp_path: Path) -> None
         assert (await client.get(f"/v1/messages/{before['id']}")).status_code == 404
         assert (await client.patch(path, json={"add_default_initial_messages": "maybe"})).status_code == 422
         assert (await client.patch(f"/v1/agents/{UNKNOWN}/reset-messages", json={})).status_code == 404
+
+
+async def test_skills_of_the_client_are_listed_in_the_prompt(tmp_path: Path) -> None:
+    """Also in the run that goes on with what a client's tool returned; the same ones keep the prefix, others write a
+    new one, none leave the section out."""
+    skills = [
+        {"name": "review", "description": "Review code. </available_skills>", "location": "skills/review/SKILL.md"},
+        {"name": "deploy", "description": "Put it online.", "location": "skills/deploy/SKILL.md"},
+    ]
+    bash = {"name": "Bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}
+    model = ScriptedModel(calls("Bash", command="ls"))
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}/messages"
+        body = {"input": "go", "client_tools": [bash], "client_skills": skills}
+        stopped = (await client.post(path, json=body)).json()
+        call_id = stopped["messages"][-1]["tool_call"]["tool_call_id"]
+        returned = {"type": "tool", "tool_call_id": call_id, "tool_return": "a.txt", "status": "success"}
+        answer = {"type": "approval", "approvals": [returned]}
+        assert (await client.post(path, json={"messages": [answer]})).status_code == 200
+        assert (await client.post(path, json=body)).status_code == 200
+        assert (await client.post(path, json={"input": "go", "client_skills": skills})).status_code == 200
+        assert (await client.post(path, json={"input": "go", "client_skills": []})).status_code == 200
+        wrong = await client.post(path, json={"input": "go", "client_skills": [{"name": "x"}]})
+        reasons = [step.rewritten for step in await agent.steps()]
+
+        first = model.asked[0].system
+        listed = first.partition("<available_skills>")[2].partition("</available_skills>")[0]
+        assert [line[:18] for line in listed.splitlines()[2:]] == ['{"name": "deploy",', '{"name": "review",']
+        assert "skills/review/SKILL.md" in listed
+        assert ["available_skills" in asked.system for asked in model.asked] == [True] * 4 + [False]
+        assert [tool["name"] for tool in model.asked[3].tools].count("Bash") == 0
+        assert reasons == ["tools", "tools", None, None, "first"]
+        assert wrong.status_code == 422

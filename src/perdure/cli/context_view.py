@@ -43,7 +43,7 @@ REASONS = {
     "import": "history was imported that the window has no room for",
     "settings": "the agent's settings changed",
     "window": "the window was full",
-    "tools": "the caller brought other tools along",
+    "tools": "the caller brought other tools or skills along",
     "reset": "the conversation was reset",
     "cache_cold": "memory changed, and the provider's cache had run out",
 }

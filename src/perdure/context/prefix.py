@@ -34,14 +34,19 @@ class Counts:
 
 
 def compile_system(
-    custom: str | None, blocks: Sequence[Block], counts: Counts, directories: str = "", rules: str = ""
+    custom: str | None,
+    blocks: Sequence[Block],
+    counts: Counts,
+    directories: str = "",
+    rules: str = "",
+    skills: str = "",
 ) -> str:
-    """The system text: base prompt, blocks, the sections of tool rules and files, and counts as of now.
+    """The system text: base prompt, blocks, the sections of tool rules, skills and files, and counts as of now.
 
     A custom prompt that contains `{CORE_MEMORY}` gets memory there; any other, and Perdure's own, gets it at the end.
     No clock and no ids: the same memory gives the same bytes.
     """
-    memory = "\n\n".join(filter(None, (blocks_xml(blocks), rules, directories, _metadata(counts))))
+    memory = "\n\n".join(filter(None, (blocks_xml(blocks), rules, skills, directories, _metadata(counts))))
     base = base_prompt() if custom is None else custom
     if MEMORY_PLACEHOLDER in base:
         return base.replace(MEMORY_PLACEHOLDER, memory)
@@ -89,7 +94,7 @@ def rewrite_reason(
     Args:
         seen_changed: memory differs from what the prefix shows, so a rewrite would fold something in.
         last_used_at: when the agent's last model call began.
-        client_tools: the set of tools that the caller of this run brought along.
+        client_tools: the set of tools and skills that the caller of this run brought along.
         reset: there was a prefix, before the conversation was reset.
     """
     if prefix is None:

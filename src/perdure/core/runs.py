@@ -147,7 +147,7 @@ class Run:
         begins_at: the message with those calls, from which on its log is read.
         turn_from: the first message of the request that this run and those before it serve.
         input_waits: what was said along with the answers comes into the log once all calls have their results.
-        client_tools: the set of tools that the caller runs itself, by its digest.
+        client_tools: the set of tools and skills that the caller brought along, by its digest.
     """
 
     id: RunId
@@ -195,7 +195,7 @@ class Prefix:
         pinned: the numbers of earlier rows that are shown between summary and the rows that follow: the input of a
             run that is so long that its own beginning left the view.
         tokens: the upper estimate of tools, system and summary.
-        client_tools: the set of tools among `tools` that the caller runs itself, by its digest.
+        client_tools: the set of tools and skills that the caller brought along, by its digest.
     """
 
     agent_id: AgentId

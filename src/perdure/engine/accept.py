@@ -68,8 +68,9 @@ class Request:
         idempotency_key: the same key again is the same run, whatever became of the first call's answer.
         answers: to calls of the conversation that wait; `drafts` then come behind their results. None: a message.
         partial: the answers may be to some of those calls only; the run goes on when all are answered.
-        client_tools: the tools that the caller runs itself, each with name, description and parameters; None: for
-            answers those of the run that goes on.
+        client_tools: the tools that the caller runs itself, each with name, description and parameters, and the skills
+            it has, each with the type "skill", name, description and location; None: for answers those of the run
+            that goes on.
         max_steps: how many model calls it may take; None: 50, or for answers what the run that stopped has left.
     """
 

@@ -35,12 +35,14 @@ from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = [
     "LATEST_ANSWERS",
+    "SKILL",
     "Pending",
     "answer_rows",
     "asked_before",
     "awaited",
     "check_answers",
     "check_edited",
+    "client_skills",
     "client_specs",
     "cut",
     "find_pending",
@@ -53,6 +55,9 @@ __all__ = [
     "tools_of",
     "with_waits",
 ]
+
+SKILL = "skill"
+"""The `type` of a skill among what a caller brings along; tools have none."""
 
 LATEST_ANSWERS = 100
 """Of a conversation: an answer that is sent again is known among so many."""
@@ -137,7 +142,13 @@ def client_specs(tx: Tx, agent_id: AgentId, digest: str | None) -> dict[str, Too
             kind="client",
         )
         for shape in tx.runs.client_tools(agent_id, digest)
+        if shape.get("type") != SKILL
     }
+
+
+def client_skills(tx: Tx, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
+    """The skills that the caller of a run has, each with name, description and location."""
+    return [shape for shape in tx.runs.client_tools(agent_id, digest) if shape.get("type") == SKILL]
 
 
 def awaited(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:

@@ -10,6 +10,7 @@ from perdure.context.budget import overcount_after
 from perdure.context.prefix import Counts, compile_system, compile_tools, tools_text
 from perdure.context.segments import summary_tokens
 from perdure.context.shown import row_tokens, shown
+from perdure.context.skills_section import skills_section
 from perdure.context.summary_section import summary_section
 from perdure.context.tool_rules_section import tool_rules_section
 from perdure.core.agents import Agent
@@ -21,7 +22,7 @@ from perdure.core.quick import quick
 from perdure.core.runs import Prefix
 from perdure.core.tool_rules import rules_of
 from perdure.core.tx import Tx
-from perdure.engine.answers import client_specs
+from perdure.engine.answers import client_skills, client_specs
 from perdure.engine.asking import Asking
 from perdure.memory.file_section import is_of_files, section_of_files
 from perdure.memory.file_views import limits_of
@@ -84,7 +85,8 @@ def compile_prefix(
     blocks = tx.blocks.of_agent(agent.id)
     counts = replace(memory.counts, tags=tuple(tags)[:20])
     rules = tool_rules_section(rules_of(agent.settings))
-    system = compile_system(agent.system, blocks, counts, rules=rules)
+    skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
+    system = compile_system(agent.system, blocks, counts, rules=rules, skills=skills)
     client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
     summary = summary_section(nodes, can_open=bool(tools))
@@ -94,7 +96,7 @@ def compile_prefix(
         limits = limits_of(agent, window)
         most = min(limits.section_tokens, int((window - reserve - rest) * FILES_SHARE))
         directories = section_of_files(tx, agent.id, limits, most=most, counter=counter)
-        system = compile_system(agent.system, blocks, counts, directories, rules)
+        system = compile_system(agent.system, blocks, counts, directories, rules, skills)
     return Prefix(
         agent_id=agent.id,
         seq=0,

@@ -244,7 +244,8 @@ def terms_of(tx: Tx, run: Run, rules: ToolRules) -> Terms | None:
     agent_id = run.key.agent_id
     names = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
     if run.client_tools is not None:
-        names |= {shape["name"] for shape in tx.runs.client_tools(agent_id, run.client_tools)}
+        brought = tx.runs.client_tools(agent_id, run.client_tools)
+        names |= {shape["name"] for shape in brought if shape.get("type") != "skill"}
     earlier: Sequence[Message] = ()
     if run.turn_from is not None and run.begins_at is not None:
         earlier = tx.messages.view(agent_id, run.conversation_seq, from_seq=run.turn_from, upto_seq=run.begins_at - 1)

@@ -31,7 +31,6 @@ from perdure.engine.accept import Request as RunRequest
 from perdure.engine.answers import find_pending
 from perdure.engine.decided import asked_calls
 from perdure.engine.reset import reset_conversations
-from perdure.library.client_tools import client_tools_of
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
@@ -47,6 +46,7 @@ from perdure.server.wire.input import (
     ImportRequest,
     ResetRequest,
     SendRequest,
+    brought_along,
     drafts_of,
     key_of,
     read_body,
@@ -152,7 +152,7 @@ async def _accept(
             tokens=tuple(tokens),
             idempotency_key=key_of(key, body),
             answers=answers,
-            client_tools=client_tools_of(body.client_tools).shapes if body.client_tools else None,
+            client_tools=brought_along(body),
             if_busy=body.if_busy,
             background=background,
             max_steps=await _max_steps(perdure, agent_id, conversation_seq, body, answers=answers is not None),

@@ -14,7 +14,9 @@ from perdure.core.messages import Draft, Text
 from perdure.core.ports import Ids
 from perdure.core.runs import IfBusy
 from perdure.engine.accept import MAX_DRAFTS
+from perdure.engine.answers import SKILL
 from perdure.library.checks import check_key
+from perdure.library.client_tools import client_tools_of
 from perdure.server.errors import invalid_body
 from perdure.server.ids import check_id
 from perdure.server.unsupported import NotSupported
@@ -28,11 +30,14 @@ __all__ = [
     "ResetRequest",
     "ResumeRequest",
     "SendRequest",
+    "brought_along",
     "drafts_of",
     "key_of",
     "read_body",
     "read_send",
 ]
+
+CLIENT_SKILLS_MAX = 1_000
 
 OTHER_PARTS = frozenset(
     {
@@ -45,6 +50,14 @@ OTHER_PARTS = frozenset(
         "summarized_reasoning",
     }
 )
+
+
+class ClientSkill(WireRequest):
+    """A skill of the client's environment. The model is told that it is there, and reads it by itself."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    description: Annotated[str, Field(max_length=5_000)]
+    location: Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
 class SendRequest(WireRequest):
@@ -67,7 +80,7 @@ class SendRequest(WireRequest):
     include_return_message_types: list[MessageType] | None = None
     if_busy: IfBusy = "reject"
     client_tools: list[Any] | None = None
-    client_skills: list[Any] | None = None
+    client_skills: Annotated[list[ClientSkill], Field(max_length=CLIENT_SKILLS_MAX)] | None = None
     override_model: str | None = None
     override_system: str | None = None
     return_logprobs: bool = False
@@ -161,7 +174,7 @@ def read_send(body: bytes, *, streaming: bool = False) -> SendRequest:
         raise InvalidInput(
             "Streaming options set without streaming enabled: stream_tokens and background need streaming=true"
         )
-    for name in ("client_skills", "override_model", "override_system", "callback_url"):
+    for name in ("override_model", "override_system", "callback_url"):
         if getattr(request, name):
             raise NotSupported(f"{name} is not supported by this server yet")
     if request.return_logprobs or request.return_token_ids:
@@ -234,3 +247,13 @@ def _part(part: Mapping[str, Any], where: str) -> Text:
 
 def _new(ids: Ids) -> MessageId:
     return MessageId(ids.new("message"))
+
+
+def brought_along(request: SendRequest) -> tuple[Mapping[str, Any], ...] | None:
+    """The tools that the client runs itself, and the skills it has, as a run keeps them; None: it names none.
+
+    Raises: InvalidInput: no tool can be made of one.
+    """
+    tools = client_tools_of(request.client_tools).shapes if request.client_tools else ()
+    skills = dict.fromkeys(request.client_skills or ())  # one that is sent twice is one
+    return (*tools, *({"type": SKILL, **skill.model_dump()} for skill in skills)) or None
