@@ -83,7 +83,7 @@ async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
 
         (job,) = box.jobs
         assert (result.text, result.status, result.stdout, result.stderr) == (
-            '{"a": null}',
+            "{'a': None}",
             "success",
             ("hi\n",),
             ("oh\n",),
@@ -383,3 +383,45 @@ async def test_a_lambda_is_no_tool() -> None:
     async with opened(Boxed()) as (perdure, _):
         with pytest.raises(SourceInvalid, match="a lambda can't be a tool: it has no name"):
             await perdure.tools.create(lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is", "as it is"),
+        (None, "None"),
+        (True, "True"),
+        (1.5, "1.5"),
+        ([1, "a", None], "[1, 'a', None]"),
+        ({"a": {"b": "it's"}}, """{'a': {'b': "it's"}}"""),
+    ],
+)
+async def test_a_result_is_shown_as_python_writes_it(value: Any, text: str) -> None:
+    """As the wire has it."""
+    box = Boxed(SandboxResult(status="success", value=value))
+    async with opened(box, calls("note", text="x"), says("done")) as (perdure, _):
+        await perdure.tools.create(NOTE)
+        agent = await perdure.create_agent(model=MODEL, tools=["note"])
+        (result,) = results(await agent.send("Go."))
+
+        assert (result.text, result.status) == (text, "success")
+
+
+async def test_more_memory_than_a_call_gets_is_refused() -> None:
+    """When it is made, changed or tried; the cap is named, and nothing is stored."""
+    async with opened(Boxed()) as (perdure, _):
+        cap = perdure.app.settings.sandbox_memory_mb
+        too_much = f"memory_mb is {cap + 1:,}, and a call gets at most {cap:,} MiB"
+        for make in (perdure.tools.create, perdure.tools.upsert):
+            with pytest.raises(InvalidInput, match=too_much):
+                await make(NOTE, memory_mb=cap + 1)
+        with pytest.raises(InvalidInput, match=too_much):
+            await perdure.tools.test_source(NOTE, {"text": "x"}, memory_mb=cap + 1)
+        assert await perdure.tools.list(types=["custom"]) == []
+        await perdure.tools.create(NOTE, memory_mb=cap)
+        with pytest.raises(InvalidInput, match=too_much):
+            await perdure.tools.update("note", memory_mb=cap + 1)
+
+        code = await perdure.tools.code("note")
+        assert code is not None
+        assert code.memory_mb == cap

@@ -188,6 +188,9 @@ async def test_a_tool_is_changed_and_deleted() -> None:
         renamed = await server.patch(path, {"source_code": ROLL.replace("def roll", "def throw")})
         assert (renamed["name"], renamed["description"]) == ("throw", "Roll a die.")
         assert (await server.refused("PATCH", path, {"source_code": "def f(:"}))[0] == 400
+        for method, at, body in (("PATCH", path, {}), ("POST", "/v1/tools/", {"source_code": ROLL})):
+            status, detail = await server.refused(method, at, {**body, "memory_mb": 513})
+            assert (status, "at most 512 MiB" in detail) == (422, True)
         assert (await server.refused("PATCH", path, {"source_code": "def memory():\n 'M.'"}))[0] == 409
         assert (await server.get(path))["name"] == "throw"
         assert await server.delete(path) is None

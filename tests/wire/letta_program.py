@@ -183,7 +183,7 @@ def tools(client: Any, agent_id: str) -> None:
     assert (ran["status"], ran["func_return"], ran["stdout"]) == ("success", "x rolled 1", ["rolling\n"]), ran
     reply = client.agents.messages.create(agent_id, messages=said("go ! roll manage"))
     returns = [message.tool_return for message in reply.messages if message.message_type == "tool_return_message"]
-    assert returns == ["7 rolled 1", '{"sku": "A1", "change": 2}'], returns
+    assert returns == ["7 rolled 1", "{'sku': 'A1', 'change': 2}"], returns
     client.agents.tools.detach(made.id, agent_id=agent_id)
     client.tools.delete(managed.id)
     names = [tool.name for tool in client.agents.tools.list(agent_id)]

@@ -19,7 +19,7 @@ from perdure.core.tool_source import needs_agent
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import Tx
 from perdure.memory.tool_blocks import change_blocks
-from perdure.memory.tools import NewTool, made_tool
+from perdure.memory.tools import NewTool, check_memory, made_tool
 
 __all__ = ["run_source", "run_tool"]
 
@@ -48,6 +48,7 @@ async def run_source(
 
     Raises: SourceInvalid, SchemaMismatch, InvalidInput, SandboxUnavailable; NotFound: the agent, a secret.
     """
+    check_memory(new.memory_mb, cap_mb=app.settings.sandbox_memory_mb)
     tool, code = made_tool(new, TRIED)
     return await _run_code(app, tool, code, arguments, agent_id, author, progress)
 

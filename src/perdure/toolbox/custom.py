@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -172,4 +171,5 @@ def _lines(printed: str) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """As the wire has results: a text as it is, anything else as Python writes it."""
+    return str(value)

@@ -36,7 +36,9 @@ class Ground:
         with sqlite3.connect(self.folder / "perdure.db") as database:
             database.execute("CREATE TABLE keys AS SELECT ? AS word", (self.word,))
         database.close()
-        for path in (self.folder, *self.folder.rglob("*")):
+        self.shared = Path("/dev/shm", f"perdure-ground-{secrets.token_hex(8)}")
+        self.shared.write_text(self.word, encoding="utf-8")
+        for path in (self.folder, *self.folder.rglob("*"), self.shared):
             path.chmod(0o777 if path.is_dir() else 0o666)
             if user is not None:
                 os.chown(path, user, user)
@@ -51,7 +53,12 @@ class Ground:
     def facts(self) -> dict[str, str]:
         """What the targets of the cases are written with."""
         ports = {name: str(made.getsockname()[1]) for name, made in self._sockets.items() if name in {"tcp", "udp"}}
-        named = {"ground": str(self.folder), "victim": str(self.victim.pid), "server": str(os.getpid())}
+        named = {
+            "ground": str(self.folder),
+            "shared": str(self.shared),
+            "victim": str(self.victim.pid),
+            "server": str(os.getpid()),
+        }
         return {**named, **ports, "abstract": self.word, "uid": str(os.geteuid())}
 
     def changed(self) -> list[str]:
@@ -70,6 +77,7 @@ class Ground:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
         assert str(self.folder) not in mounts, "something is mounted there: nothing was removed"
         remove_tree(self.folder)
+        self.shared.unlink()
 
     def _listen(self) -> dict[str, socket.socket]:
         made = {
@@ -103,8 +111,8 @@ class Ground:
 
     def _snapshot(self) -> Snapshot:
         found: Snapshot = {}
-        for path in sorted(self.folder.rglob("*")):
+        for path in (*sorted(self.folder.rglob("*")), *filter(Path.exists, (self.shared,))):
             facts = path.lstat()
             content = path.read_bytes() if path.is_file() else b""
-            found[str(path.relative_to(self.folder))] = (facts.st_mode, facts.st_mtime_ns, content)
+            found[str(path)] = (facts.st_mode, facts.st_mtime_ns, content)
         return found

@@ -343,6 +343,80 @@ def test_a_job_gets_no_more_than_the_server_gives() -> None:
     }  # not counted for a user without namespaces
 
 
+POOLED = """
+import multiprocessing, pathlib
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.shared_memory import SharedMemory
+
+
+def square(number):
+    return number * number
+
+
+def add(total, shared):
+    with total.get_lock():
+        total.value += 1
+    shared.buf[0] = 7
+
+
+def pooled() -> list:
+    with multiprocessing.Pool(2) as pool:
+        squares = pool.map(square, range(5))
+    with ProcessPoolExecutor(2) as executor:
+        squares += executor.map(square, range(3))
+    total, shared = multiprocessing.Value("i", 0), SharedMemory(create=True, size=16, name="perdure-own-memory")
+    pathlib.Path("/dev/shm/perdure-own-file").write_text("mine")
+    processes = [multiprocessing.Process(target=add, args=(total, shared)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    found = [squares, total.value, shared.buf[0]]
+    shared.close()
+    shared.unlink()
+    return found
+"""
+
+
+def test_processes_of_a_job_work_together(cage: Cage) -> None:
+    """Pools, locks and shared memory; what they share is in the job's own folder, and no other job's."""
+    if not next(measure for measure in cage.isolation.measures if measure.name == "processes").held:
+        pytest.skip("a job may start no process here")
+    result = cage.run(POOLED, "pooled")
+    left = cage.run("import os\nos.listdir('/dev/shm')")
+
+    assert (result.value, result.error) == ([[0, 1, 4, 9, 16, 0, 1, 4], 3, 7], "")
+    assert left.value == []
+    assert not Path("/dev/shm/perdure-own-file").exists()
+
+
+@pytest.mark.parametrize("cage", ["root without namespaces", "user without namespaces"], indirect=True)
+@pytest.mark.parametrize("line", ["multiprocessing.Pool(1)", "multiprocessing.Lock()", "os.fork()", "open('x', 'w')"])
+def test_what_is_missing_without_namespaces_is_told(cage: Cage, line: str) -> None:
+    """Not only that it is not permitted."""
+    result = cage.run(f"import multiprocessing, os\n{line}")
+
+    assert result.status == "error"
+    assert "PermissionError" in result.error
+    assert "can start no process and write no file" in result.error
+
+
+def test_shared_memory_is_a_part_of_the_work_folder(cage: Cage) -> None:
+    """It can't be larger, and what stands there already counts."""
+    source = """
+import os
+with open("half", "wb") as file:
+    file.write(bytes(3 << 20))
+with open("/dev/shm/more", "wb") as file:
+    file.write(bytes(3 << 20))
+"""
+    if not next(measure for measure in cage.isolation.measures if measure.name == "work folder").held:
+        pytest.skip("a job has no work folder here")
+    result = cage.run(source, limits=SandboxLimits(wall_s=10, disk_mb=5))
+
+    assert (result.status, "No space left" in result.error) == ("error", True), result
+
+
 def test_cancelling_ends_the_code_and_frees_its_place(cage: Cage) -> None:
     """Twice as often as there are places."""
 

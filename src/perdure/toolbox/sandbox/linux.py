@@ -37,6 +37,8 @@ END_TIMEOUT_S = 2.0
 FLOOD_BYTES = 16 << 20
 LARGE_BYTES = 32 << 10
 
+CONFINED = "in this sandbox code can start no process and write no file: it has no pools, semaphores or shared memory"
+
 log = logging.getLogger("perdure.sandbox")
 
 
@@ -270,6 +272,7 @@ class LinuxSandbox:
                 stream.drain()
             return dataclasses.replace(
                 result,
+                error=self._explained(result.error),
                 stdout=printed(bytes(call.stdout.data), job.limits),
                 stderr=printed(bytes(call.stderr.data), job.limits),
                 seconds=time.monotonic() - started,
@@ -277,6 +280,14 @@ class LinuxSandbox:
         finally:
             self._finish(call)
             self._make_spares(server, how, job)
+
+    def _explained(self, error: str) -> str:
+        """The error; where a job may do less than code expects, with what it may not."""
+        assert self._isolation is not None
+        missing = {measure.name for measure in self._isolation.measures if not measure.held}
+        if error.startswith("PermissionError") and {"processes", "work folder"} <= missing:
+            return f"{error}: {CONFINED}"
+        return error
 
     async def _answered(self, call: Call, job: SandboxJob) -> SandboxResult:
         limits = job.limits

@@ -105,6 +105,8 @@ def enter_root(shown: Sequence[Path], *, site: Sequence[Path], store: Path | Non
     _under(place, "/etc/resolv.conf").symlink_to(f"{WORK}/.resolv.conf")
     if not _under(place, "/tmp").exists():  # the interpreter may lie in there
         _under(place, "/tmp").symlink_to(WORK)
+    # Semaphores and shared memory are files there; in the work folder they share its size, and its end.
+    _under(place, "/dev/shm").symlink_to(WORK)
     os.chdir(place)
     pivot_root(".", ".")
     unmount(".", MNT_DETACH)  # the old root, which lies on top of the new one
