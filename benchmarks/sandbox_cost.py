@@ -105,7 +105,7 @@ async def messages_ms() -> tuple[float, float]:
             await perdure.app.store.write(create_tool, new, tool_id, at=datetime.now(UTC))
             agent = await perdure.create_agent("adder", model="test/scripted")
             for name in names:
-                await agent.attach_tool(name)
+                await agent.tools.attach(name)
             for _ in range(MESSAGES):
                 for name in names:
                     began = time.perf_counter()

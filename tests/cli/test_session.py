@@ -337,7 +337,7 @@ async def test_an_option_is_chosen_by_its_number() -> None:
     question = calls("ask_user", question="Which colour?", options=["red", "dark blue"])
     model = ScriptedModel(question, says("Blue it is."), question, says("Hm."), says("5?"))
     async with open_chat(model=model) as chat:
-        await chat.session.agent.attach_tool("ask_user")
+        await chat.session.agent.tools.attach("ask_user")
         await chat.take("paint", "2", "paint", "3", "2")
 
         said = [message.text for message in await chat.session.agent.messages() if message.role == "user"]

@@ -380,7 +380,7 @@ async def test_what_was_measured_of_tools_and_prompt_outlives_a_rewrite() -> Non
     async with await opened(model) as perdure:
         agent = await small(perdure, 4_900)
         done = await compactions(agent, *(f"{number} {FILLER[:600]}" for number in range(40)))
-        await agent.detach_tool("memory_insert")
+        await agent.tools.detach("memory_insert")
         await agent.send("and without it?")
         overview = await agent.context()
 

@@ -25,7 +25,7 @@ def test_the_question_is_the_reply_and_the_next_message_the_answer(tmp_path: Pat
     perdure, model = opened(tmp_path, calls("ask_user", question="Which colour?", options=["red", "dark  blue"]))
     with perdure:
         agent = perdure.create_agent(model=MODEL)
-        agent.attach_tool("ask_user")
+        agent.tools.attach("ask_user")
         asked = agent.send("Paint the door")
         agent.send("the second")
         history = [(message.role, message.text) for message in agent.messages()]
@@ -47,7 +47,7 @@ def test_several_calls_of_an_answer_all_have_their_results_before_the_run_ends(t
     perdure, model = opened(tmp_path, calls("ask_user", *more, question="Which colour?", options=["red", "dark blue"]))
     with perdure:
         agent = perdure.create_agent(model=MODEL)
-        agent.attach_tool("ask_user")
+        agent.tools.attach("ask_user")
         asked = agent.send("Paint the door")
         memory = agent.blocks.get("human").value
 
@@ -64,7 +64,7 @@ def test_what_is_no_question_is_not_asked(tmp_path: Path, arguments: dict[str, A
     perdure, model = opened(tmp_path, calls("ask_user", **arguments), says("never mind"))
     with perdure:
         agent = perdure.create_agent(model=MODEL)
-        agent.attach_tool("ask_user")
+        agent.tools.attach("ask_user")
         reply = agent.send("Paint the door")
 
     assert reply.text == "never mind"

@@ -323,9 +323,9 @@ def test_tools_are_given_and_taken_away_by_name(tmp_path: Path) -> None:
     with Perdure(path, models={MODEL: model}, tools=[ring], settings=Settings(model=MODEL)) as perdure:
         agent = perdure.create_agent(tools=["conversation_search"])
         agent.send("one")
-        agent.attach_tool("ring")
-        agent.attach_tool("ring")
-        agent.detach_tool("conversation_search")
+        agent.tools.attach("ring")
+        agent.tools.attach("ring")
+        agent.tools.detach("conversation_search")
         agent.send("two")
 
         assert [tool.spec.name for tool in agent.tools.list()] == ["ring"]
@@ -335,9 +335,9 @@ def test_tools_are_given_and_taken_away_by_name(tmp_path: Path) -> None:
             ["ring", *CONTEXT_TOOL_SPECS],
         ]
         with pytest.raises(NotFound, match=r"'rang' not found: there are .*ring"):
-            agent.attach_tool("rang")
+            agent.tools.attach("rang")
         with pytest.raises(NotFound, match="'conversation_search' of this agent not found"):
-            agent.detach_tool("conversation_search")
+            agent.tools.detach("conversation_search")
 
 
 def leave() -> str:

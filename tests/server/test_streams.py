@@ -285,7 +285,7 @@ async def test_a_question_is_streamed_as_what_the_agent_says(tmp_path: Path, mod
     script = calls("ask_user", question="Which colour?", options=["red", "blue"])
     async with in_process(tmp_path, script) as (client, perdure):
         agent = await perdure.create_agent()
-        await agent.attach_tool("ask_user")
+        await agent.tools.attach("ask_user")
         chunks = [chunk for _, chunk in await streamed(client, agent.id, **mode)]
 
     kinds = [chunk["message_type"] for chunk in chunks]

@@ -347,16 +347,6 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         now = self._app.ports.clock.now()
         return AsyncAgent(self._app, await self._app.store.write(update_agent, self.id, changes, author=USER, at=now))
 
-    async def attach_tool(self, name: str) -> None:
-        """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are."""
-        check_text("name", name)
-        await self._app.store.write(lambda tx: tx.tools.attach(self.id, name))
-
-    async def detach_tool(self, name: str) -> None:
-        """Take a tool away from the agent. Raises: NotFound: it has no such tool."""
-        check_text("name", name)
-        await self._app.store.write(lambda tx: tx.tools.detach(self.id, name))
-
     async def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
         """What fills the window of a conversation (default: the agent's first): tokens of each part, and what is free.
 

@@ -398,14 +398,6 @@ class Agent(Archival, Approval):
         """The agent as changed; this object stays as it was looked up."""
         return Agent(self._portal, self._portal.run(self._inner.update(**changes)))
 
-    def attach_tool(self, name: str) -> None:
-        """Give the agent a tool."""
-        self._portal.run(self._inner.attach_tool(name))
-
-    def detach_tool(self, name: str) -> None:
-        """Take a tool away from the agent."""
-        self._portal.run(self._inner.detach_tool(name))
-
     def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
         """What fills the window of a conversation: tokens of each part, and what is free."""
         return self._portal.run(self._inner.context(conversation=conversation))
