@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import statistics
 import time
 from dataclasses import replace
@@ -29,6 +30,7 @@ SAID = (
     "How far is it from Turin to Genoa, and which train do you take?",
     "About 170 kilometres. The regional train takes two hours and is cheap; the fast one leaves at nine.",
 )
+PLACES = ("Turin", "Genoa", "Lisbon", "Krakow", "Oslo", "Fukuoka", "Leeds", "Ghent", "Basel", "Cork", "Izmir", "Quito")
 
 
 def message_cost_ms(folder: Path, *, history: int) -> float:
@@ -50,10 +52,17 @@ def message_cost_ms(folder: Path, *, history: int) -> float:
 def _round(agents: list[Agent], model: ScriptedModel) -> float:
     """CPU seconds of one message to each agent."""
     model.asked.clear()
+    texts = [_question() for _ in agents]
     began = time.process_time()
-    for agent in agents:
-        agent.send(SAID[0])
+    for agent, text in zip(agents, texts, strict=True):
+        agent.send(text)
     return time.process_time() - began
+
+
+def _question() -> str:
+    """Another one most of the time: nothing that is kept of one text is of use for the next."""
+    first, second = random.sample(PLACES, 2)
+    return SAID[0].replace("Turin", first).replace("Genoa", second)
 
 
 async def _fill(path: Path, agents: list[AgentId], *, rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -204,18 +205,25 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "") -> str:
     """The volatile tail: the date where the agent lives, current counts, and what was recalled for the newest message.
     It is in the recipe, not in the log."""
-    local = now.astimezone(zone(timezone))
     more = {"recalled": recalled} if recalled else {}
     return envelope(
         "context_status",
-        date=local.date().isoformat(),
-        weekday=_WEEKDAYS[local.weekday()],
-        time=f"{local.hour:02}:{local.minute:02}",
-        timezone=timezone,
+        **_moment(now.replace(second=0, microsecond=0), timezone),
         recall_messages=counts.messages,
         archival_passages=counts.passages,
         **more,
     )
+
+
+@functools.lru_cache(maxsize=64)  # within a minute all agents of a time zone are told the same
+def _moment(minute: datetime, timezone: str) -> Mapping[str, str]:
+    local = minute.astimezone(zone(timezone))
+    return {
+        "date": local.date().isoformat(),
+        "weekday": _WEEKDAYS[local.weekday()],
+        "time": f"{local.hour:02}:{local.minute:02}",
+        "timezone": timezone,
+    }
 
 
 def recalled_in(status: str) -> str:

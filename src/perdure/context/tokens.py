@@ -6,6 +6,7 @@ and the one that was published for Claude 2. A provider's `usage` corrects what 
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from collections.abc import Iterable, Mapping
@@ -131,6 +132,16 @@ _PIECE = re.compile(
 )
 
 
+def _pairs(classes: bytes) -> int:
+    """Hundredths of a token for where one class follows another."""
+    return sum(map(mul, map(classes.count, _PAIR_NAMES), _PAIR_WEIGHTS))
+
+
+# Every message is followed by a status whose numbers alone have changed, and all digits are of one class.
+KEPT_CLASSES = 512
+_kept_pairs = functools.lru_cache(maxsize=256)(_pairs)
+
+
 class ScriptTokenCounter:
     """`TokenCounter` by script: what breaks words in ASCII text, and a price for each character of other scripts."""
 
@@ -143,7 +154,7 @@ class ScriptTokenCounter:
         raw = text.encode("utf-8", "surrogatepass")
         classes = raw.translate(_TABLE, _CONTINUATIONS)
         hundredths = sum(raw.translate(_WEIGHT_OF))
-        hundredths += sum(map(mul, map(classes.count, _PAIR_NAMES), _PAIR_WEIGHTS))
+        hundredths += (_pairs if len(classes) > KEPT_CLASSES else _kept_pairs)(classes)
         if len(raw) > len(text):
             hundredths += _PER_BYTE * (len(raw) - len(raw.translate(None, _NON_ASCII)))
             hundredths += sum([classes.count(name) * weight for name, weight in _LATIN_WEIGHTS])

@@ -74,6 +74,9 @@ class Opening:
         active_run_seq: the oldest run of the conversation that has not ended.
         next_run_seq, next_message_seq: the agent's next numbers.
         embedded: whether the agent's messages get vectors.
+        blocks: the agent's blocks, id -> version.
+        passages: how many its archives hold.
+        has_folders: whether any is attached to it: then memory is also what `agent_files.shown` tells.
     """
 
     agent: Agent
@@ -82,6 +85,9 @@ class Opening:
     next_run_seq: int
     next_message_seq: int
     embedded: bool
+    blocks: Mapping[str, int]
+    passages: int
+    has_folders: bool
 
     def after(self, messages: Sequence[Message]) -> Opening:
         """The same, now that these were appended to the conversation."""
@@ -100,6 +106,9 @@ class Opening:
             next_run_seq=self.next_run_seq,
             next_message_seq=messages[-1].seq + 1,
             embedded=self.embedded,
+            blocks=self.blocks,
+            passages=self.passages,
+            has_folders=self.has_folders,
         )
 
 

@@ -26,6 +26,7 @@ MAX_CLAUSES = 16
 MAX_PHRASE_TOKENS = 24
 MAX_QUERY_CHARS = 4_000  # of a longer query the beginning counts
 MAX_TOKEN_CHARS = 64  # of longer ones (encoded data, keys) the beginning is a word
+MAX_STEMS = 20_000
 
 _SPACELESS = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -40,7 +41,8 @@ _WORDS = (
     f"|(?P<word>(?:(?![{_SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+)"
     "|(?P<symbol>[\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\U0001f000-\U0001faff])"
 )
-_ASCII_WORD = re.compile("[0-9a-z]+")  # what _WORDS finds in lower-case ASCII
+# What _WORDS finds in ASCII stands between spaces after this, in lower case.
+_ASCII_LOWER = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
 _LATIN = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _MARKS = re.compile("[\u0300-\u036f]+")
@@ -141,11 +143,26 @@ class _Stemmers(threading.local):
     """Stemmers keep state while they work, so each thread has its own."""
 
     def __init__(self) -> None:
-        self.english = Stemmer.Stemmer("english")
+        self.english = Stemmer.Stemmer("english", 0)  # whose words are kept by `_english`
         self.russian = Stemmer.Stemmer("russian")
 
 
 _stemmers = _Stemmers()
+
+
+class _EnglishStems(dict[str, str]):
+    """Word -> stem, of words met lately: most of a text are a few hundred common ones, and a look here takes a fifth of
+    one into the stemmer's own cache."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= MAX_STEMS:
+            self.clear()
+        stem: str = _stemmers.english.stemWord(word)
+        self[word] = stem
+        return stem
+
+
+_english = _EnglishStems()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +198,10 @@ def index_words(text: str) -> str:
     """What the full-text index stores for `text`: tokens in order, then the originals of stemmed words,
     space-separated."""
     if text.isascii():  # most texts: no runs, no symbols, and so only one language's words, stemmed in one call
-        words = _ASCII_WORD.findall(text.lower())
-        if max(map(len, words), default=0) > MAX_TOKEN_CHARS:
+        words = text.encode().translate(_ASCII_LOWER).decode().split()
+        if len(text) > MAX_TOKEN_CHARS and max(map(len, words), default=0) > MAX_TOKEN_CHARS:
             words = [word[:MAX_TOKEN_CHARS] for word in words]
-        stemmed = _stemmers.english.stemWords(words)
+        stemmed = list(map(_english.__getitem__, words))
         changed = [word for word, stem in zip(words, stemmed, strict=True) if word != stem]
         return " ".join((*stemmed, *dict.fromkeys(changed)))
     tokens: list[str] = []
@@ -254,8 +271,8 @@ def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
             if not found.isascii():
                 found = _without_marks(found)
             found = found[:MAX_TOKEN_CHARS]
-            stemmer = _stemmers.russian if _CYRILLIC.match(found) else _stemmers.english
-            yield kind, (stemmer.stemWord(found), found)
+            stem = _stemmers.russian.stemWord(found) if _CYRILLIC.match(found) else _english[found]
+            yield kind, (stem, found)
 
 
 def _without_marks(word: str) -> str:

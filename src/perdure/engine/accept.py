@@ -162,7 +162,8 @@ def accept(
             if digest != request.digest:
                 raise IdempotencyMismatch(request.idempotency_key)
             return Accepted(run, (), repeated=True)
-    opening = tx.conversations.opening(request.agent_id, request.conversation_seq)
+    agent = None if asking is None else asking.agent
+    opening = tx.conversations.opening(request.agent_id, request.conversation_seq, known=agent)
     if request.answers is not None and asking is not None:
         return _resume(tx, request, request.answers, opening, asking, check_model=check_model, owner=owner, begin=begin)
     refuse_while_pending(tx, opening.conversation)

@@ -135,9 +135,9 @@ def _ask(
         log = log.after(run=run, messages=said, told=told)
         events += [MessageAdded(message.seq, message) for message in said]
         opening = opening.after(said) if opening is not None else None
-    opening = opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq)
+    opening = opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq, known=asking.agent)
     agent, conversation = opening.agent, opening.conversation
-    memory = read_memory(tx, agent)
+    memory = read_memory(tx, opening)
     recalled = recalled_for(tx, log, agent, conversation, memory, asking)
     if action.abandoned is not None:
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))

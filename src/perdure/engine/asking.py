@@ -30,8 +30,8 @@ class AutoRecalled:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """What a unit of work that makes or plans a request can't find in the store. `have` is the view this process has
-    already, if any; `hooked` whether hooks are called before a request is made; `recalled` what was looked for already,
-    if it was."""
+    already, if any, and `agent` the agent as it was then; `hooked` whether hooks are called before a request is made;
+    `recalled` what was looked for already, if it was."""
 
     ids: Ids
     have: View | None
@@ -42,6 +42,7 @@ class Asking:
     until: datetime
     hooked: bool = False
     recalled: AutoRecalled | None = None
+    agent: Agent | None = None
 
     def window(self, agent: Agent) -> tuple[int, int]:
         """(tokens of the agent's window, how many of them are kept for the answer)."""

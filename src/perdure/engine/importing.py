@@ -100,9 +100,8 @@ async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> 
 
 def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, asking: Asking) -> _Shown | None:
     """None: there is room, going by the estimates that are stored."""
-    agent = tx.agents.get(agent_id)
-    conversation = tx.conversations.at(agent_id, conversation_seq)
-    memory = read_memory(tx, agent)
+    opening = tx.conversations.opening(agent_id, conversation_seq)
+    agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
     if conversation.prefix_seq is None:
         first = conversation.first_seq
         prefix = compile_prefix(tx, agent, conversation, memory, asking, reason="import", from_seq=first)

@@ -70,8 +70,8 @@ def leave_view(
         else:
             nodes.append(node)
             before = sum(row_tokens(message, stubs, counter) for message in gone)
-    agent = tx.agents.get(agent.id)
-    memory = read_memory(tx, agent)
+    opening = tx.conversations.opening(agent.id, conversation.seq)
+    agent, memory = opening.agent, read_memory(tx, opening)
     compiled = compile_prefix(
         tx,
         agent,

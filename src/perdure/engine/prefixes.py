@@ -14,7 +14,7 @@ from perdure.context.skills_section import skills_section
 from perdure.context.summary_section import summary_section
 from perdure.context.tool_rules_section import tool_rules_section
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, Opening
 from perdure.core.messages import Message, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
@@ -48,11 +48,11 @@ class Memory:
     counts: Counts
 
 
-def read_memory(tx: Tx, agent: Agent) -> Memory:
-    versions, passages, has_folders = tx.agents.memory(agent.id)
-    if has_folders:
+def read_memory(tx: Tx, opening: Opening) -> Memory:
+    agent, versions = opening.agent, opening.blocks
+    if opening.has_folders:
         versions = {**versions, **tx.agent_files.shown(agent.id)}
-    return Memory(versions=versions, counts=Counts(messages=agent.message_count, passages=passages))
+    return Memory(versions=versions, counts=Counts(messages=agent.message_count, passages=opening.passages))
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:

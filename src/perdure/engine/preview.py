@@ -54,7 +54,7 @@ class Preview:
 def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) -> Preview:
     """The next request, and the certificate of what it takes before a new message is in it."""
     counter, stubs = asking.counter, conversation.stubs
-    memory = read_memory(tx, agent)
+    memory = read_memory(tx, tx.conversations.opening(agent.id, conversation.seq, known=agent))
     current = None if conversation.prefix_seq is None else tx.prefixes.at(agent.id, conversation.prefix_seq)
     seen_changed = current is not None and current.seen != memory.versions
     reason = rewrite_reason(

@@ -33,7 +33,7 @@ class Views:
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._views: OrderedDict[tuple[AgentId, int], View] = OrderedDict()
+        self._kept: OrderedDict[tuple[AgentId, int], tuple[View, Agent]] = OrderedDict()
         self.capturing: set[AgentId] = set()
         """Agents whose conversations are to be captured, of those that were asked here."""
 
@@ -51,7 +51,7 @@ class Views:
         except CannotBegin:  # what is wrong with it shows when it is claimed, and ends the run
             return await self._accepted(request, ports, asking, check_model=check_model)
         if accepted.begun is not None:
-            self._kept(accepted.begun)
+            self._keep(accepted.begun)
         return accepted
 
     async def _accepted(
@@ -78,12 +78,12 @@ class Views:
             asking,
             ports,
         )
-        return None if progress is None else self._kept(progress)
+        return None if progress is None else self._keep(progress)
 
     async def ask(self, log: RunLog, ports: Ports) -> Progress:
         """T3: the progress of recording the next model call."""
         asking = self.asking((log.run.key.agent_id, log.run.conversation_seq), ports)
-        return self._kept(
+        return self._keep(
             await _with_recall(lambda asking: ports.store.write(ask, log.run.key, asking, log=log), asking, ports)
         )
 
@@ -100,15 +100,18 @@ class Views:
     def learn(self, log: RunLog) -> None:
         """Add what an ended run has said to the view of its conversation, so that it need not be read."""
         key = (log.run.key.agent_id, log.run.conversation_seq)
-        if (view := self._views.get(key)) is not None and log.run.ended and not log.open_calls:
-            self._views[key] = view.extended(view.following(log.messages))
+        if (kept := self._kept.get(key)) is not None and log.run.ended and not log.open_calls:
+            view, agent = kept
+            self._kept[key] = view.extended(view.following(log.messages)), agent
 
     def asking(self, key: tuple[AgentId, int], ports: Ports) -> Asking:
         """What a unit of work that makes a request needs besides the store."""
         now = ports.clock.now()
+        view, agent = self._kept.get(key, (None, None))
         return Asking(
             ids=ports.ids,
-            have=self._views.get(key),
+            have=view,
+            agent=agent,
             counter=ports.counter,
             models=ports.models,
             settings=ports.settings,
@@ -117,14 +120,14 @@ class Views:
             hooked=ports.hooks.wants("before_model"),
         )
 
-    def _kept(self, progress: Progress) -> Progress:
+    def _keep(self, progress: Progress) -> Progress:
         if isinstance(progress, (Asked, Full)):
             key = (progress.log.run.key.agent_id, progress.log.run.conversation_seq)
             self._note(progress.agent)
-            self._views[key] = progress.view
-            self._views.move_to_end(key)
-            while len(self._views) > self._size:
-                self._views.popitem(last=False)
+            self._kept[key] = progress.view, progress.agent
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
         return progress
 
     def _note(self, agent: Agent) -> None:

@@ -15,15 +15,14 @@ from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, i
 from perdure.storage.messages import message_words_of
 from perdure.storage.vectors import Vectors
 
-__all__ = ["AGENT_COLUMNS", "AGENT_TABLES", "Agents", "agent_of", "contains", "has_tags", "pattern_of"]
+__all__ = ["Agents", "contains", "has_tags", "pattern_of"]
 
-AGENT_COLUMNS = (
+_COLUMNS = (
     "a.id, a.org_id, a.number, a.name, a.agent_type, a.model, d.system, d.description, a.timezone, d.tags,"
     " d.metadata, d.settings, a.settings_revision, a.hidden, a.created_at, a.updated_at, a.created_by, a.updated_by,"
     " a.message_count"
 )
-AGENT_TABLES = "agents a JOIN agent_details d ON d.agent_id = a.id"
-_SELECT = f"SELECT {AGENT_COLUMNS} FROM {AGENT_TABLES}"
+_SELECT = f"SELECT {_COLUMNS} FROM agents a JOIN agent_details d ON d.agent_id = a.id"
 
 # What requests are made of; a name or a tag is not.
 _SHAPING = ("agent_type", "model", "system", "settings")
@@ -90,7 +89,7 @@ class Agents:
         )
         if not rows:
             raise NotFound("agent", agent_id)
-        return agent_of(rows[0])
+        return _agent(rows[0])
 
     def model(self, agent_id: AgentId) -> str:
         rows = self._db.rows(
@@ -109,20 +108,6 @@ class Agents:
         )
         found: dict[str, Any] = load(rows[0][0]) if rows else {}
         return found
-
-    def memory(self, agent_id: AgentId) -> tuple[dict[str, int], int, bool]:
-        rows = self._db.rows(
-            "SELECT b.id, b.version, (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"
-            " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = :id AND p.org_id = :org_id),"
-            " EXISTS (SELECT 1 FROM agent_folders f WHERE f.agent_id = :id)"
-            " FROM agents a LEFT JOIN agent_blocks x ON x.agent_id = a.id"
-            " LEFT JOIN blocks b ON b.id = x.block_id AND b.org_id = a.org_id"
-            " WHERE a.id = :id AND a.org_id = :org_id",
-            {"id": agent_id, "org_id": self._org_id},
-        )
-        if not rows:
-            raise NotFound("agent", agent_id)
-        return {row[0]: row[1] for row in rows if row[0] is not None}, int(rows[0][2]), bool(rows[0][3])
 
     def lock(self, agent_id: AgentId) -> None:
         if self._db.for_update and not self._db.rows(
@@ -143,7 +128,7 @@ class Agents:
             f"{_SELECT} WHERE a.org_id = :org_id {before} ORDER BY a.number DESC LIMIT :limit",
             {"org_id": self._org_id, "limit": limit} | ({} if after is None else {"after": after}),
         )
-        return [agent_of(row) for row in rows]
+        return [_agent(row) for row in rows]
 
     def page(
         self,
@@ -176,7 +161,7 @@ class Agents:
             f"{_SELECT} WHERE a.org_id = :org_id{conditions} ORDER BY {key} {way}, a.number {way} LIMIT :limit",
             params | {"org_id": self._org_id, "limit": limit},
         )
-        agents = [agent_of(row) for row in rows]
+        agents = [_agent(row) for row in rows]
         return agents[::-1] if reverse else agents
 
     def count(self, where: AgentFilter) -> int:
@@ -242,7 +227,7 @@ class Agents:
 
     def _first(self, sql: str, params: dict[str, Any]) -> Agent | None:
         rows = self._db.rows(sql, params)
-        return agent_of(rows[0]) if rows else None
+        return _agent(rows[0]) if rows else None
 
 
 def _conditions(where: AgentFilter) -> tuple[str, dict[str, Any]]:
@@ -319,7 +304,7 @@ def _params(agent: Agent) -> dict[str, Any]:
     }
 
 
-def agent_of(row: Row) -> Agent:
+def _agent(row: Row) -> Agent:
     return make_agent(
         id=row[0],
         org_id=row[1],

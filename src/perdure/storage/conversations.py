@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Opening, make_conversation, make_opening
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, OrgId
+from perdure.core.quick import changed
 from perdure.core.runs import Prefix
 from perdure.core.text import restored, storable
-from perdure.storage.agents import AGENT_COLUMNS, AGENT_TABLES, agent_of
+from perdure.storage.agents import Agents
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 
 __all__ = ["Conversations", "load_stubs"]
@@ -24,18 +26,30 @@ _COLUMNS = (
 
 
 _OF_C = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
-# Without what is known from the parameters: `sqlite3` takes a column's name and type anew each time.
-_OPENING = (
-    f"SELECT {_OF_C.replace(' c.agent_id, c.seq,', '')}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r"
-    " WHERE r.conversation_id = c.id AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded,"
-    f" {AGENT_COLUMNS.removeprefix('a.id, a.org_id, ')} FROM {AGENT_TABLES}"
-    " LEFT JOIN conversations c ON c.agent_id = a.id AND c.seq = :seq WHERE a.id = :agent_id AND a.org_id = :org_id"
-)
+
+
+@functools.cache
+def _opening(versions: str) -> str:
+    """The statement for `opening`. Without what is known from the parameters, or most often from before: `sqlite3`
+    takes each column's name and type anew every time."""
+    return (
+        f"SELECT {_OF_C.replace(' c.agent_id, c.seq,', '')}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r"
+        " WHERE r.conversation_id = c.id AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded,"
+        " a.message_count, a.settings_revision, a.updated_at, a.timezone,"
+        f" (SELECT {versions} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id WHERE x.agent_id = a.id"
+        " AND b.org_id = a.org_id), (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"
+        " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = a.id AND p.org_id = a.org_id),"
+        " EXISTS (SELECT 1 FROM agent_folders f WHERE f.agent_id = a.id)"
+        " FROM agents a LEFT JOIN conversations c ON c.agent_id = a.id AND c.seq = :seq"
+        " WHERE a.id = :agent_id AND a.org_id = :org_id"
+    )
 
 
 class Conversations:
     def __init__(self, db: Database, org_id: OrgId) -> None:
         self._db, self._org_id = db, org_id
+        self._agents = Agents(db, org_id)
+        self._opening = _opening(db.joined("b.id || ':' || b.version"))
 
     def add(self, agent_id: AgentId, conversation_id: ConversationId, *, at: datetime) -> Conversation:
         rows = self._db.rows(
@@ -68,20 +82,32 @@ class Conversations:
             raise NotFound("agent", agent_id) if seq == 0 else NotFound("conversation", f"{seq} of {agent_id}")
         return _conversation(rows[0])
 
-    def opening(self, agent_id: AgentId, seq: int) -> Opening:
-        rows = self._db.rows(_OPENING, {"agent_id": storable(agent_id), "seq": seq, "org_id": self._org_id})
+    def opening(self, agent_id: AgentId, seq: int, *, known: Agent | None = None) -> Opening:
+        rows = self._db.rows(self._opening, {"agent_id": storable(agent_id), "seq": seq, "org_id": self._org_id})
         if not rows:
             raise NotFound("agent", agent_id)
         row = rows[0]
         if row[0] is None:
             raise NotFound("conversation", f"{seq} of {agent_id}")
+        count, revision, updated_at, timezone, blocks, passages, has_folders = row[19:]
+        if (
+            known is None
+            or (known.id, known.org_id, known.settings_revision) != (agent_id, self._org_id, revision)
+            or (iso(known.updated_at), known.timezone) != (updated_at, timezone)
+        ):
+            agent = self._agents.get(agent_id)
+        else:
+            agent = known if known.message_count == count else changed(known, message_count=count)
         return make_opening(
-            agent=agent_of((agent_id, self._org_id, *row[19:])),
+            agent=agent,
             conversation=_conversation((row[0], agent_id, seq, *row[1:15])),
             active_run_seq=row[17],
             next_run_seq=row[15],
             next_message_seq=row[16],
             embedded=bool(row[18]),
+            blocks=_versions(blocks),
+            passages=int(passages),
+            has_folders=bool(has_folders),
         )
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
@@ -160,11 +186,18 @@ def _conversation(row: Row) -> Conversation:
     )
 
 
-# Every message of a conversation reads the same two texts again. What they stand for is only looked at.
+# Every message of a conversation reads the same texts again. What they stand for is only looked at.
 @functools.lru_cache(maxsize=512)
 def _seen(text: str) -> Mapping[str, int]:
     found: Mapping[str, int] = load(text)
     return found
+
+
+@functools.lru_cache(maxsize=512)
+def _versions(text: str | None) -> Mapping[str, int]:
+    """Block id -> version, of `<id>:<version>,...`."""
+    pairs = [one.rpartition(":") for one in text.split(",")] if text else []
+    return {block_id: int(version) for block_id, _, version in pairs}
 
 
 @functools.lru_cache(maxsize=512)

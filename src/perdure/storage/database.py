@@ -80,9 +80,9 @@ class Database(Protocol):
         """The rows of a statement that selects whole numbers, `AS number`, in its order."""
         ...
 
-    def joined_numbers(self, column: str) -> str:
-        """The aggregate of a column of whole numbers as text with commas between; in order, where the rows are those of
-        an ordered query in parentheses."""
+    def joined(self, column: str) -> str:
+        """The aggregate of a column as text with commas between, NULL where there is none; in order, where the rows
+        are those of an ordered query in parentheses."""
         ...
 
     def joined_bytes(self, column: str) -> str:

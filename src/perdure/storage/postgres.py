@@ -68,7 +68,7 @@ class PostgresDatabase:
     def numbers(self, sql: str, params: Mapping[str, Any]) -> Sequence[int]:
         return [row[0] for row in self.rows(sql, params)]
 
-    def joined_numbers(self, column: str) -> str:
+    def joined(self, column: str) -> str:
         return f"string_agg(CAST({column} AS TEXT), ',')"
 
     def joined_bytes(self, column: str) -> str:

@@ -107,7 +107,7 @@ class SqliteDatabase:
         joined = self.rows(f"SELECT group_concat(number) FROM ({sql})", params)[0][0]
         return list(map(int, joined.split(","))) if joined else []
 
-    def joined_numbers(self, column: str) -> str:
+    def joined(self, column: str) -> str:
         return f"group_concat({column})"
 
     # Bytes become text and bytes again as they are: no encoding is looked at or changed.

@@ -264,7 +264,7 @@ class Vectors:
         )
         count, right, last, seqs, versions, vectors = db.rows(
             "SELECT COUNT(*), SUM(CASE WHEN LENGTH(vector) = :size THEN 1 ELSE 0 END), MAX(seq),"
-            f" {db.joined_numbers('seq')}, {db.joined_numbers('version')}, {db.joined_bytes('vector')}"
+            f" {db.joined('seq')}, {db.joined('version')}, {db.joined_bytes('vector')}"
             f" FROM ({some}) AS found",
             params,
         )[0]

@@ -51,11 +51,6 @@ class Agents(Protocol):
         """The agent's settings if it has tool rules, nothing if it has none; what most runs ask need not be read."""
         ...
 
-    def memory(self, agent_id: AgentId) -> tuple[Mapping[str, int], int, bool]:
-        """Block id -> version, of the agent's blocks; how many passages its archives hold; and whether it has folders.
-        Enough to know whether anything changed, with `agent_files.shown` where it has. Raises: NotFound."""
-        ...
-
     def lock(self, agent_id: AgentId) -> None:
         """Make other transactions that lock the agent wait for this one's end, where they run side by side."""
         ...

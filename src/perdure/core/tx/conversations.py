@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Opening
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import Prefix
@@ -26,8 +27,13 @@ class Conversations(Protocol):
         """Raises: NotFound."""
         ...
 
-    def opening(self, agent_id: AgentId, seq: int) -> Opening:
-        """Who means to write by it holds the agent's lock (`Agents.lock`). Raises: NotFound."""
+    def opening(self, agent_id: AgentId, seq: int, *, known: Agent | None = None) -> Opening:
+        """Who means to write by it holds the agent's lock (`Agents.lock`).
+
+        Args:
+            known: the agent as it was read earlier: what seldom changes is not read again unless it has.
+        Raises: NotFound.
+        """
         ...
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]: ...

@@ -24,6 +24,7 @@ from perdure.storage.migrations import (
     m0012_hooks,
     m0013_mcp_left_out,
     m0014_resets,
+    m0015_unended_runs,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -43,6 +44,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (12, "hooks", m0012_hooks.apply),
     (13, "mcp_left_out", m0013_mcp_left_out.apply),
     (14, "resets", m0014_resets.apply),
+    (15, "unended_runs", m0015_unended_runs.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

@@ -321,7 +321,7 @@ class FolderContract(Contract):
             mine = await store.read(lambda tx: tx.folders.of_agent(agent.id))
             assert [folder.id for folder in mine] == [two.id, one.id]
             assert await store.read(lambda tx: tx.folders.agents(one.id)) == [agent.id]
-            assert (await store.read(lambda tx: tx.agents.memory(agent.id)))[2]
+            assert (await store.read(lambda tx: tx.conversations.opening(agent.id, 0))).has_folders
             assert await store.read(lambda tx: tx.folders.agents(one.id, opening=True)) == []
             assert await store.read(lambda tx: tx.folders.agents(two.id, opening=True)) == [agent.id]
 

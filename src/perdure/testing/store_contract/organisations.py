@@ -139,7 +139,6 @@ class OrganisationContract(Contract):
         return {
             "agents.get": lambda tx: tx.agents.get(agent_id),
             "agents.model": lambda tx: tx.agents.model(agent_id),
-            "agents.memory": lambda tx: tx.agents.memory(agent_id),
             "agents.find_by_name": lambda tx: tx.agents.find_by_name(p.agent.name),
             "agents.list": lambda tx: tx.agents.list(),
             "agents.last_used": lambda tx: tx.agents.last_used(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -403,10 +403,12 @@ class PassageContract(Contract):
             ]
             await store.write(lambda tx: tx.blocks.put(replace(persona, value="new"), expected=0, author=ADA, at=AT))
 
-            assert await store.read(lambda tx: tx.agents.memory(ada.id)) == ({human.id: 0, persona.id: 1}, 3, False)
-            assert await store.read(lambda tx: tx.agents.memory(bob.id)) == ({}, 0, False)
-            with raises(NotFound):
-                await store.read(lambda tx: tx.agents.memory(AgentId(self.ids.new("agent"))))
+            def memory(tx: Tx, agent_id: AgentId) -> tuple[Mapping[str, int], int, bool]:
+                opening = tx.conversations.opening(agent_id, 0)
+                return opening.blocks, opening.passages, opening.has_folders
+
+            assert await store.read(memory, ada.id) == ({human.id: 0, persona.id: 1}, 3, False)
+            assert await store.read(memory, bob.id) == ({}, 0, False)
 
     async def test_an_unknown_archive_takes_nothing(self) -> None:
         """Neither passages nor agents go to an archive that is not there, nor does an archive to an unknown agent."""
