@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.toolbox.sandbox.cgroups import ControlGroup
+
 __all__ = ["Ended", "ForkServer", "ServerSettings", "StartFailed"]
 
 START_TIMEOUT_S = 20.0
@@ -38,6 +40,8 @@ class ServerSettings:
         site: folders of packages that code may import from.
         store: the folder of installed requirement sets.
         slots: how many calls it can have at a time.
+        groups: the control group in which it gets one of its own; None: there is none.
+        memory_bytes, processes: what its own one limits, of all calls together.
     """
 
     python: str
@@ -48,6 +52,9 @@ class ServerSettings:
     site: tuple[Path, ...] = ()
     store: Path | None = None
     slots: int = 16
+    groups: Path | None = None
+    memory_bytes: int = 0
+    processes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +76,18 @@ class Ended:
 class ForkServer:
     """A running fork server. It belongs to the event loop that started it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, facts: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        facts: Mapping[str, Any],
+        *,
+        group: ControlGroup | None = None,
+        no_group: str = "",
+    ) -> None:
         self._process = process
+        self._group = group
+        self.no_group = no_group
         self._control = control
         self._calls: dict[int, asyncio.Future[Ended]] = {}
         self._number = 0
@@ -89,7 +106,7 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
-            process = await asyncio.to_thread(_spawn, settings, theirs.fileno())
+            process, group, no_group = await asyncio.to_thread(_started, settings, theirs.fileno())
         except (OSError, subprocess.SubprocessError) as error:
             ours.close()
             raise StartFailed(f"{settings.python} could not be started: {error}") from None
@@ -105,13 +122,13 @@ class ForkServer:
             facts = {"failed": f"the fork server did not answer: {error or type(error).__name__}"}
         except BaseException:
             ours.close()
-            await asyncio.to_thread(_end, process)
+            await asyncio.to_thread(_end, process, group)
             raise
         if "failed" in facts:
             ours.close()
-            await asyncio.to_thread(_end, process)
+            await asyncio.to_thread(_end, process, group)
             raise StartFailed(str(facts["failed"]))
-        return cls(process, ours, facts)
+        return cls(process, ours, facts, group=group, no_group=no_group)
 
     async def fork(self, call: Mapping[str, Any], pipes: Sequence[int]) -> tuple[int, asyncio.Future[Ended]]:
         """Start a call's process. Returns its number and what will tell its end."""
@@ -149,12 +166,12 @@ class ForkServer:
 
     async def close(self) -> None:
         self._lost()
-        await asyncio.to_thread(_end, self._process)
+        await asyncio.to_thread(_end, self._process, self._group)
 
     def abandon(self) -> None:
         """Let go of it without its event loop, which is closed."""
         self._control.close()
-        _end(self._process)
+        _end(self._process, self._group)
 
     def _hear(self) -> None:
         try:
@@ -184,6 +201,22 @@ class ForkServer:
                 ended.set_result(Ended(None))
 
 
+def _started(settings: ServerSettings, control: int) -> tuple[subprocess.Popen[bytes], ControlGroup | None, str]:
+    """The process, its control group, and why it has none. It waits for its settings, so it has started nothing yet."""
+    process = _spawn(settings, control)
+    if settings.groups is None:
+        return process, None, ""
+    group = None
+    try:
+        group = ControlGroup.make(settings.groups, memory_bytes=settings.memory_bytes, processes=settings.processes)
+        group.take(process.pid)
+    except OSError as error:
+        if group is not None:
+            group.remove()
+        return process, None, f"{settings.groups}: {error.strerror or error}"
+    return process, group, ""
+
+
 def _spawn(settings: ServerSettings, control: int) -> subprocess.Popen[bytes]:
     command = [settings.python, "-I", "-S", "-B", "-c", _START, str(Path(__file__).parent), str(control)]
     who: dict[str, Any] = {}
@@ -204,10 +237,12 @@ def _told(settings: ServerSettings) -> dict[str, Any]:
     }
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], group: ControlGroup | None) -> None:
     try:
         process.wait(END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_TIMEOUT_S)
+    if group is not None:
+        group.remove()

@@ -19,6 +19,7 @@ from perdure.core.errors import SandboxUnavailable
 from perdure.core.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox.answers import answer_bytes_max, ended_result, output_bytes_max, printed, result_of
 from perdure.toolbox.sandbox.calls import Call, TooMuchOutput
+from perdure.toolbox.sandbox.cgroups import Delegated, delegated
 from perdure.toolbox.sandbox.fork_server import ForkServer, ServerSettings, StartFailed
 from perdure.toolbox.sandbox.inside import frames, seccomp
 from perdure.toolbox.sandbox.measures import isolation_of, no_isolation
@@ -35,6 +36,10 @@ PROCESSES = 32
 CHECK_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 2.0
 FLOOD_BYTES = 16 << 20
+MEBIBYTE = 1 << 20
+SERVER_BYTES, SERVER_PROCESSES = 128 << 20, 16
+"""What the fork server itself gets beside its calls."""
+
 LARGE_BYTES = 32 << 10
 
 CONFINED = "in this sandbox code can start no process and write no file: it has no pools, semaphores or shared memory"
@@ -58,6 +63,7 @@ class LinuxSandbox:
         python: the interpreter; by default this one.
         user: whom to run the fork server as, for a server that is root.
         namespaces, landlock: False leaves them out, as if this machine had none.
+        groups: finds the control group in which one for all calls together may be made.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class LinuxSandbox:
         user: int | None = None,
         namespaces: bool = True,
         landlock: bool = True,
+        groups: Callable[[], Delegated] = delegated,
     ) -> None:
         self._requirements = Requirements(cache) if cache is not None else None
         self._concurrency, self._spare_count = concurrency, spares
@@ -87,7 +94,10 @@ class LinuxSandbox:
             site=_site(),
             store=cache,
             slots=2 * concurrency + spares,
+            memory_bytes=(concurrency + spares) * (memory_mb + SandboxLimits().disk_mb) * MEBIBYTE + SERVER_BYTES,
+            processes=(2 * concurrency + spares) * processes + SERVER_PROCESSES,
         )
+        self._groups, self._no_group = groups, ""
         self._server: ForkServer | None = None
         self._isolation: Isolation | None = None
         self._starting = asyncio.Lock()
@@ -182,6 +192,9 @@ class LinuxSandbox:
         if not self._settings.python:
             self._isolation = no_isolation("the path of the Python interpreter is not known (sys.executable is empty)")
             return
+        groups = await asyncio.to_thread(self._groups)
+        self._no_group = groups.why
+        self._settings = dataclasses.replace(self._settings, groups=groups.folder)
         ways = [self._settings] if self._settings.namespaces else []
         ways.append(dataclasses.replace(self._settings, namespaces=False))
         problems = []
@@ -233,6 +246,7 @@ class LinuxSandbox:
             root=server.facts["root"],
             problem=problem,
             unsafe=self._unsafe,
+            no_group=server.no_group or self._no_group,
         )
         return server, isolation
 

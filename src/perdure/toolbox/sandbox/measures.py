@@ -12,7 +12,14 @@ _REQUIRED = frozenset({"files", "writing", "network", "identity", "system calls"
 
 
 def isolation_of(
-    held: Mapping[str, bool], *, namespaces: bool, landlock: int, root: bool, problem: str, unsafe: bool
+    held: Mapping[str, bool],
+    *,
+    namespaces: bool,
+    landlock: int,
+    root: bool,
+    problem: str,
+    unsafe: bool,
+    no_group: str,
 ) -> Isolation:
     """The isolation of a fork server that was started and checked.
 
@@ -21,8 +28,9 @@ def isolation_of(
         landlock: the version of Landlock; 0: none.
         root: whether calls get user ids of their own.
         problem: what went wrong in the check; empty if nothing did.
+        no_group: why the calls have no control group around them; empty if they have.
     """
-    measures = tuple(_measures(held, namespaces=namespaces, landlock=landlock, root=root))
+    measures = tuple(_measures(held, namespaces=namespaces, landlock=landlock, root=root, no_group=no_group))
     enough = not problem and all(held.get(name) for name in _REQUIRED)
     if problem:
         summary = f"code is not held back: the check of the sandbox failed ({problem})"
@@ -46,7 +54,9 @@ def no_isolation(why: str) -> Isolation:
     return Isolation(backend="none", measures=(held,), enough=False, summary=f"there is no sandbox here: {why}")
 
 
-def _measures(held: Mapping[str, bool], *, namespaces: bool, landlock: int, root: bool) -> Iterator[Measure]:
+def _measures(
+    held: Mapping[str, bool], *, namespaces: bool, landlock: int, root: bool, no_group: str
+) -> Iterator[Measure]:
     def one(name: str, holds: bool, yes: str, no: str) -> Measure:
         return Measure(name=name, held=holds, meaning=yes if holds else no)
 
@@ -101,4 +111,10 @@ def _measures(held: Mapping[str, bool], *, namespaces: bool, landlock: int, root
         held.get("memory", True),
         "each process of a call has limited memory",
         "memory is not limited",
+    )
+    yield one(
+        "control group",
+        not no_group,
+        "memory and processes of all calls together are limited by the kernel",
+        f"the limits of each call hold, but the kernel has none for all calls together: {no_group}",
     )

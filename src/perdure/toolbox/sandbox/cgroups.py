@@ -1,0 +1,156 @@
+"""A control group (version 2) around the fork server and all its calls, where this machine has given us one.
+
+What is found is only used if it was delegated: control groups that somebody else manages are left alone, even by root.
+The limits of a single call are not kept here, but by the call itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ControlGroup", "Delegated", "delegated"]
+
+PREFIX = "perdure-sandbox-"
+CONTROLLERS = frozenset({"memory", "pids"})
+END_TRIES, END_WAIT_S = 20, 0.01
+_MARKS = ("user.delegate", "trusted.delegate")
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """The control group in which groups of our own may be made, or `why` there is none."""
+
+    folder: Path | None
+    why: str = ""
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether it was given away: systemd marks what it delegates; what belongs to an ordinary user is that user's."""
+    for mark in _MARKS:
+        with contextlib.suppress(OSError):
+            if os.getxattr(folder, mark) == b"1":
+                return True
+    return os.geteuid() != 0 and folder.stat().st_uid == os.geteuid()
+
+
+def delegated(proc: Path = Path("/proc/self"), *, marked: Callable[[Path], bool] = is_marked) -> Delegated:
+    """Where this process may make control groups: beside its own one, or in it.
+
+    Args:
+        proc: what the kernel says of this process.
+        marked: whether a group was given away.
+    """
+    try:
+        own, top = _own_group(proc)
+    except (OSError, ValueError) as error:
+        return Delegated(None, str(error))
+    why = ""
+    for folder in dict.fromkeys((own.parent if own != top else own, own)):
+        try:
+            problem = _problem(folder, marked)
+        except OSError as error:
+            problem = f"{folder}: {error.strerror or error}"
+        if not problem:
+            return Delegated(folder)
+        why = why or problem
+    return Delegated(None, why)
+
+
+def _own_group(proc: Path) -> tuple[Path, Path]:
+    """(the group of this process, the uppermost one that is seen). Raises: OSError; ValueError: there is none."""
+    lines = (proc / "cgroup").read_text(encoding="utf-8").splitlines()
+    path = next((line[3:] for line in lines if line.startswith("0::")), None)
+    mount = next(_mounts((proc / "mountinfo").read_text(encoding="utf-8")), None)
+    if path is None or mount is None:
+        raise ValueError("this machine has no control groups of version 2")
+    root, top = mount
+    own = top / path.removeprefix(root).lstrip("/")
+    if not Path(path).is_relative_to(root) or ".." in Path(path).parts or not own.is_dir():
+        raise ValueError("the control group of this process is not seen from here")
+    return own, top
+
+
+def _mounts(mountinfo: str) -> Iterator[tuple[str, Path]]:
+    """(root, place) of every mount of control groups of version 2."""
+    for line in mountinfo.splitlines():
+        place, _, kind = line.partition(" - ")
+        if kind.split(" ", 1)[0] == "cgroup2":
+            fields = place.split(" ")
+            yield fields[3], Path(fields[4].replace("\\040", " "))
+
+
+def _problem(folder: Path, marked: Callable[[Path], bool]) -> str:
+    """Why no group can be made there; empty: one can. Turns the controllers on where they are off. Raises: OSError."""
+    there = CONTROLLERS - {*_words(folder / "cgroup.controllers")}
+    if there:
+        return f"{folder} has no controller for {' and '.join(sorted(there))}"
+    if not marked(folder) or not os.access(folder, os.W_OK) or not os.access(folder / "cgroup.procs", os.W_OK):
+        return f"{folder} was not delegated to this process"
+    if {*_words(folder / "cgroup.subtree_control")} >= CONTROLLERS:
+        return ""
+    if _words(folder / "cgroup.procs"):
+        return (
+            f"{folder} has processes of its own, so its controllers can't be turned on (DelegateSubgroup= of systemd)"
+        )
+    (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(CONTROLLERS)))
+    return ""
+
+
+def _words(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").split()
+
+
+class ControlGroup:
+    """A group that was made here, with limits for all of its processes together."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def make(cls, parent: Path, *, memory_bytes: int, processes: int) -> ControlGroup:
+        """A new group without processes. Those that a server of ours has left behind are removed.
+
+        Raises: OSError: it could not be made, or not be limited; nothing is left.
+        """
+        _sweep(parent)
+        folder = parent / f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        folder.mkdir()
+        group = cls(folder)
+        try:
+            (folder / "memory.max").write_text(str(memory_bytes))
+            with contextlib.suppress(OSError):  # not every kernel counts swap
+                (folder / "memory.swap.max").write_text("0")
+            (folder / "pids.max").write_text(str(processes))
+        except OSError:
+            group.remove()
+            raise
+        return group
+
+    def take(self, pid: int) -> None:
+        """Put a process in, and with it all that it starts from now on. Raises: OSError."""
+        (self.folder / "cgroup.procs").write_text(str(pid))
+
+    def remove(self) -> None:
+        """Remove it once its processes have ended; the last of them may take a moment."""
+        for _ in range(END_TRIES):
+            try:
+                self.folder.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError:
+                time.sleep(END_WAIT_S)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove groups of servers that are gone. The kernel keeps those with processes."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if not Path("/proc", pid).exists():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
