@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.core.conversations import Conversation
 from perdure.core.ids import ConversationId, OrgId
-from perdure.core.runs import Run
+from perdure.core.runs import Run, RunKey, StopReason, Usage
 from perdure.core.tx import Tx
 from perdure.testing.store_contract.base import AT, AWKWARD, Contract, claimed
 
@@ -115,3 +115,31 @@ class AnswerContract(Contract):
             assert await store.read(tools, strange, "d3") == []
             held = await store.write(claimed, first.key, "here")
             assert held.client_tools == "d1"
+
+    async def test_a_run_that_stopped_at_calls_can_be_cancelled(self) -> None:
+        """No other that has ended, and none that has not."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            reasons: tuple[StopReason | None, ...] = ("requires_approval", "end_turn", "error", None)
+            found: list[tuple[str, str | None]] = []
+
+            def end(tx: Tx, key: RunKey, reason: StopReason) -> Run:
+                return tx.runs.end(tx.runs.at(key), reason=reason, usage=Usage(), step_count=1, failure=None, at=AT)
+
+            def cancel(tx: Tx, key: RunKey) -> Run:
+                return tx.runs.cancel_stopped(key)
+
+            for reason in reasons:
+                run = await store.write(self.add_run, agent.id)
+                if reason is not None:
+                    await store.write(claimed, run.key)
+                    await store.write(end, run.key, reason)
+                cancelled = await store.write(cancel, run.key)
+                found.append((cancelled.status, cancelled.stop_reason))
+
+            assert found == [
+                ("cancelled", "cancelled"),
+                ("completed", "end_turn"),
+                ("failed", "error"),
+                ("queued", None),
+            ]

@@ -329,31 +329,6 @@ class RunContract(Contract):
                 await store.write(ended, run.key, reason="cancelled")
                 assert await store.read(at, run.key) == done
 
-    async def test_a_run_that_stopped_at_calls_can_be_cancelled(self) -> None:
-        """No other that has ended, and none that has not."""
-        async with self.opened() as store:
-            agent = await store.write(self.add_agent)
-            reasons: tuple[StopReason | None, ...] = ("requires_approval", "end_turn", "error", None)
-            found: list[tuple[str, str | None]] = []
-
-            def cancel(tx: Tx, key: RunKey) -> Run:
-                return tx.runs.cancel_stopped(key)
-
-            for reason in reasons:
-                run = await store.write(self.add_run, agent.id)
-                if reason is not None:
-                    await store.write(claimed, run.key)
-                    await store.write(ended, run.key, reason=reason)
-                cancelled = await store.write(cancel, run.key)
-                found.append((cancelled.status, cancelled.stop_reason))
-
-            assert found == [
-                ("cancelled", "cancelled"),
-                ("completed", "end_turn"),
-                ("failed", "error"),
-                ("queued", None),
-            ]
-
     async def test_a_key_leads_to_its_run(self) -> None:
         """Within its conversation; an unknown key, or another conversation's, leads nowhere."""
         async with self.opened() as store:
