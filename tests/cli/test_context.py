@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Perdure
 from perdure.cli.context_view import cost
+from perdure.core.tool_rules import ExitLoop
+from perdure.settings import Settings
 from tests.cli.running import called, perdure
 
 
@@ -31,6 +34,15 @@ def test_the_window_and_the_newest_steps_are_shown(home: Path) -> None:
     assert len(steps) == 4
     assert steps[-1].endswith("first")
     assert "perdure context helper --step last" in done.stderr
+
+
+def test_rules_for_tools_that_are_not_there_are_told(home: Path) -> None:
+    with Perdure(home / "perdure.db", settings=Settings(embedding="none")) as store:
+        store.agent("helper").rules.set([ExitLoop("fly")])
+
+    assert (
+        "tool rules name tools that it has not got, and are asleep until it has: fly" in called(home, "context").stderr
+    )
 
 
 def test_a_step_is_explained_part_by_part(home: Path) -> None:

@@ -92,6 +92,34 @@ CONTRADICTIONS: dict[str, list[dict[str, Any]]] = {
     "after a no tool is left: b": [child("a", "b"), most("b", 0)],
     "b may come right after a only .* never": [parent("a", "b"), parent("b", "a")],
     "a may come right after a only .* never": [parent("a", "a")],
+    "when a returns .*'x'.* .conditional. no tool is left": [
+        rule("conditional", "a", child_output_mapping={"x": "b", "y": "b"}),
+        rule("conditional", "a", child_output_mapping={"'x'": "c", "y": "b"}),
+    ],
+    "when a returns 'x' .*": [rule("conditional", "a", child_output_mapping={"x": "c", "y": "b"}), parent("a", "b")],
+    "after a no tool is left: a": [child("a", "a"), most("a", 1)],
+    "after a no tool is left": [child("a", "b"), child("b", "a")],
+    "after a no tool is left: b may not be called then, or leads to no end": [
+        rule("run_first", "a"),
+        child("a", "b"),
+        child("b", "c"),
+        child("c", "b"),
+    ],
+    "a is called with n=1 and with n=2 .run_first.": [
+        rule("run_first", "a", args={"n": 1, "m": 1}),
+        rule("run_first", "a", args={"n": 2}),
+    ],
+    "b is called with n=1 and with n=2 .constrain": [
+        child("a", "b") | {"child_arg_nodes": [{"name": "b", "args": {"n": 1}}]},
+        child("a", "b", "c") | {"child_arg_nodes": [{"name": "b", "args": {"n": 2}}]},
+    ],
+    "after hub no tool is left|no run can end": [
+        parent("hub", "b"),
+        parent("hub", "c"),
+        most("hub", 1),
+        rule("required_before_exit", "b"),
+        rule("required_before_exit", "c"),
+    ],
     "c has to be called": [
         rule("run_first", "a"),
         child("a", "a", "b"),
@@ -113,6 +141,17 @@ FINE: list[list[dict[str, Any]]] = [
     [child("a", "b", "c"), child("a", "c", "d"), most("b", 0)],
     [rule("conditional", "a", child_output_mapping={"x": "a"}, default_child="b"), rule("exit_loop", "b")],
     [most("a", 0)],
+    [rule("run_first", "a"), rule("exit_loop", "a"), rule("required_before_exit", "b")],
+    [rule("run_first", "a"), rule("run_first", "b"), rule("exit_loop", "a")],
+    [rule("run_first", "a", args={"n": 1}), rule("run_first", "a", args={"m": 2})],
+    [child("a", "b"), child("b", "a", "c"), most("a", 1)],
+    [child("a", "b"), most("b", 3)],
+    [
+        rule("conditional", "a", child_output_mapping={"x": "b"}),
+        rule("conditional", "a", child_output_mapping={"y": "c"}),
+    ],
+    [rule("conditional", "a", child_output_mapping={"x": "b"}, require_output_mapping=True), parent("a", "b")],
+    [parent("hub", "b"), parent("hub", "c"), most("hub", 2), *(rule("required_before_exit", one) for one in "bc")],
     [rule("required_before_exit", "a"), parent("b", "a"), rule("run_first", "b")],
 ]
 
@@ -138,6 +177,14 @@ MALFORMED: dict[str, Any] = {
     "tool_rules.0.args is 5": [rule("run_first", "a", args=5)],
     "child_output_mapping is None": [rule("conditional", "a")],
     "maps nothing": [rule("conditional", "a", child_output_mapping={})],
+    "tool_rules.0.tool_name is ''": [rule("exit_loop", "")],
+    "tool_rules.0 names the tool 'xxx": [rule("exit_loop", "x" * 300)],
+    "tool_rules.1 names the tool 'a.x00'": [rule("exit_loop", "b"), child("a", "a\0")],
+    "tool_rules.0 names the tool ' '": [parent("a", " ")],
+    "max_count_limit is a number of more than 20 digits: give at most": [most("a", 10**30)],
+    "max_count_limit is 5000000": [most("a", 5_000_000)],
+    "tool_rules.0: its arguments can't be written as JSON": [rule("run_first", "a", args={"n": float("nan")})],
+    "tool_rules.0 names 1,001 tools": [child("a", *(f"t{place}" for place in range(1_001)))],
 }
 
 
@@ -145,3 +192,19 @@ MALFORMED: dict[str, Any] = {
 def test_a_rule_that_is_none_is_named_with_its_place(why: str) -> None:
     with pytest.raises(ToolRulesInvalid, match=why):
         rules_to_settings(MALFORMED[why])
+
+
+def test_rules_that_were_taken_once_can_be_read_for_ever() -> None:
+    """What is refused when rules are set may have been stored before it was."""
+    assert len(rules_of({"tool_rules": [child("a", "a"), most("a", 10**30)]}).rules) == 2
+
+
+def test_many_rules_are_checked_in_no_time() -> None:
+    """Too many states are not all looked at, and what can be kept is taken."""
+    required = [rule("required_before_exit", f"t{place}") for place in range(100)]
+    counted = [most(f"t{place}", 1) for place in range(100)]
+    chain = [child(f"t{place}", f"t{place + 1}") for place in range(99)]
+    rules = [rule("run_first", "t0"), *chain, *required, *counted]
+    assert len(rules_to_settings(rules)) == len(rules)
+    with pytest.raises(ToolRulesInvalid, match="leads to no end"):
+        rules_to_settings([*rules, child("t99", "t99")])

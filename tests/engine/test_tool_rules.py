@@ -230,3 +230,19 @@ def test_a_request_with_a_rule_is_built_again_as_it_was_sent() -> None:
 
     assert rebuilt.options == model.asked[0].options
     assert (rebuilt.options.tool_choice, rebuilt.options.parallel_tool_calls) == (("a",), False)
+
+
+def test_the_tools_that_rules_name_and_the_agent_has_not_got_can_be_told() -> None:
+    """Those of the engine are there."""
+    with Perdure(
+        store=InlineStore(),
+        models={MODEL: ScriptedModel()},
+        tools=[_tool("a"), _tool("b")],
+        settings=Settings(model=MODEL),
+    ) as perdure:
+        agent = perdure.create_agent(tools=("a",))
+        assert agent.rules.missing() == []
+        agent.rules.set([ChildTools("a", ("b", "c")), MaxCount("context_expand", 2), RequiredBeforeExit("a")])
+        assert agent.rules.missing() == ["b", "c"]
+        agent.tools.attach("b")
+        assert agent.rules.missing() == ["c"]

@@ -177,3 +177,38 @@ def test_every_error_has_its_status(error: PerdureError, status: int, part: str,
     assert (answered.status_code, part in bytes(answered.body).decode()) == (status, True)
     assert ("x-should-retry" not in answered.headers) == retry
     assert b"secret" not in bytes(answered.body)
+
+
+HUGE = "9" * 5_000
+RULE = '{"tool_name": "a", "type": %s}'
+
+UNREADABLE: list[tuple[str, str, bytes, str]] = [
+    ("PATCH", "", b'{"metadata": {"n": %s}}' % HUGE.encode(), "body: a whole number in it has more than 4,300 digits"),
+    ("PATCH", "", b'{"metadata": {"n": "\xff"}}', "body: it is not UTF-8 (invalid start byte at byte 20)"),
+    ("PATCH", "", b'{"metadata": {"n": 1}', "body.21: JSON decode error"),
+    (
+        "POST",
+        "/messages",
+        b'{"input": "x", "max_steps": %s}' % HUGE.encode(),
+        "body: Invalid JSON: number out of range",
+    ),
+    ("PATCH", "", b'{"tool_rules": [%s]}' % (RULE % '"run_first", "args": {"n": NaN}').encode(), "tool_rules.0: its"),
+    (
+        "PATCH",
+        "",
+        b'{"tool_rules": [%s]}' % (RULE % '"exit_loop", "tool_name": "\\u0000"').encode(),
+        "tool_rules.0 names",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", range(len(UNREADABLE)))
+async def test_a_body_that_can_not_be_read_is_told_why(tmp_path: Path, case: int) -> None:
+    method, path, body, told = UNREADABLE[case]
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        headers = {"content-type": "application/json"}
+        refused = await client.request(method, f"/v1/agents/{agent.id}{path}", content=body, headers=headers)
+
+        assert (refused.status_code, told in refused.json()["detail"]) == (422, True), refused.text
+        assert list(refused.json()) == ["trace_id", "detail", "examples"]

@@ -106,6 +106,8 @@ async def _overview(agent: AsyncAgent, line: ConversationId | None, view: View) 
     line = await _line(agent, line)
     steps = await agent.steps(conversation=line, limit=STEPS_SHOWN)
     view.context(await agent.context(conversation=line), steps)
+    if missing := await agent.rules.missing():
+        view.hint(f"its tool rules name tools that it has not got, and are asleep until it has: {', '.join(missing)}")
     command = context_command(agent)
     view.hint(
         f"`{command} --step last` explains the newest request, `--diff last-1 last` what is new in it"

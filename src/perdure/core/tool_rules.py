@@ -1,7 +1,7 @@
 """An agent's tool rules: which tool comes first, which may follow which, how often, what ends a run or keeps it going.
 
-They stand in the agent's settings under `tool_rules`, in the wire's shapes. Here they are read and checked; what
-follows from them for a run is `engine.tool_rules`.
+They stand in the agent's settings under `tool_rules`, in the wire's shapes. Here they are read; whether they can be
+kept is `core.tool_rule_check`, and what follows from them for a run `engine.tool_rules`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = [
     "RunFirst",
     "ToolRule",
     "ToolRules",
+    "output_word",
     "rule_to_dict",
     "rules_of",
     "rules_to_settings",
@@ -164,6 +165,16 @@ class ToolRules:
         return tuple(rule for rule in self.rules if not isinstance(rule, RequiresApproval))
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Every tool that they name, as it first comes."""
+        found: dict[str, None] = {}
+        for rule in self.rules:
+            found[rule.tool_name] = None
+            if isinstance(rule, (ChildTools, ParentTool, Conditional)):
+                found |= dict.fromkeys(rule.children)
+        return tuple(found)
+
+    @property
     def approved(self) -> frozenset[str]:
         """The tools whose calls a person has to approve."""
         return frozenset(rule.tool_name for rule in self.rules if isinstance(rule, RequiresApproval))
@@ -173,20 +184,23 @@ NO_RULES = ToolRules()
 
 
 def rules_of(settings: Mapping[str, Any]) -> ToolRules:
-    """The rules among an agent's settings, which were checked when they were set.
-
-    Raises: ToolRulesInvalid: they can't be read, or contradict each other.
-    """
+    """The rules among an agent's settings, which were checked when they were set. Raises: ToolRulesInvalid: they can't
+    be read."""
     stored = settings.get("tool_rules")
     return _read(stored) if stored else NO_RULES
 
 
 def rules_to_settings(given: Iterable[Mapping[str, Any] | ToolRule]) -> list[dict[str, Any]]:
-    """Rules as they are stored, every field named. Raises: ToolRulesInvalid."""
+    """Rules as they are stored, every field named. Raises: ToolRulesInvalid: they can't be read, or contradict each
+    other."""
+    from perdure.core.tool_rule_check import check_rules  # needed only here, and it needs this module
+
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise ToolRulesInvalid(f"tool_rules is {given!r:.80}: give a list of rules")
     listed = [rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in given]
-    return [rule_to_dict(rule) for rule in _read(listed).rules]
+    found = _read(listed)
+    check_rules(found)
+    return [rule_to_dict(rule) for rule in found.rules]
 
 
 def rule_to_dict(rule: ToolRule) -> dict[str, Any]:
@@ -216,9 +230,7 @@ def _read(stored: Sequence[Any]) -> ToolRules:
     if len(stored) > RULES_MAX:
         raise ToolRulesInvalid(f"tool_rules has {len(stored):,} rules: give at most {RULES_MAX:,}")
     rules = tuple(dict.fromkeys(_Hashed(_rule(index, shape)) for index, shape in enumerate(stored)))
-    found = ToolRules(tuple(one.rule for one in rules))
-    check_consistent(found)
-    return found
+    return ToolRules(tuple(one.rule for one in rules))
 
 
 class _Hashed:
@@ -319,133 +331,12 @@ def _arguments(value: Any, where: str) -> Arguments | None:
     return dict(value)
 
 
-def check_consistent(found: ToolRules) -> None:
-    """Nothing, when an agent with all the tools that are named could keep these rules.
-
-    Raises: ToolRulesInvalid: two of them contradict each other, or together they leave no way.
-    """
-    rules = found.rules
-    exits = {rule.tool_name for rule in rules if isinstance(rule, ExitLoop)}
-    limits: dict[str, int] = {}
-    for rule in rules:
-        match rule:
-            case MaxCount(tool_name=name, max_count_limit=limit):
-                if limits.setdefault(name, limit) != limit:
-                    _contradiction(f"{name} may be called {limits[name]} times (max_count_per_step) and {limit} times")
-            case ContinueLoop(tool_name=name) if name in exits:
-                _contradiction(f"{name} ends the run (exit_loop) and must go on (continue_loop)")
-            case ChildTools(tool_name=name) | ParentTool(tool_name=name) | Conditional(tool_name=name) if name in exits:
-                _contradiction(f"{name} ends the run (exit_loop), but another tool has to come after it ({rule.type})")
-            case _:
-                pass
-    possible = _possible(rules, limits)
-    _check_first(rules, possible)
-    _check_next(rules, possible)
-    for rule in rules:
-        if isinstance(rule, RequiredBeforeExit) and rule.tool_name not in possible:
-            why = "max_count_per_step is 0" if limits.get(rule.tool_name) == 0 else "no other rule ever allows it"
-            _contradiction(f"{rule.tool_name} has to be called (required_before_exit), but {why}")
-    for child, before in parents_of(rules).items():
-        if child not in possible and limits.get(child) != 0:
-            _contradiction(
-                f"{child} may come right after {' or '.join(sorted(before))} only (parent_last_tool), and by these"
-                " rules that never happens"
-            )
+_CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}
 
 
-def _named(rules: Iterable[ToolRule]) -> set[str]:
-    names: set[str] = set()
-    for rule in rules:
-        names.add(rule.tool_name)
-        if isinstance(rule, (ChildTools, ParentTool, Conditional)):
-            names |= {*rule.children}
-    return names
-
-
-def parents_of(rules: Iterable[ToolRule]) -> dict[str, set[str]]:
-    """Child -> the tools right after which it may be called (`parent_last_tool`)."""
-    parents: dict[str, set[str]] = {}
-    for rule in rules:
-        if isinstance(rule, ParentTool):
-            for child in rule.children:
-                parents.setdefault(child, set()).add(rule.tool_name)
-    return parents
-
-
-def _follow(rules: Sequence[ToolRule], name: str) -> frozenset[str] | None:
-    """The tools that may come after `name` by its own child rules; None: any."""
-    allowed: frozenset[str] | None = None
-    for rule in rules:
-        if isinstance(rule, ChildTools) and rule.tool_name == name:
-            allowed = frozenset(rule.children) if allowed is None else allowed & {*rule.children}
-    return allowed
-
-
-def _possible(rules: Sequence[ToolRule], limits: Mapping[str, int]) -> set[str]:
-    """The named tools that some course of a run can call: found step by step from those that may come first."""
-    named, parents = _named(rules), parents_of(rules)
-    exits = {rule.tool_name for rule in rules if isinstance(rule, ExitLoop)}
-    first = {rule.tool_name for rule in rules if isinstance(rule, RunFirst)}
-    may = {name for name in named if limits.get(name) != 0}
-    found = {name for name in may & (first or named) if name not in parents}
-    # A tool that no rule names stands for all others: it may come first if no tool has to, or after one without
-    # children of its own.
-    free = not first
-    while True:
-        free = free or any(name not in exits and _follow(rules, name) is None for name in found)
-        following = {
-            child
-            for name in found - exits
-            for child in may
-            if (not parents.get(child) or name in parents[child])
-            and ((allowed := _follow(rules, name)) is None or child in allowed)
-        }
-        if free:
-            following |= {name for name in may if name not in parents}
-        if following <= found:
-            return found
-        found |= following
-
-
-def _check_first(rules: Sequence[ToolRule], possible: set[str]) -> None:
-    parents = parents_of(rules)
-    for rule in rules:
-        if not isinstance(rule, RunFirst):
-            continue
-        name = rule.tool_name
-        if any(
-            isinstance(other, MaxCount) and other.tool_name == name and not other.max_count_limit for other in rules
-        ):
-            _contradiction(f"{name} has to come first (run_first), but max_count_per_step is 0")
-        if name in parents:
-            after = ", ".join(sorted(parents[name]))
-            _contradiction(f"{name} has to come first (run_first), but only right after {after} (parent_last_tool)")
-
-
-def _check_next(rules: Sequence[ToolRule], possible: set[str]) -> None:
-    parents = parents_of(rules)
-    for rule in rules:
-        if not isinstance(rule, (ChildTools, ParentTool, Conditional)):
-            continue
-        name, outside = rule.tool_name, _follow(rules, rule.tool_name)
-        left = {child for child in rule.children if outside is None or child in outside}
-        if isinstance(rule, Conditional) and left != {*rule.children}:
-            lost = ", ".join(sorted({*rule.children} - left))
-            _contradiction(f"after {name} comes {lost} (conditional), but its children don't have it")
-        if not left:
-            _contradiction(f"no tool may come after {name}: its rules have no child in common")
-        if isinstance(rule, ParentTool):
-            continue
-        there = {child for child in left if not parents.get(child) or name in parents[child]}
-        if not there or (isinstance(rule, Conditional) and there != left):
-            lost = ", ".join(sorted(left - there))
-            _contradiction(
-                f"after {name} comes {lost} ({rule.type}), which is allowed right after other tools only"
-                " (parent_last_tool)"
-            )
-        if name in possible and not there & possible:
-            _contradiction(f"after {name} no tool is left: {', '.join(sorted(there))} may never be called")
-
-
-def _contradiction(text: str) -> None:
-    raise ToolRulesInvalid(f"tool_rules contradict each other: {text}. Take one of them away")
+def output_word(text: str) -> str:
+    """What a tool returned, as it is compared: without white space around it and quotes, `True` as `true`."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    return _CONSTANTS.get(text.lower(), text)

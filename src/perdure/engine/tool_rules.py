@@ -26,6 +26,7 @@ from perdure.core.tool_rules import (
     RunFirst,
     ToolRule,
     ToolRules,
+    output_word,
 )
 
 __all__ = ["EDITED", "Called", "Standing", "Terms", "calls_made", "foreseen", "prefilled", "standing"]
@@ -246,21 +247,10 @@ def _following(rule: Conditional, output: str | None) -> tuple[frozenset[str] | 
     if output is None:  # it is not known before the call has run
         free = rule.default_child is None and not rule.require_output_mapping
         return (None if free else frozenset(rule.children)), False
-    word = _word(output)
+    word = output_word(output)
     for text, child in rule.child_output_mapping.items():
-        if _word(text) == word:
+        if output_word(text) == word:
             return frozenset({child}), False
     if rule.default_child is not None:
         return frozenset({rule.default_child}), False
     return None, rule.require_output_mapping
-
-
-_CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}
-
-
-def _word(text: str) -> str:
-    """What a tool returned, as it is compared: without white space around it and quotes, `True` as `true`."""
-    text = text.strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        text = text[1:-1]
-    return _CONSTANTS.get(text.lower(), text)

@@ -12,6 +12,7 @@ from perdure.core.tx import Tx
 from perdure.library.checks import USER
 from perdure.library.portal import Portal
 from perdure.memory.agents import update_agent
+from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = ["AgentRules", "AsyncAgentRules"]
 
@@ -25,6 +26,16 @@ class AsyncAgentRules:
     async def list(self) -> Sequence[ToolRule]:
         """In the order they were given. Raises: NotFound."""
         return await self._app.store.read(lambda tx: rules_of(tx.agents.get(self._agent_id).settings).rules)
+
+    async def missing(self) -> Sequence[str]:
+        """The tools that rules name and the agent has not got: these rules sleep until it has. Raises: NotFound."""
+
+        def read(tx: Tx) -> Sequence[str]:
+            rules = rules_of(tx.agents.get(self._agent_id).settings)
+            there = {tool.spec.name for tool in tx.tools.of_agent(self._agent_id)} | {*CONTEXT_TOOL_SPECS}
+            return [name for name in rules.names if name not in there]
+
+        return await self._app.store.read(read)
 
     async def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:
         """These in place of all that there are; an empty list takes them away.
@@ -54,6 +65,10 @@ class AgentRules:
     def list(self) -> Sequence[ToolRule]:
         """In the order they were given."""
         return self._portal.run(self._inner.list())
+
+    def missing(self) -> Sequence[str]:
+        """The tools that rules name and the agent has not got."""
+        return self._portal.run(self._inner.missing())
 
     def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:
         """These in place of all that there are."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -75,6 +78,7 @@ def add_error_handlers(app: FastAPI) -> None:
     """Answer what routes raise. What nobody foresaw goes on to the guard, which answers 500."""
     app.add_exception_handler(PerdureError, _perdure_error)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
 
 
 def answer_of(error: PerdureError) -> Response:
@@ -170,6 +174,21 @@ async def _invalid(request: Request, error: Exception) -> Response:
         if any(f"{PREFIXES[kind]}-{{uuid4}}" in one["msg"] for one in errors)
     ]
     return _answer(422, _unprocessable("; ".join(map(_line, errors)), examples))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What the framework refuses; of a body that it can't read it says only that."""
+    assert isinstance(error, HTTPException)
+    match error.__cause__:
+        case UnicodeDecodeError() as cause:
+            return _answer(422, _unprocessable(f"body: it is not UTF-8 ({cause.reason} at byte {cause.start:,})"))
+        case ValueError() as cause if "digits" in str(cause):
+            limit = sys.get_int_max_str_digits()
+            return _answer(422, _unprocessable(f"body: a whole number in it has more than {limit:,} digits"))
+        case ValueError() as cause:
+            return _answer(422, _unprocessable(f"body: it can't be read: {cause}"))
+        case _:
+            return await http_exception_handler(request, error)
 
 
 def _line(error: Mapping[str, Any]) -> str:

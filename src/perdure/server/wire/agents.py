@@ -17,6 +17,7 @@ from perdure.core.ids import BlockId, FolderId, MessageId, ToolId
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
+from perdure.core.tool_rules import rules_to_settings
 from perdure.core.tools import Tool, ToolCode
 from perdure.memory.automatic import AUTOMATIC_SETTINGS
 from perdure.memory.tool_specs import DEFAULT_TOOLS
@@ -278,7 +279,7 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
         if (value := getattr(body, name)) is not None:
             settings[name] = value if value or isinstance(value, dict) else None  # what is off is not there
     if body.tool_rules is not None:
-        settings["tool_rules"] = body.tool_rules or None
+        settings["tool_rules"] = rules_to_settings(body.tool_rules) or None
     kept |= {name: value for name, value in body if name in _KEPT and value is not None}
     if body.hidden is not None:
         kept["hidden"] = body.hidden

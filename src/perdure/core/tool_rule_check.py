@@ -1,0 +1,343 @@
+"""Whether an agent's tool rules can be kept: what two of them say against each other, and a search through the courses
+that a run can take under all of them.
+
+The search is sound: what it refuses no run could keep. It takes every named tool as there, and what tools return as
+it suits best; it does not look at more than `NAMES_MAX` tools, and where there would be too many states it leaves out
+how often tools were called and which required ones are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from perdure.core.errors import ToolRulesInvalid
+from perdure.core.tool_rules import (
+    ChildTools,
+    Conditional,
+    ContinueLoop,
+    ExitLoop,
+    MaxCount,
+    ParentTool,
+    RequiredBeforeExit,
+    RunFirst,
+    ToolRule,
+    ToolRules,
+    output_word,
+)
+
+__all__ = ["check_rules"]
+
+NAME_CHARS_MAX, LISTED_MAX, COUNT_MAX = 200, 1_000, 1_000_000
+
+NAMES_MAX = 300
+EDGES_MAX = 300_000
+"""So much is searched in a fraction of a second."""
+
+START = -1
+
+
+def check_rules(found: ToolRules) -> None:
+    """Nothing, when an agent with all the tools that are named could keep these rules.
+
+    Raises: ToolRulesInvalid: a value can't be used, two contradict each other, or together they leave no way.
+    """
+    rules = found.rules
+    for place, rule in enumerate(rules):
+        _check_values(rule, f"tool_rules.{place}")
+    limits = _check_pairs(rules)
+    _check_first(rules)
+    _check_next(rules)
+    if len(found.names) <= NAMES_MAX:
+        _check_courses(rules, limits)
+
+
+def _check_values(rule: ToolRule, where: str) -> None:
+    names: list[str] = [rule.tool_name]
+    args: list[Mapping[str, Any] | None] = []
+    match rule:
+        case RunFirst():
+            args = [rule.args]
+        case ChildTools():
+            names, args = [*names, *rule.children], [*rule.child_args.values()]
+        case ParentTool() | Conditional():
+            names += rule.children
+        case MaxCount(max_count_limit=limit) if limit > COUNT_MAX:
+            shown = str(limit) if limit < 10**20 else "a number of more than 20 digits"
+            raise ToolRulesInvalid(f"{where}.max_count_limit is {shown}: give at most {COUNT_MAX:,}")
+        case _:
+            pass
+    if len(names) > LISTED_MAX + 1:
+        raise ToolRulesInvalid(f"{where} names {len(names) - 1:,} tools: give at most {LISTED_MAX:,}")
+    for name in names:
+        if not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable() or name != name.strip():
+            raise ToolRulesInvalid(
+                f"{where} names the tool {name!r:.80}: give 1 to {NAME_CHARS_MAX} characters that can be printed"
+            )
+    try:
+        json.dumps(args, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolRulesInvalid(f"{where}: its arguments can't be written as JSON: {error}") from error
+
+
+def _check_pairs(rules: Sequence[ToolRule]) -> dict[str, int]:
+    """What two rules for one tool say against each other; tool -> how often it may be called."""
+    exits = {rule.tool_name for rule in rules if isinstance(rule, ExitLoop)}
+    limits: dict[str, int] = {}
+    filled: dict[tuple[str, str, str], Any] = {}
+    for rule in rules:
+        match rule:
+            case MaxCount(tool_name=name, max_count_limit=limit):
+                if limits.setdefault(name, limit) != limit:
+                    _contradiction(f"{name} may be called {limits[name]} times (max_count_per_step) and {limit} times")
+            case ContinueLoop(tool_name=name) if name in exits:
+                _contradiction(f"{name} ends the run (exit_loop) and must go on (continue_loop)")
+            case ChildTools(tool_name=name) | ParentTool(tool_name=name) | Conditional(tool_name=name) if name in exits:
+                _contradiction(f"{name} ends the run (exit_loop), but another tool has to come after it ({rule.type})")
+            case _:
+                pass
+        for after, name, args in _filled(rule):
+            for key, value in args.items():
+                if filled.setdefault((after, name, key), value) != value:
+                    _contradiction(
+                        f"{name} is called with {key}={filled[after, name, key]!r:.40} and with {key}={value!r:.40}"
+                        f" ({rule.type})"
+                    )
+    return limits
+
+
+def _filled(rule: ToolRule) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(the tool before, or nothing; the tool; arguments that are put in place of the model's)."""
+    if isinstance(rule, RunFirst) and rule.args:
+        yield "", rule.tool_name, rule.args
+    elif isinstance(rule, ChildTools):
+        for name, args in rule.child_args.items():
+            yield rule.tool_name, name, args
+
+
+def _check_first(rules: Sequence[ToolRule]) -> None:
+    parents = _parents_of(rules)
+    closed = {rule.tool_name for rule in rules if isinstance(rule, MaxCount) and not rule.max_count_limit}
+    for rule in rules:
+        if not isinstance(rule, RunFirst):
+            continue
+        name = rule.tool_name
+        if name in closed:
+            _contradiction(f"{name} has to come first (run_first), but max_count_per_step is 0")
+        if name in parents:
+            after = ", ".join(sorted(parents[name]))
+            _contradiction(f"{name} has to come first (run_first), but only right after {after} (parent_last_tool)")
+
+
+def _check_next(rules: Sequence[ToolRule]) -> None:
+    parents = _parents_of(rules)
+    follow: dict[str, frozenset[str]] = {}
+    for rule in rules:
+        if isinstance(rule, ChildTools):
+            children = frozenset(rule.children)
+            follow[rule.tool_name] = follow.get(rule.tool_name, children) & children
+    for rule in rules:
+        if not isinstance(rule, (ChildTools, ParentTool, Conditional)):
+            continue
+        name, outside = rule.tool_name, follow.get(rule.tool_name)
+        left = {child for child in rule.children if outside is None or child in outside}
+        if isinstance(rule, Conditional) and left != {*rule.children}:
+            lost = ", ".join(sorted({*rule.children} - left))
+            _contradiction(f"after {name} comes {lost} (conditional), but its children don't have it")
+        if not left:
+            _contradiction(f"no tool may come after {name}: its rules have no child in common")
+        if isinstance(rule, ParentTool):
+            continue
+        there = {child for child in left if not parents.get(child) or name in parents[child]}
+        if not there or (isinstance(rule, Conditional) and there != left):
+            lost = ", ".join(sorted(left - there))
+            _contradiction(
+                f"after {name} comes {lost} ({rule.type}), which is allowed right after other tools only"
+                " (parent_last_tool)"
+            )
+
+
+def _check_courses(rules: Sequence[ToolRule], limits: Mapping[str, int]) -> None:
+    courses = _Courses(rules, limits)
+    courses.search()
+    for rule in rules:
+        if isinstance(rule, RequiredBeforeExit) and rule.tool_name not in courses.reached:
+            why = "max_count_per_step is 0" if limits.get(rule.tool_name) == 0 else "no other rule ever allows it"
+            _contradiction(f"{rule.tool_name} has to be called (required_before_exit), but {why}")
+    for child, before in _parents_of(rules).items():
+        if child not in courses.reached and limits.get(child) != 0:
+            _contradiction(
+                f"{child} may come right after {' or '.join(sorted(before))} only (parent_last_tool), and by these"
+                " rules that never happens"
+            )
+    for rule in rules:
+        name = rule.tool_name
+        if name in courses.reached and name not in courses.ended:
+            wanted = ", ".join(_wanted(rules, name)) or "what is required"
+            _contradiction(f"after {name} no tool is left: {wanted} may not be called then, or leads to no end")
+    for name, outputs in courses.lost.items():
+        shown = " or ".join(sorted(f"{output!r:.40}" for output in outputs))
+        _contradiction(f"when {name} returns {shown} (conditional) no tool is left that leads to an end")
+    if START not in courses.ended:
+        _contradiction("no run can end by them")
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What may come after a tool: `tools`, as bits; `demanded`: one of them has to. `output`: if it returned this."""
+
+    tools: int
+    demanded: bool
+    output: str | None = None
+
+
+_State = tuple[int, int, tuple[int, ...]]
+"""(the last tool, the required ones that are missing as bits, how often each counted tool was called)"""
+
+
+class _Courses:
+    """The states that a run can be in, and those of them from which it can come to an end with every rule kept.
+
+    After `search`: `reached` are the tools that can be called at all, `ended` those after which it can still end (and
+    `START`), `lost` the outputs of a tool after which it can't.
+    """
+
+    def __init__(self, rules: Sequence[ToolRule], limits: Mapping[str, int]) -> None:
+        self._names = ToolRules(tuple(rules)).names
+        bit = {name: 1 << place for place, name in enumerate(self._names)}
+        may = sum(bit[name] for name in self._names if limits.get(name) != 0)
+        self._exits = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, ExitLoop)})
+        required = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, RequiredBeforeExit)})
+        self._ways = {place: _ways(rules, name, bit, may) for place, name in enumerate(self._names)}
+        parents = _parents_of(rules)
+        first = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, RunFirst)})
+        closed = sum(bit[child] for child in parents)
+        self._ways[START] = [_Way((first or ~0) & may & ~closed, bool(first))]
+        # A course that gets somewhere need not call a tool more often than required ones are found on its way, and
+        # three times besides.
+        most = required.bit_count() + 3
+        self._counted = {bit[name]: limit for name, limit in limits.items() if name in bit and 0 < limit < most}
+        sizes = [len(self._names) + 1, 2 ** required.bit_count(), *(limit + 1 for limit in self._counted.values())]
+        self._exact = math.prod(sizes) * len(self._names) <= EDGES_MAX
+        if not self._exact:
+            self._counted = {}
+        self._missing = required if self._exact else 0
+        self._any_required = bool(required)
+        self.reached: set[str] = set()
+        self.ended: set[str | int] = set()
+        self.lost: dict[str, set[str]] = {}
+
+    def search(self) -> None:
+        start: _State = (START, self._missing, (0,) * len(self._counted))
+        before: dict[_State, list[_State]] = {start: []}
+        good: list[_State] = []
+        left = [start]
+        while left:
+            state = left.pop()
+            if self._is_end(state):
+                good.append(state)
+            for following in {one for way in self._ways[state[0]] for one in self._after(state, way)}:
+                if following not in before:
+                    before[following] = []
+                    left.append(following)
+                before[following].append(state)
+        ends = set(good)
+        while good:
+            for state in before[good.pop()]:
+                if state not in ends:
+                    ends.add(state)
+                    good.append(state)
+        self.reached = {self._names[state[0]] for state in before if state[0] != START}
+        self.ended = {START if state[0] == START else self._names[state[0]] for state in ends}
+        kept: set[tuple[int, str]] = set()
+        for state in before:
+            for way in self._ways[state[0]]:
+                if way.output is not None and any(one in ends for one in self._after(state, way)):
+                    kept.add((state[0], way.output))
+        for name in sorted(self.reached):
+            place = self._names.index(name)
+            outputs = {way.output for way in self._ways[place] if way.output is not None}
+            if lost := {output for output in outputs if (place, output) not in kept}:
+                self.lost[name] = lost
+
+    def _is_end(self, state: _State) -> bool:
+        last, missing, _ = state
+        if missing:
+            return False
+        return self._is_exit(last) or any(not way.demanded for way in self._ways[last])
+
+    def _is_exit(self, last: int) -> bool:
+        return last != START and bool(self._exits >> last & 1)
+
+    def _after(self, state: _State, way: _Way) -> Iterator[_State]:
+        last, missing, counts = state
+        if self._is_exit(last) and not missing and (self._exact or not self._any_required):
+            return
+        tools = way.tools
+        for (one, limit), count in zip(self._counted.items(), counts, strict=True):
+            if count >= limit:
+                tools &= ~one
+        while tools:
+            one = tools & -tools
+            tools ^= one
+            counted = tuple(count + (one == bit) for bit, count in zip(self._counted, counts, strict=True))
+            yield one.bit_length() - 1, missing & ~one, counted
+
+
+def _ways(rules: Sequence[ToolRule], name: str, bit: Mapping[str, int], may: int) -> list[_Way]:
+    """What may come after a tool, for everything that it can return and its rules tell apart."""
+    tools, demanded = may, False
+    parents = _parents_of(rules)
+    tools &= ~sum(bit[child] for child, before in parents.items() if name not in before)
+    heirs = {child for child, before in parents.items() if name in before}
+    if heirs:
+        tools &= sum(bit[child] for child in heirs)
+    conditions: list[Conditional] = []
+    for rule in rules:
+        if rule.tool_name == name and isinstance(rule, ChildTools):
+            tools &= sum(bit[child] for child in rule.children)
+            demanded = True
+        elif rule.tool_name == name and isinstance(rule, Conditional):
+            conditions.append(rule)
+    if not conditions:
+        return [_Way(tools, demanded)]
+    ways: list[_Way] = []
+    words = {output_word(text): text for rule in conditions for text in rule.child_output_mapping}
+    for word in (*words, None):
+        left, asked, stuck, mapped = tools, demanded, False, False
+        for rule in conditions:
+            named = [child for text, child in rule.child_output_mapping.items() if output_word(text) == word]
+            child = named[0] if named else rule.default_child
+            if child is not None:
+                left, asked, mapped = left & bit[child], True, True
+            stuck = stuck or (child is None and rule.require_output_mapping)
+        if not stuck:  # else the run fails, as it was asked to
+            text = "something else" if word is None else words[word]
+            ways.append(_Way(left, asked, text if mapped else None))
+    return ways
+
+
+def _wanted(rules: Iterable[ToolRule], name: str) -> list[str]:
+    """The tools one of which has to come after this one by its own rules."""
+    found: dict[str, None] = {}
+    for rule in rules:
+        if isinstance(rule, (ChildTools, Conditional)) and rule.tool_name == name:
+            found |= dict.fromkeys(rule.children)
+    return list(found)
+
+
+def _parents_of(rules: Iterable[ToolRule]) -> dict[str, set[str]]:
+    """Child -> the tools right after which it may be called (`parent_last_tool`)."""
+    parents: dict[str, set[str]] = {}
+    for rule in rules:
+        if isinstance(rule, ParentTool):
+            for child in rule.children:
+                parents.setdefault(child, set()).add(rule.tool_name)
+    return parents
+
+
+def _contradiction(text: str) -> NoReturn:
+    raise ToolRulesInvalid(f"tool_rules contradict each other: {text}. Take one of them away")
