@@ -6,7 +6,7 @@ docs.tavily.com/api-reference/endpoint/search, api-dashboard.search.brave.com, d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, ClassVar, Protocol
@@ -79,16 +79,16 @@ class SearchEngine(Protocol):
 class Exa:
     secret: str
     base_url: str = "https://api.exa.ai"
-    name: str = "Exa"
-    variable: str = "EXA_API_KEY"
 
+    name: ClassVar[str] = "Exa"
+    variable: ClassVar[str] = "EXA_API_KEY"
     _CATEGORIES: ClassVar = frozenset(
         {"company", "people", "research paper", "news", "personal site", "financial report"}
     )
 
     def request(self, query: SearchQuery) -> httpx.Request:
         category = "people" if query.category == "linkedin profile" else query.category
-        body = {
+        fields = {
             "query": query.text,
             "type": "auto",
             "numResults": query.count,
@@ -100,32 +100,23 @@ class Exa:
             "userLocation": query.country.upper() or None,
             "contents": {"text": {"maxCharacters": TEXT_CHARS}} if query.include_text else {"highlights": True},
         }
-        body = {key: value for key, value in body.items() if value is not None}
-        return httpx.Request("POST", f"{self.base_url}/search", headers={"x-api-key": self.secret}, json=body)
+        return _posted(f"{self.base_url}/search", fields, {"x-api-key": self.secret})
 
     def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
-        return [
-            Hit(
-                _text(entry, "title"),
-                _text(entry, "url"),
-                _text(entry, "publishedDate"),
-                _text(entry, "text") or " … ".join(filter(None, map(_plain, _entries(entry, "highlights")))),
-            )
-            for entry in _mappings(answer, "results")
-        ]
+        return _hits(answer, ("publishedDate",), lambda entry: _text(entry, "text") or _joined(entry, "highlights"))
 
 
 @dataclass(frozen=True, slots=True)
 class Tavily:
     secret: str
     base_url: str = "https://api.tavily.com"
-    name: str = "Tavily"
-    variable: str = "TAVILY_API_KEY"
 
+    name: ClassVar[str] = "Tavily"
+    variable: ClassVar[str] = "TAVILY_API_KEY"
     _TOPICS: ClassVar = {"news": "news", "financial report": "finance"}
 
     def request(self, query: SearchQuery) -> httpx.Request:
-        body = {
+        fields = {
             "query": query.text,
             "topic": self._TOPICS.get(query.category, "general"),
             "search_depth": "basic",
@@ -136,28 +127,19 @@ class Tavily:
             "end_date": query.until.isoformat() if query.until else None,
             "include_raw_content": True if query.include_text else None,
         }
-        body = {key: value for key, value in body.items() if value is not None}
-        headers = {"Authorization": f"Bearer {self.secret}"}
-        return httpx.Request("POST", f"{self.base_url}/search", headers=headers, json=body)
+        return _posted(f"{self.base_url}/search", fields, {"Authorization": f"Bearer {self.secret}"})
 
     def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
-        return [
-            Hit(
-                _text(entry, "title"),
-                _text(entry, "url"),
-                _text(entry, "published_date"),
-                _text(entry, "raw_content") or _text(entry, "content"),
-            )
-            for entry in _mappings(answer, "results")
-        ]
+        return _hits(answer, ("published_date",), lambda entry: _text(entry, "raw_content") or _text(entry, "content"))
 
 
 @dataclass(frozen=True, slots=True)
 class Brave:
     secret: str
     base_url: str = "https://api.search.brave.com"
-    name: str = "Brave"
-    variable: str = "BRAVE_API_KEY"
+
+    name: ClassVar[str] = "Brave"
+    variable: ClassVar[str] = "BRAVE_API_KEY"
 
     def request(self, query: SearchQuery) -> httpx.Request:
         fields = {
@@ -174,18 +156,8 @@ class Brave:
         return httpx.Request("GET", f"{self.base_url}/res/v1/web/search", headers=headers, params=fields)
 
     def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
-        web = answer.get("web")
-        return [
-            Hit(
-                _text(entry, "title"),
-                _text(entry, "url"),
-                _text(entry, "page_age") or _text(entry, "age"),
-                " … ".join(
-                    filter(None, [_text(entry, "description"), *map(_plain, _entries(entry, "extra_snippets"))])
-                ),
-            )
-            for entry in _mappings(web if isinstance(web, Mapping) else {}, "results")
-        ]
+        found = answer.get("web")
+        return _hits(found, ("page_age", "age"), lambda entry: _joined(entry, "description", "extra_snippets"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +166,9 @@ class SearXNG:
 
     base_url: str
     secret: str = ""
-    name: str = "SearXNG"
-    variable: str = "PERDURE_SEARXNG_URL"
 
+    name: ClassVar[str] = "SearXNG"
+    variable: ClassVar[str] = "PERDURE_SEARXNG_URL"
     _CATEGORIES: ClassVar = {"news": "news", "research paper": "science"}
 
     def request(self, query: SearchQuery) -> httpx.Request:
@@ -210,32 +182,56 @@ class SearXNG:
         return httpx.Request("GET", f"{self.base_url.rstrip('/')}/search", params=fields)
 
     def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
-        return [
-            Hit(_text(entry, "title"), _text(entry, "url"), _text(entry, "publishedDate"), _text(entry, "content"))
-            for entry in _mappings(answer, "results")
-        ]
+        return _hits(answer, ("publishedDate",), lambda entry: _text(entry, "content"))
 
 
-ENGINES: Mapping[str, str] = {
-    "exa": "EXA_API_KEY",
-    "tavily": "TAVILY_API_KEY",
-    "brave": "BRAVE_API_KEY",
-    "searxng": "PERDURE_SEARXNG_URL",
+ENGINES: Mapping[str, type[Exa | Tavily | Brave | SearXNG]] = {
+    "exa": Exa,
+    "tavily": Tavily,
+    "brave": Brave,
+    "searxng": SearXNG,
 }
-"""Engine -> the variable that turns it on, in the order in which they are chosen."""
+"""Name -> engine, in the order in which they are chosen. Each is made of what its `variable` holds."""
 
 
 def _today() -> date:
     return datetime.now(UTC).date()
 
 
-def _entries(shape: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = shape.get(name)
+def _posted(url: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Request:
+    """A request with those of the fields that have a value, as JSON."""
+    body = {name: value for name, value in fields.items() if value is not None}
+    return httpx.Request("POST", url, headers=headers, json=body)
+
+
+def _hits(shape: Any, published: Sequence[str], excerpt: Callable[[Mapping[str, Any]], str]) -> list[Hit]:
+    """The hits among the `results` of an answer.
+
+    Args:
+        published: the fields that may have the day, the better first.
+        excerpt: what is shown of an entry.
+    """
+    return [
+        Hit(
+            title=_text(entry, "title"),
+            url=_text(entry, "url"),
+            published=next(filter(None, (_text(entry, name) for name in published)), ""),
+            excerpt=excerpt(entry),
+        )
+        for entry in _entries(shape, "results")
+        if isinstance(entry, Mapping)
+    ]
+
+
+def _entries(shape: Any, name: str) -> Sequence[Any]:
+    found = shape.get(name) if isinstance(shape, Mapping) else None
     return found if isinstance(found, list) else ()
 
 
-def _mappings(shape: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    return [entry for entry in _entries(shape, name) if isinstance(entry, Mapping)]
+def _joined(entry: Mapping[str, Any], *names: str) -> str:
+    """The texts of these fields, and in them where they are lists, one after the other."""
+    texts = (one for name in names for one in (_entries(entry, name) or (entry.get(name),)))
+    return " … ".join(filter(None, map(_plain, texts)))
 
 
 def _text(entry: Mapping[str, Any], name: str) -> str:

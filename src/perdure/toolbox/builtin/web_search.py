@@ -18,13 +18,9 @@ from perdure.toolbox.builtin.search_engines import (
     ENGINES,
     EXCERPT_CHARS,
     TEXT_CHARS,
-    Brave,
-    Exa,
     Hit,
     SearchEngine,
     SearchQuery,
-    SearXNG,
-    Tavily,
 )
 
 __all__ = ["WebSearch", "choose_engine"]
@@ -44,19 +40,9 @@ def choose_engine(environment: Mapping[str, str], *, wanted: str = "", searxng_u
         wanted: its name; empty: any; `none`: no engine whatever the environment has.
     """
     given = {**environment, "PERDURE_SEARXNG_URL": searxng_url}
-    for name, variable in ENGINES.items():
-        value = given.get(variable, "").strip()
-        if not value or wanted not in ("", name):
-            continue
-        match name:
-            case "exa":
-                return Exa(value)
-            case "tavily":
-                return Tavily(value)
-            case "brave":
-                return Brave(value)
-            case _:
-                return SearXNG(value)
+    for name, engine in ENGINES.items():
+        if (value := given.get(engine.variable, "").strip()) and wanted in ("", name):
+            return engine(value)
     return None
 
 
@@ -70,7 +56,7 @@ class WebSearch:
         """Why nothing can be searched, in words for the model; None: it can."""
         if self.engine is not None:
             return None
-        *others, last = ENGINES.values()
+        *others, last = (engine.variable for engine in ENGINES.values())
         return f"web_search is not set up here, so it was not run: whoever runs this sets {', '.join(others)} or {last}"
 
     async def search(self, arguments: Mapping[str, Any]) -> ToolOutcome:
