@@ -68,12 +68,14 @@ async def test_what_is_left_out_is_told_by_each_reading(tmp_path: Path) -> None:
         assert await added(perdure, listing(tmp_path, GOOD)) == ()
         listing(tmp_path, GOOD | {"inputSchema": 5}, GOOD | {"name": "twice"}, GOOD | {"name": "twice"})
         broken = await perdure.mcp.refresh("raw")
+        refused = await perdure.mcp.run("raw", "good")
         listing(tmp_path, GOOD)
         well = await perdure.mcp.refresh("raw")
 
         assert (broken.missing, broken.pending) == (("good",), ("twice",))
         assert [one.name for one in broken.left_out] == ["good", "twice"]
         assert "listed twice" in broken.left_out[1].reason
+        assert (refused.status, "so that it can't be called: its input schema" in refused.text) == ("error", True)
         assert (well.active, well.left_out) == (("good",), ())
         assert (await perdure.mcp.list())[0].left_out == ()
 

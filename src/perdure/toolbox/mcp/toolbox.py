@@ -137,7 +137,8 @@ class McpToolbox:
         session = await self._session(known.server_id)
         await session.ready()
         known = await self._store.read(_known, tool.id)  # as the listing says that is now taken down
-        if (refusal := _refusal(known, session.server.name)) is not None:
+        why = await self._store.read(_why_missing, known) if known.status == "missing" else ""
+        if (refusal := _refusal(known, session.server.name, why)) is not None:
             return ToolOutcome(text=refusal, status="error")
         return outcome_of(await session.call(known.name, arguments, timeout_s=timeout_s))
 
@@ -182,11 +183,19 @@ def _known(tx: Tx, tool_id: ToolId) -> McpTool:
     return known
 
 
-def _refusal(known: McpTool, server: str) -> str | None:
+def _why_missing(tx: Tx, known: McpTool) -> str:
+    """Why a tool was left out of the last listing; empty: it was not there."""
+    left_out = tx.mcp.get(known.server_id).left_out
+    return next((one.reason for one in left_out if one.name == known.name), "")
+
+
+def _refusal(known: McpTool, server: str, why: str) -> str | None:
     """Why a tool is not called now, in words for the model."""
     match known.status:
         case "active":
             return None
+        case "missing" if why:
+            return f"the MCP server {server!r} describes {known.name!r} so that it can't be called: {why}"
         case "missing":
             return f"the MCP server {server!r} has no tool {known.name!r} any more, so it was not called"
         case "unusable":
