@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from perdure.core.errors import EmbeddingMismatch
 from perdure.core.tx import Scope, Tx, VectorRow
+from perdure.memory.vector_filters import Filters
 from perdure.memory.vector_loading import loaded
 from perdure.memory.vector_rows import NO_ROW, FloatArray, IntArray, Rows, decoded, scores
 
@@ -65,16 +66,23 @@ class Dense:
 class _Entry:
     lock: threading.Lock = field(default_factory=threading.Lock)
     rows: Rows | None = None
+    filters: Filters = field(default_factory=Filters)
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.rows is None else self.rows.nbytes + self.filters.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    """What one transaction sees: `rows` without `hidden` ones, and `extra` rows beside them."""
+    """What one transaction sees: `rows` without `hidden` ones, and `extra` rows beside them; `gathered`: those of them
+    that a filter lets through, by their places in it, if they were gathered."""
 
     rows: Rows
     hidden: npt.NDArray[np.int32]
     extra_seqs: IntArray
     extra: FloatArray
+    gathered: Rows | None = None
 
     @property
     def count(self) -> int:
@@ -96,7 +104,7 @@ class VectorIndexes:
     def nbytes(self) -> int:
         """The memory they take, in bytes."""
         with self._lock:
-            return sum(entry.rows.nbytes for entry in self._entries.values() if entry.rows is not None)
+            return sum(entry.nbytes for entry in self._entries.values())
 
     def search(
         self,
@@ -131,7 +139,7 @@ class VectorIndexes:
                 dimensions=len(query),
             )
         query = np.ascontiguousarray(query, np.float32)
-        seen = self._seen(tx, scope, len(query))
+        seen = self._seen(tx, scope, len(query), only)
         return _Search(tx, scope, seen, query, limit, only).result()
 
     def forget(self, number: int) -> None:
@@ -139,19 +147,21 @@ class VectorIndexes:
         with self._lock:
             self._entries.pop(number, None)
 
-    def _seen(self, tx: Tx, scope: Scope, dimensions: int) -> _Seen:
+    def _seen(self, tx: Tx, scope: Scope, dimensions: int, only: IntArray | None) -> _Seen:
         with self._lock:
             entry = self._entries.setdefault(scope.number, _Entry())
             self._entries.move_to_end(scope.number)
         with entry.lock:  # one of several that came at once does the work, the others find it done
             seen = _take_up(tx, scope, dimensions, entry)
+            if only is not None and seen.rows is entry.rows and not len(seen.hidden) and not len(seen.extra_seqs):
+                seen = replace(seen, gathered=entry.filters.of(tx, scope, seen.rows, only))
         if entry.rows is not None:
             self._make_room()
         return seen
 
     def _make_room(self) -> None:
         with self._lock:
-            sizes = {number: entry.rows.nbytes for number, entry in self._entries.items() if entry.rows is not None}
+            sizes = {number: entry.nbytes for number, entry in self._entries.items() if entry.rows is not None}
             total = sum(sizes.values())
             for number in list(self._entries)[:-1]:
                 if total <= self._max_bytes:
@@ -216,9 +226,27 @@ class _Search:
         self._rows, self._only = seen.rows, only
 
     def result(self) -> Dense:
+        if self._seen.gathered is not None:
+            return self._by_places(self._seen.gathered)
         seqs, found, mean, std, rows = self._within() if self._only is not None else self._over_all()
         best = np.lexsort((-seqs, -found))[: self._limit]
         return Dense(seqs[best], found[best], mean, std, rows, self._scores_of)
+
+    def _by_places(self, gathered: Rows) -> Dense:
+        only = np.asarray(self._only, np.int64)
+        found = _Search(self._tx, self._scope, _plain(gathered), self._query, self._limit, None).result()
+
+        def scores_of(seqs: Sequence[int] | IntArray) -> FloatArray:
+            wanted = np.asarray(seqs, np.int64)
+            at = np.minimum(np.searchsorted(only, wanted), max(0, len(only) - 1))
+            inside = only[at] == wanted if len(only) else np.zeros(len(wanted), np.bool_)
+            out = np.empty(len(wanted), np.float32)
+            out[inside] = found.scores_of(at[inside])
+            if not inside.all():
+                out[~inside] = self._scores_of(wanted[~inside])
+            return out
+
+        return replace(found, seqs=only[found.seqs], scores_of=scores_of)
 
     def _over_all(self) -> tuple[IntArray, FloatArray, float, float, int]:
         """Candidates and their scores, among them the best; mean, deviation and number of all."""

@@ -16,12 +16,7 @@ BLOCK = 1_024
 
 def loaded(tx: Tx, scope: Scope, dimensions: int) -> Rows:
     """The rows of a scope as this transaction sees them."""
-    rows = Rows(
-        generation=scope.generation,
-        version=scope.version,
-        dimensions=dimensions,
-        form=form_of(scope.row_count, dimensions),  # as it will be: changing it copies all that is there
-    )
+    rows = Rows(generation=scope.generation, version=scope.version, dimensions=dimensions)
     below = Sample.below_of(scope.row_count)
     numbers: list[IntArray] = [np.empty(0, np.int64)]
     vectors: list[npt.NDArray[np.float16]] = [np.empty((0, dimensions), np.float16)]
@@ -34,7 +29,10 @@ def loaded(tx: Tx, scope: Scope, dimensions: int) -> Rows:
             continue
         seqs = np.array(block.seqs, np.int64)
         some = np.frombuffer(block.vectors, "<f2").reshape(-1, dimensions)
-        rows = rows.extended(seqs, np.array(block.versions, np.int64), some, expected=scope.row_count)
+        # As it will be in the end: changing the form copies all that is there.
+        form = form_of(max(scope.row_count, rows.count + len(seqs)), dimensions)
+        versions = np.array(block.versions, np.int64)
+        rows = rows.extended(seqs, versions, some, form=form, expected=scope.row_count)
         chosen = hashed(seqs) < below
         numbers.append(seqs[chosen])
         vectors.append(some[chosen])

@@ -197,9 +197,12 @@ class Rows:
             rows = replace(rows, sample=sample.with_rows(seqs, vectors, touched))
         return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs))
 
-    def extended(self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, expected: int) -> Rows:
-        """These and new rows, without a sample; about `expected` rows will come to be in all."""
-        rows = self._formed(form_of(self.count + len(seqs), self.dimensions))
+    def extended(
+        self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, form: Form, expected: int
+    ) -> Rows:
+        """These and new rows in this form or one of fewer bits, without a sample; `expected`: about so many will come
+        to be in all."""
+        rows = self._formed(form)
         return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
 
     def sampled_by(self, sample: Sample, gone: Sequence[tuple[int, int]]) -> Rows:
@@ -233,6 +236,13 @@ class Rows:
         out = np.empty(len(rows), np.int64)
         for segment, picked, at in self._grouped(rows):
             out[picked] = segment.seqs[at]
+        return out
+
+    def halves_of(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
+        """The vectors of these rows, of halves only."""
+        out = np.empty((len(rows), self.dimensions), np.float16)
+        for segment, picked, at in self._grouped(rows):
+            out[picked] = _given(segment.halves)[at]
         return out
 
     def scored(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> FloatArray:
