@@ -20,7 +20,7 @@ from perdure.core.tx import Matches, PassageFilter, Postings
 from perdure.storage.agents import contains, pattern_of
 from perdure.storage.archives import OWN_ARCHIVE
 from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, owners_of, register
-from perdure.storage.full_text import matches
+from perdure.storage.full_text import CLAUSE_ROWS, matches
 from perdure.storage.vectors import forget_texts, queue_texts
 
 __all__ = ["Passages", "passage_words_of", "tag_labels"]
@@ -204,7 +204,14 @@ class Passages:
         )
 
     def match(
-        self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int, known: Postings | None = None
+        self,
+        archive_id: ArchiveId,
+        query: Query,
+        *,
+        where: PassageFilter,
+        limit: int,
+        known: Postings | None = None,
+        rows: int | None = None,
     ) -> Matches:
         numbers = self._db.rows(
             "SELECT number FROM archives WHERE id = :id AND org_id = :org_id",
@@ -226,6 +233,7 @@ class Passages:
             conditions=conditions,
             params={"archive_id": archive_id, **params} if conditions else None,
             known=known,
+            few=bool(where.tags) and not conditions and rows is not None and rows <= CLAUSE_ROWS,
         )
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:
@@ -278,8 +286,8 @@ class Passages:
     def by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]:
         if not seqs:
             return []
-        listed = ", ".join(str(int(seq)) for seq in seqs)
-        rows = self._read(f"p.archive_id = :archive_id AND p.seq IN ({listed})", {"archive_id": archive_id})
+        among, params = self._db.among("p.seq", "seqs", seqs)
+        rows = self._read(f"p.archive_id = :archive_id AND {among}", {"archive_id": archive_id} | params)
         found = {passage.seq: passage for passage in rows}
         return [found[seq] for seq in seqs if seq in found]
 

@@ -80,9 +80,17 @@ class Passages(Protocol):
     def newest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[Passage]: ...
 
     def match(
-        self, archive_id: ArchiveId, query: Query, *, where: PassageFilter, limit: int, known: Postings | None = None
+        self,
+        archive_id: ArchiveId,
+        query: Query,
+        *,
+        where: PassageFilter,
+        limit: int,
+        known: Postings | None = None,
+        rows: int | None = None,
     ) -> Matches:
-        """Candidates of a full-text search. What is read of the index goes by `known`, and is added to it."""
+        """Candidates of a full-text search. What is read of the index goes by `known`, and is added to it; `rows`: how
+        many passages the filter lets through, if that is known."""
         ...
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:

@@ -31,21 +31,23 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
     shown: list[int] = []
     left_out: dict[int, list[int]] = {}
     by_words: dict[tuple[str, ...], int] = {}
-    sets: list[tuple[int, frozenset[str]]] = []
+    sets: list[tuple[int, frozenset[str], frozenset[str]]] = []
     for index, text in enumerate(texts):
         if len(shown) >= limit:
             break
         words = _words(text[:COMPARED_CHARS])
         key = words if len(text) <= COMPARED_CHARS else (*words, text)
         first = by_words.get(key)
+        distinct = frozenset(words)
+        telling = _telling(distinct)
         if first is None and len(words) >= FEWEST_WORDS:
-            distinct = frozenset(words)
-            first = next((at for at, others in sets if _alike(distinct, others)), None)
+            possible = ((at, others) for at, others, some in sets if not telling.isdisjoint(some))
+            first = next((at for at, others in possible if _alike(distinct, others)), None)
         if first is not None:
             left_out[first].append(index)
             continue
         by_words[key] = index
-        sets.append((index, frozenset(words)))
+        sets.append((index, distinct, telling))
         shown.append(index)
         left_out[index] = []
     return [_newest(index, left_out[index], texts, seqs) for index in shown]
@@ -58,6 +60,12 @@ def _newest(
     equal = [at for at in others if _words(texts[at][:COMPARED_CHARS]) == words]
     newest = max([index, *equal], key=lambda at: seqs[at])
     return newest, tuple(sorted(at for at in (index, *others) if at != newest))
+
+
+def _telling(words: frozenset[str]) -> frozenset[str]:
+    """The first words of a set, in an order that is the same for all, long ones first: two sets that are alike share
+    one of them, for each leaves out no more than one less than these."""
+    return frozenset(sorted(sorted(words), key=len, reverse=True)[: len(words) - int(ALIKE * len(words)) + 1])
 
 
 def _alike(words: frozenset[str], others: frozenset[str]) -> bool:

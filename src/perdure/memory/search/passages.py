@@ -71,16 +71,25 @@ def rank_passages(
     compare over all of them."""
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
+    within = [_within_filter(tx, archive, asked, where) for archive in archives]
     query, found = by_words(
         asked.text,
         lambda query: [
             tx.passages.match(
-                archive.id, query, where=where, limit=max(CANDIDATES, most), known=asked.words.of(archive, where)
+                archive.id,
+                query,
+                where=where,
+                limit=max(CANDIDATES, most),
+                known=asked.words.of(archive, where),
+                rows=None if only is None else len(only),
             )
-            for archive in archives
+            for archive, only in zip(archives, within, strict=True)
         ],
     )
-    meanings = [_meaning(tx, archive, asked, where, max(DENSE_CANDIDATES, most)) for archive in archives]
+    meanings = [
+        by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only, limit=max(DENSE_CANDIDATES, most))
+        for archive, only in zip(archives, within, strict=True)
+    ]
     named = spans(asked.text, now=asked.now, timezone=asked.timezone)
     owners: list[ArchiveId] = []
     texts: list[PassageText] = []
@@ -140,11 +149,11 @@ def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> l
     return list(chosen)[:most]
 
 
-def _meaning(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter, limit: int) -> Meaning:
-    only = None
-    if not where.everything and asked.indexes is not None and asked.vectors:
-        only = asked.masks.of(tx, archive, where)
-    return by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only, limit=limit)
+def _within_filter(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter) -> NDArray[np.int64] | None:
+    """The numbers of the passages that a filter lets through, sorted; None: they are not needed."""
+    if where.everything or asked.indexes is None or not asked.vectors:
+        return None
+    return asked.masks.of(tx, archive, where)
 
 
 def _within(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:

@@ -11,7 +11,8 @@ from typing import Any
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
 from perdure.core.passages import Archive, Passage, TagMatch
-from perdure.core.tx import PassageFilter, Tx
+from perdure.core.text import query_of
+from perdure.core.tx import Matches, PassageFilter, Tx
 from perdure.testing.store_contract.base import ADA, AT, AWKWARD, LATER, Contract, found_passages, raises
 from perdure.testing.store_contract.messages import WORDS
 
@@ -161,6 +162,30 @@ class PassageContract(Contract):
 
                 assert await store.read(found_passages, archive.id, "walrus", where=where) == expected, where
                 assert await store.read(listed) == (expected, expected[::-1]), where
+
+    async def test_words_within_a_filter_of_few_passages(self) -> None:
+        """Who knows how many the filter lets through gets the same candidates, and exact numbers of those that hold a
+        word."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+
+            def add(tx: Tx) -> None:
+                for seq in range(600):
+                    text = "a walrus" if seq % 6 else "a walrus and a seal"
+                    self.add_passage(tx, archive.id, text, "blue" if seq % 2 else "red")
+
+            await store.write(add)
+            where, query = PassageFilter(tags=("red",)), query_of("walrus seal")
+
+            def matched(tx: Tx, rows: int | None) -> Matches:
+                return tx.passages.match(archive.id, query, where=where, limit=120, rows=rows)
+
+            known, unknown = await store.read(matched, 300), await store.read(matched, None)
+
+            seals = list(range(594, -1, -6))
+            rest = [seq for seq in range(598, -1, -2) if seq % 6]
+            assert list(known.seqs) == list(unknown.seqs) == seals + rest[:20]
+            assert (known.frequency, unknown.frequency[1]) == ([300, 100], 100)
 
     async def test_passages_come_in_pages(self) -> None:
         """A page begins after a number; the newest come newest first; `by_seqs` keeps the order asked for."""
