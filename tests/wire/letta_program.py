@@ -366,6 +366,36 @@ def cancel(client: Any, agent_id: str) -> None:
     assert client.agents.messages.create(agent_id, messages=said("hello")).messages[-1].content == "done"
 
 
+def conversations(client: Any, agent_id: str) -> None:
+    """Lines of messages beside the agent's first: made, talked to in streams, listed, cancelled and deleted."""
+    made = client.conversations.create(agent_id=agent_id, summary="on boats")
+    assert (made.agent_id, made.summary, made.in_context_message_ids) == (agent_id, "on boats", [])
+    assert [line.id for line in client.conversations.list(agent_id=agent_id, summary_search="boat")] == [made.id]
+    for tokens in (True, False):
+        events = list(client.conversations.messages.create(made.id, messages=said("hi"), stream_tokens=tokens))
+        assert "".join(str(one.content) for one in events if one.message_type == "assistant_message") == "done"
+        assert [one.message_type for one in events][-2:] == ["stop_reason", "usage_statistics"]
+    events = list(client.conversations.messages.create("default", agent_id=agent_id, messages=said("hi, first")))
+    assert "assistant_message" in kinds(events), events
+    listed = list(client.conversations.messages.list(made.id, order="asc"))
+    assert [message.content for message in listed] == ["hi", "done"] * 2, listed
+    assert len(client.conversations.retrieve(made.id).in_context_message_ids) == 4
+    assert client.conversations.update(made.id, summary="on ships").summary == "on ships"
+    tools: Any = {"client_tools": [BASH], "background": True}
+    events = list(client.conversations.messages.create(made.id, messages=said("go ! bash"), **tools))
+    (call,) = [one.tool_call for one in events if one.message_type == "approval_request_message"]
+    returned = {"type": "tool", "tool_call_id": call.tool_call_id, "tool_return": "a.txt", "status": "success"}
+    answer: Any = [{"type": "approval", "approvals": [returned], "otid": "otid-of-answer"}]
+    events = list(client.conversations.messages.create(made.id, messages=answer, **tools))
+    of_answer: Any = {"otid": "otid-of-answer"}  # the older client has no name for it
+    again = list(client.conversations.messages.stream(made.id, starting_after=0, extra_body=of_answer))
+    assert [one.message_type for one in again] == [one.message_type for one in events], again
+    list(client.conversations.messages.create(made.id, messages=said("go ! bash"), **tools))
+    assert set(client.conversations.cancel(made.id).values()) == {"cancelled"}
+    client.conversations.delete(made.id)
+    assert client.conversations.list(agent_id=agent_id) == []
+
+
 def reset(client: Any, model: str) -> None:
     """What was said is in no list and no search any more; blocks are, and the agent answers."""
     made = client.agents.create(model=model, memory_blocks=BLOCKS, tools=TOOLS)
@@ -411,6 +441,7 @@ def main(base_url: str, model: str) -> None:
     search(client, agent_id)
     tools(client, agent_id)
     cancel(client, agent_id)
+    conversations(client, agent_id)
     reset(client, model)
     bad_input(client, agent_id)
     renamed = client.agents.update(agent_id, name="renamed", description="d")

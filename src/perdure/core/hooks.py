@@ -187,7 +187,7 @@ class RunEnd(_About):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationEnd(_About):
-    """A conversation is over: its agent was deleted. Nothing to block, and nobody is left to tell."""
+    """A conversation is over: it, or its agent, was deleted. Nothing to block, and nobody is left to tell."""
 
     point: Literal["conversation_end"] = "conversation_end"
 

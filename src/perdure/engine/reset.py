@@ -9,15 +9,15 @@ from datetime import datetime
 from perdure.core import hooks
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation, Reset
-from perdure.core.errors import ConversationBusy
-from perdure.core.ids import AgentId
+from perdure.core.errors import ConversationBusy, InvalidInput
+from perdure.core.ids import AgentId, ConversationId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.tx import Tx
 from perdure.engine.answers import give_up_pending
 from perdure.engine.hook_rows import hook_draft, hook_tokens
 from perdure.engine.ports import Ports
 
-__all__ = ["reset_conversations"]
+__all__ = ["delete_conversation", "reset_conversations"]
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,25 @@ def _reset(
         give_up_pending(tx, line, "the conversation was reset", ids=ids, now=now)
     resets = [tx.resets.add(line, author=author, at=now) for line in lines]
     return [reset for reset in resets if reset is not None]
+
+
+async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, author: Author) -> None:
+    """Reset a conversation and take it out of every list; hooks are told that it is over. Its rows stay in the log.
+
+    Raises: NotFound, StoreError; InvalidInput: it is the agent's first; ConversationBusy.
+    """
+    now = ports.clock.now()
+    agent_id = await ports.store.write(_delete, conversation_id, author=author, ids=ports.ids, now=now)
+    await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
+
+
+def _delete(tx: Tx, conversation_id: ConversationId, *, author: Author, ids: Ids, now: datetime) -> AgentId:
+    line = tx.conversations.get(conversation_id)
+    if line.seq == 0:
+        raise InvalidInput(f"{conversation_id} is the agent's first conversation, which stays: reset it")
+    _reset(tx, line.agent_id, line.seq, author=author, ids=ids, now=now)
+    tx.conversations.remove(line, at=now)
+    return line.agent_id
 
 
 def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], *, ids: Ids, counter: TokenCounter, now: datetime) -> None:

@@ -18,6 +18,7 @@ from perdure.server.routes import (
     archives,
     blocks,
     context,
+    conversations,
     folders,
     health,
     mcp_servers,
@@ -45,7 +46,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
     app = FastAPI(title="Perdure", version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
     app.state.streams = Streams()
-    app.router.routes.extend(messages.hot_routes)
+    app.router.routes.extend((*messages.hot_routes, *conversations.hot_routes))
     for module in (
         health,
         agents,
@@ -59,6 +60,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
         passages,
         recall,
         messages,
+        conversations,
         runs,
         steps,
         tools,

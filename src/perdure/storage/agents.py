@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.agents import Agent, make_agent
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.ids import AgentId, MessageId, OrgId
+from perdure.core.ids import AgentId, OrgId
 from perdure.core.text import restored, storable
 from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
@@ -172,16 +172,6 @@ class Agents:
             params | {"org_id": self._org_id},
         )
         return int(rows[0][0])
-
-    def shown(self, agent_id: AgentId, *, limit: int = 100) -> Sequence[MessageId]:
-        rows = self._db.rows(
-            "SELECT id FROM messages WHERE agent_id = :agent_id AND conversation_seq = 0 AND seq >= COALESCE("
-            "(SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
-            " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = 0), 0)"
-            f" AND kind = 'message' AND removed = 0 AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
-            {"agent_id": agent_id, "org_id": self._org_id, "limit": limit},
-        )
-        return [row[0] for row in reversed(rows)]
 
     def last_used(self) -> Agent | None:
         params = {"org_id": self._org_id}

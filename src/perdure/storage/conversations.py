@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Opening, make_conversation, make_opening
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, ConversationId, OrgId
+from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId
 from perdure.core.quick import changed
 from perdure.core.runs import Prefix
 from perdure.core.text import restored, storable
-from perdure.storage.agents import Agents
+from perdure.core.tx.conversations import ConversationFilter, ConversationOrder
+from perdure.storage.agents import Agents, contains, pattern_of
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 
 __all__ = ["Conversations", "load_stubs"]
@@ -24,6 +26,12 @@ _COLUMNS = (
     " last_message_at, stubs, overcount, pending_run_seq, pending_from, first_seq"
 )
 
+
+_ORDERS: dict[ConversationOrder, tuple[str, ...]] = {
+    "created": ("c.created_at",),
+    "last_message": ("COALESCE(c.last_message_at, '')",),
+    "last_run": ("COALESCE((SELECT MAX(r.ended_at) FROM runs r WHERE r.conversation_id = c.id), '')",),
+}
 
 _OF_C = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
 
@@ -51,7 +59,16 @@ class Conversations:
         self._agents = Agents(db, org_id)
         self._opening = _opening(db.joined("b.id || ':' || b.version"))
 
-    def add(self, agent_id: AgentId, conversation_id: ConversationId, *, at: datetime) -> Conversation:
+    def add(
+        self,
+        agent_id: AgentId,
+        conversation_id: ConversationId,
+        *,
+        at: datetime,
+        summary: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        hidden: bool = False,
+    ) -> Conversation:
         rows = self._db.rows(
             "UPDATE agents SET conversation_seq = conversation_seq + 1 WHERE id = :id AND org_id = :org_id"
             " RETURNING conversation_seq - 1",
@@ -61,16 +78,106 @@ class Conversations:
             raise NotFound("agent", agent_id)
         seq = int(rows[0][0])
         self._db.run(
-            "INSERT INTO conversations (agent_id, seq, id, settings, seen, created_at, updated_at)"
-            " VALUES (:agent_id, :seq, :id, '{}', '{}', :at, :at)",
-            {"agent_id": agent_id, "seq": seq, "id": conversation_id, "at": iso(at)},
+            "INSERT INTO conversations (agent_id, seq, id, summary, settings, hidden, seen, created_at, updated_at)"
+            " VALUES (:agent_id, :seq, :id, :summary, :settings, :hidden, '{}', :at, :at)",
+            {
+                "agent_id": agent_id,
+                "seq": seq,
+                "id": conversation_id,
+                "summary": None if summary is None else storable(summary),
+                "settings": dump(settings or {}),
+                "hidden": int(hidden),
+                "at": iso(at),
+            },
         )
         register(self._db, self._org_id, agent_id, [(conversation_id, seq)])
-        return Conversation(id=conversation_id, agent_id=agent_id, seq=seq, created_at=at, updated_at=at)
+        return Conversation(
+            id=conversation_id,
+            agent_id=agent_id,
+            seq=seq,
+            summary=summary,
+            settings=settings or {},
+            created_at=at,
+            updated_at=at,
+        )
 
     def get(self, conversation_id: ConversationId) -> Conversation:
         agent_id, seq = locate(self._db, self._org_id, "conversation", conversation_id)
-        return self.at(AgentId(agent_id), seq)
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq AND removed_at IS NULL",
+            {"agent_id": agent_id, "seq": seq},
+        )
+        if not rows:
+            raise NotFound("conversation", conversation_id, hint="it was deleted")
+        return _conversation(rows[0])
+
+    def put(self, conversation: Conversation, *, at: datetime) -> Conversation:
+        self._change(
+            conversation,
+            "summary = :summary, settings = :settings, archived_at = :archived_at, updated_at = :at",
+            {
+                "summary": None if conversation.summary is None else storable(conversation.summary),
+                "settings": dump(conversation.settings),
+                "archived_at": None if conversation.archived_at is None else iso(conversation.archived_at),
+                "at": iso(at),
+            },
+        )
+        return replace(conversation, updated_at=at)
+
+    def remove(self, conversation: Conversation, *, at: datetime) -> None:
+        self._change(conversation, "removed_at = :at", {"at": iso(at)})
+
+    def _change(self, conversation: Conversation, changes: str, params: Mapping[str, Any]) -> None:
+        own = {"agent_id": conversation.agent_id, "seq": conversation.seq, "org_id": self._org_id}
+        where = f"agent_id = :agent_id AND seq = :seq AND removed_at IS NULL AND {OWN_AGENT}"
+        if not self._db.run(f"UPDATE conversations SET {changes} WHERE {where}", own | dict(params)):
+            raise NotFound("conversation", conversation.id)
+
+    def page(
+        self,
+        where: ConversationFilter,
+        *,
+        order: ConversationOrder = "created",
+        ascending: bool = False,
+        limit: int = 50,
+        after: ConversationId | None = None,
+    ) -> Sequence[Conversation]:
+        conditions = ["a.org_id = :org_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL"]
+        params: dict[str, Any] = {"org_id": self._org_id, "limit": limit}
+        if where.agent_id is not None:
+            conditions.append("c.agent_id = :agent_id")
+            params["agent_id"] = where.agent_id
+        if where.archived is not None:
+            conditions.append(f"c.archived_at IS {'NOT ' if where.archived else ''}NULL")
+        if where.text:
+            conditions.append(contains("c.summary", "text"))
+            params["text"] = pattern_of(where.text)
+        # The numbers decide between equal times, so that pages never overlap.
+        columns = (*_ORDERS[order], "a.number", "c.seq")
+        if after is not None:
+            sign = ">" if ascending else "<"
+            conditions.append(
+                f"({', '.join(columns)}) {sign} (SELECT {', '.join(columns)} FROM conversations c"
+                " JOIN agents a ON a.id = c.agent_id WHERE c.id = :after)"
+            )
+            params["after"] = self.get(after).id
+        direction = "ASC" if ascending else "DESC"
+        rows = self._db.rows(
+            f"SELECT {_OF_C} FROM conversations c JOIN agents a ON a.id = c.agent_id WHERE {' AND '.join(conditions)}"
+            f" ORDER BY {', '.join(f'{column} {direction}' for column in columns)} LIMIT :limit",
+            params,
+        )
+        return [_conversation(row) for row in rows]
+
+    def shown(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
+        rows = self._db.rows(
+            "SELECT id FROM messages WHERE agent_id = :agent_id AND conversation_seq = :seq AND seq >= COALESCE("
+            "(SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
+            " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
+            f" AND kind = 'message' AND removed = 0 AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
+            {"agent_id": agent_id, "seq": seq, "org_id": self._org_id, "limit": limit},
+        )
+        return [row[0] for row in reversed(rows)]
 
     def at(self, agent_id: AgentId, seq: int) -> Conversation:
         rows = self._db.rows(
@@ -112,7 +219,7 @@ class Conversations:
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq > :after"
+            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq > :after AND removed_at IS NULL"
             f" AND {OWN_AGENT} ORDER BY seq LIMIT :limit",
             {"agent_id": agent_id, "after": after_seq, "limit": limit, "org_id": self._org_id},
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from perdure.core.agents import Agent
-from perdure.core.ids import AgentId, BlockId, MessageId
+from perdure.core.ids import AgentId, BlockId
 from perdure.core.runs import StopReason
 
 __all__ = ["AgentFilter", "AgentOrder", "Agents"]
@@ -76,11 +76,6 @@ class Agents(Protocol):
         ...
 
     def count(self, where: AgentFilter) -> int: ...
-
-    def shown(self, agent_id: AgentId, *, limit: int = 100) -> Sequence[MessageId]:
-        """The newest messages that the agent's default conversation shows the model, oldest first, without the
-        engine's own."""
-        ...
 
     def last_used(self) -> Agent | None:
         """The agent with the newest run; without any run, the newest agent."""

@@ -3,24 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Opening
-from perdure.core.ids import AgentId, ConversationId
+from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.runs import Prefix
 
-__all__ = ["Conversations"]
+__all__ = ["ConversationFilter", "ConversationOrder", "Conversations"]
+
+ConversationOrder = Literal["created", "last_message", "last_run"]
+"""What conversations are sorted by; "last_run" is when a run of theirs has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationFilter:
+    """Which conversations: all conditions hold. `text` is a part of the summary, in any case."""
+
+    agent_id: AgentId | None = None
+    archived: bool | None = None
+    text: str | None = None
 
 
 class Conversations(Protocol):
-    def add(self, agent_id: AgentId, conversation_id: ConversationId, *, at: datetime) -> Conversation:
-        """A new conversation; an agent's first one has number 0 and is its default."""
+    def add(
+        self,
+        agent_id: AgentId,
+        conversation_id: ConversationId,
+        *,
+        at: datetime,
+        summary: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        hidden: bool = False,
+    ) -> Conversation:
+        """A new conversation; an agent's first one has number 0 and is its default. A `hidden` one is in no page."""
         ...
 
     def get(self, conversation_id: ConversationId) -> Conversation:
-        """Raises: NotFound."""
+        """Raises: NotFound: there is none, or it was removed."""
+        ...
+
+    def put(self, conversation: Conversation, *, at: datetime) -> Conversation:
+        """Change summary, settings and whether it is archived. Raises: NotFound."""
+        ...
+
+    def remove(self, conversation: Conversation, *, at: datetime) -> None:
+        """From now on it is neither got nor listed; its rows stay. Raises: NotFound."""
+        ...
+
+    def page(
+        self,
+        where: ConversationFilter,
+        *,
+        order: ConversationOrder = "created",
+        ascending: bool = False,
+        limit: int = 50,
+        after: ConversationId | None = None,
+    ) -> Sequence[Conversation]:
+        """Conversations besides the agents' first ones; `after` is the last one of the page before."""
+        ...
+
+    def shown(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
+        """The newest messages that the conversation shows the model, oldest first, without the engine's own."""
         ...
 
     def at(self, agent_id: AgentId, seq: int) -> Conversation:

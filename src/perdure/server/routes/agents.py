@@ -277,7 +277,7 @@ def parts_of(tx: Tx, agent: Agent) -> AgentParts:
         tools=tools,
         codes=tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"]),
         folders=tx.folders.of_agent(agent.id),
-        message_ids=tx.agents.shown(agent.id),
+        message_ids=tx.conversations.shown(agent.id, 0),
         run=next((run for run in runs if run.ended), None),
         secrets=tx.secrets.list(agent.id),
         pending=_pending(tx, agent.id),

@@ -6,7 +6,7 @@ What is said goes through plain routes (`hot_routes`), because these are what mo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -56,7 +56,15 @@ from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_
 from perdure.server.wire.paging import Limit, Order
 from perdure.server.wire.runs import letta_response, wire_run
 
-__all__ = ["answer_message", "hot_routes", "list_messages", "router"]
+__all__ = [
+    "MessageCursor",
+    "answer_message",
+    "cancelled",
+    "hot_routes",
+    "list_messages",
+    "router",
+    "unfinished_runs",
+]
 
 router = APIRouter()
 
@@ -74,11 +82,13 @@ ConversationQuery = Annotated[
 
 
 async def _create(request: Request) -> Response:
-    return await answer_message(request, _agent_id(request))
+    agent_id = _agent_id(request)
+    return await answer_message(request, read_send(await request.body()), agent_id)
 
 
 async def _create_stream(request: Request) -> Response:
-    return await answer_message(request, _agent_id(request), streaming=True)
+    agent_id = _agent_id(request)
+    return await answer_message(request, read_send(await request.body(), streaming=True), agent_id)
 
 
 async def _create_async(request: Request) -> Response:
@@ -104,15 +114,12 @@ hot_routes: Sequence[Route] = [
 """They come before every other route."""
 
 
-async def answer_message(
-    request: Request, agent_id: AgentId, conversation_seq: int = 0, *, streaming: bool = False
-) -> Response:
+async def answer_message(request: Request, body: SendRequest, agent_id: AgentId, conversation_seq: int = 0) -> Response:
     """Say what the request's body says, and answer with the reply or, if asked for, a stream of it.
 
-    Raises: RequestValidationError and whatever accepting raises; nothing was kept then.
+    Raises: whatever accepting raises; nothing was kept then.
     """
     perdure, streams = _perdure(request), _streams(request)
-    body = read_send(await request.body(), streaming=streaming)
     accepted = await _accept(
         perdure, agent_id, conversation_seq, body, request.headers.get("idempotency-key"), background=body.background
     )
@@ -319,6 +326,11 @@ async def cancel_messages(library: Library, agent_id: AgentPath, request: Reques
     runs, waiting = await library.app.store.read(_runs_to_cancel, agent_id, body.run_ids)
     if not runs and body.run_ids is None:
         raise Conflict(f"there is nothing to cancel: agent {agent_id} has no active run")
+    return await cancelled(library, runs, waiting)
+
+
+async def cancelled(library: AsyncPerdure, runs: Sequence[Run], waiting: Collection[RunId]) -> Response:
+    """Ask the runs to stop; those `waiting` have stopped at calls, which are given up. Run id -> what became of it."""
     told: dict[str, str] = {}
     for run in runs:
         stopped = run.id in waiting
@@ -337,15 +349,27 @@ async def reset_messages(library: Library, agent_id: AgentPath, request: Request
     return json_answer(agent_reply(library, parts))
 
 
+def unfinished_runs(tx: Tx, agent_id: AgentId, conversation_seq: int | None = None) -> tuple[list[Run], set[RunId]]:
+    """The runs of an agent, or of one of its conversations, that have not ended; and those that have stopped at calls
+    which wait for somebody."""
+    active = tx.runs.page(
+        RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running")), limit=1_000
+    )
+    lines = tx.conversations.waiting(agent_id, limit=1_000)
+    stopped = [
+        tx.runs.at(RunKey(agent_id, line.pending_run_seq))
+        for line in lines
+        if line.pending_run_seq is not None and conversation_seq in (None, line.seq)
+    ]
+    return [*active, *stopped], {run.id for run in stopped}
+
+
 def _runs_to_cancel(tx: Tx, agent_id: AgentId, run_ids: list[str] | None) -> tuple[list[Run], set[RunId]]:
     """The runs, and those that have stopped at calls which wait for somebody: these are cancelled too."""
     tx.agents.model(agent_id)
-    lines = tx.conversations.waiting(agent_id, limit=1_000)
-    stopped = [tx.runs.at(RunKey(agent_id, line.pending_run_seq)) for line in lines if line.pending_run_seq is not None]
-    waiting = {run.id for run in stopped}
+    unfinished, waiting = unfinished_runs(tx, agent_id)
     if run_ids is None:
-        active = tx.runs.page(RunFilter(agent_ids=(agent_id,), statuses=("queued", "running")), limit=1_000)
-        return [*active, *stopped], waiting
+        return unfinished, waiting
     runs = [tx.runs.get(RunId(run_id)) for run_id in run_ids]
     for run in runs:
         if run.key.agent_id != agent_id:

@@ -16,6 +16,7 @@ from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Run, Step, StopReason, Usage
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
+from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import RunPath, check_id
@@ -27,7 +28,7 @@ from perdure.server.wire.messages import Shown, wire_messages
 from perdure.server.wire.paging import Page, pages
 from perdure.server.wire.runs import RUN_STATUSES, WireRunStatus, wire_run, wire_step, wire_usage
 
-__all__ = ["router"]
+__all__ = ["resumed", "router"]
 
 router = APIRouter()
 
@@ -144,10 +145,14 @@ async def cancel_run(library: Library, run_id: RunPath) -> Response:
 async def resume_run(library: Library, run_id: RunPath, request: Request) -> Response:
     """The chunks of a background run after number `starting_after`, then those that come."""
     body = read_body(ResumeRequest, await request.body())
-    run = await library.app.store.read(lambda tx: tx.runs.get(run_id))
+    return await resumed(library, request, await library.app.store.read(lambda tx: tx.runs.get(run_id)), body)
+
+
+async def resumed(library: AsyncPerdure, request: Request, run: Run, body: ResumeRequest) -> Response:
+    """The stream of a background run, from where the body says. Raises: HTTPException: there is none."""
     _check_resumable(run, timedelta(seconds=library.app.ports.settings.keep_deltas_s), library.app.ports.clock.now())
     streams: Streams = request.app.state.streams
-    known = streams.mode_of(run_id)
+    known = streams.mode_of(run.id)
     mode = StreamMode(known.tokens, known.pings and body.include_pings, shown=known.shown)
     told = library.app.runner.follow(run)
     return await stream(

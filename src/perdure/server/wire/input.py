@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
@@ -33,6 +33,7 @@ __all__ = [
     "brought_along",
     "drafts_of",
     "key_of",
+    "key_of_otids",
     "read_body",
     "read_send",
 ]
@@ -81,6 +82,7 @@ class SendRequest(WireRequest):
     if_busy: IfBusy = "reject"
     client_tools: list[Any] | None = None
     client_skills: Annotated[list[ClientSkill], Field(max_length=CLIENT_SKILLS_MAX)] | None = None
+    agent_id: Annotated[str, AfterValidator(check_id("agent"))] | None = None
     override_model: str | None = None
     override_system: str | None = None
     return_logprobs: bool = False
@@ -140,10 +142,17 @@ class ImportRequest(WireRequest):
 
 
 class ResumeRequest(WireRequest):
-    """From where a stream of a run goes on: after the chunk numbered `starting_after`; 0 is from its beginning."""
+    """From where a stream of a run goes on: after the chunk numbered `starting_after`; 0 is from its beginning.
+
+    Of a conversation `run_id` names the run, or `otid` that of a message it was asked with; else it is the newest that
+    has not ended.
+    """
 
     starting_after: int = 0
     include_pings: bool = True
+    agent_id: Annotated[str, AfterValidator(check_id("agent"))] | None = None
+    run_id: Annotated[str, AfterValidator(check_id("run"))] | None = None
+    otid: Annotated[str, Field(max_length=500)] | None = None
 
 
 R = TypeVar("R", bound=WireRequest)
@@ -157,8 +166,8 @@ def read_body(kind: type[R], body: bytes) -> R:
         raise invalid_body(error) from error
 
 
-def read_send(body: bytes, *, streaming: bool = False) -> SendRequest:
-    """The body of a message request, parsed once. `streaming`: the route always streams.
+def read_send(body: bytes, *, streaming: bool = False, streams_unless_told: bool = False) -> SendRequest:
+    """The body of a message request, parsed once. `streaming`: the route always streams, or unless it is told not to.
 
     Raises: RequestValidationError, InvalidInput; NotSupported: it asks for what can't be done yet.
     """
@@ -168,7 +177,7 @@ def read_send(body: bytes, *, streaming: bool = False) -> SendRequest:
         raise invalid_body(error) from error
     if (request.input is None) == (request.messages is None):
         raise InvalidInput("body: give exactly one of `input` and `messages`")
-    if streaming:
+    if streaming or (streams_unless_told and "streaming" not in request.model_fields_set):
         request = request.model_copy(update={"streaming": True})
     elif not request.streaming and (request.stream_tokens or request.background):
         raise InvalidInput(
@@ -218,6 +227,11 @@ def key_of(header: str | None, request: SendRequest) -> str | None:
     otids = [otid for item in items if isinstance(otid := item.get("otid"), str) and otid]
     if not otids or len(otids) < len(items):
         return None
+    return key_of_otids(otids)
+
+
+def key_of_otids(otids: Sequence[str]) -> str:
+    """The key of a request whose messages have these `otid`s."""
     return "otid:" + hashlib.sha256("\0".join(otids).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -25,6 +25,7 @@ from perdure.storage.migrations import (
     m0013_mcp_left_out,
     m0014_resets,
     m0015_unended_runs,
+    m0016_conversations,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -45,6 +46,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (13, "mcp_left_out", m0013_mcp_left_out.apply),
     (14, "resets", m0014_resets.apply),
     (15, "unended_runs", m0015_unended_runs.apply),
+    (16, "conversations", m0016_conversations.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

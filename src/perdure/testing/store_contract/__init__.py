@@ -14,6 +14,7 @@ from perdure.testing.store_contract.agents import AgentContract
 from perdure.testing.store_contract.answers import AnswerContract
 from perdure.testing.store_contract.blocks import BlockContract
 from perdure.testing.store_contract.captures import CaptureContract
+from perdure.testing.store_contract.conversations import ConversationContract
 from perdure.testing.store_contract.events import EventContract
 from perdure.testing.store_contract.folders import FolderContract
 from perdure.testing.store_contract.mcp import McpContract
@@ -39,6 +40,7 @@ class StoreContract(
     AnswerContract,
     BlockContract,
     CaptureContract,
+    ConversationContract,
     EventContract,
     FolderContract,
     McpContract,

@@ -218,8 +218,8 @@ class AgentContract(Contract):
                 return agent.id, [message.id for message in (*first, rest[0], rest[2])]
 
             agent_id, ids = await store.write(fill)
-            assert await store.read(lambda tx: tx.agents.shown(agent_id)) == ids
-            assert await store.read(lambda tx: tx.agents.shown(agent_id, limit=2)) == ids[2:]
+            assert await store.read(lambda tx: tx.conversations.shown(agent_id, 0)) == ids
+            assert await store.read(lambda tx: tx.conversations.shown(agent_id, 0, limit=2)) == ids[2:]
 
             def rewrite(tx: Tx) -> None:
                 prefix = Prefix(
@@ -235,7 +235,7 @@ class AgentContract(Contract):
                 tx.conversations.show(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
 
             await store.write(rewrite)
-            assert await store.read(lambda tx: tx.agents.shown(agent_id)) == ids[1:]
+            assert await store.read(lambda tx: tx.conversations.shown(agent_id, 0)) == ids[1:]
 
     async def test_unknown_agents_are_not_found(self) -> None:
         """Getting, changing and deleting what is not there says so."""

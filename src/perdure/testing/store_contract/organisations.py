@@ -23,6 +23,7 @@ from perdure.core.secrets import ORGANISATION
 from perdure.core.text import query_of
 from perdure.core.tools import Tool, ToolCode, ToolSpec
 from perdure.core.tx import MessageFilter, PassageFilter, ToolFilter, Tx
+from perdure.core.tx.conversations import ConversationFilter
 from perdure.testing.store_contract.base import ADA, AT, LATER, UNTIL, Contract, claimed, raises
 from perdure.testing.store_contract.nodes import node_of
 
@@ -187,6 +188,8 @@ class OrganisationContract(Contract):
             "nodes.get": lambda tx: tx.nodes.get(agent_id, 0, 0),
             "nodes.by_seqs": lambda tx: tx.nodes.by_seqs(agent_id, 0, [0]),
             "nodes.list": lambda tx: tx.nodes.list(agent_id, 0),
+            "conversations.page": lambda tx: tx.conversations.page(ConversationFilter()),
+            "conversations.shown": lambda tx: tx.conversations.shown(agent_id, 0),
             "resets.list": lambda tx: tx.resets.list(agent_id),
             "prefixes.at": lambda tx: tx.prefixes.at(agent_id, 0),
             "events.list": lambda tx: tx.events.list(key),
@@ -321,6 +324,8 @@ class OrganisationContract(Contract):
                 "conversations.fit": lambda tx: tx.conversations.fit(
                     p.agent.id, 0, view_tokens=1, stubs={0: 1}, overcount=1
                 ),
+                "conversations.put": lambda tx: tx.conversations.put(replace(p.conversation, summary="x"), at=AT),
+                "conversations.remove": lambda tx: tx.conversations.remove(p.conversation, at=AT),
                 "nodes.add": lambda tx: tx.nodes.add(node_of(p.agent.id)),
                 "messages.append": lambda tx: self.say(tx, p.agent.id, "hello"),
                 "messages.revise": lambda tx: tx.messages.revise(p.message.id, None, author=ADA, at=AT),

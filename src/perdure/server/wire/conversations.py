@@ -1,0 +1,87 @@
+"""Conversations as the wire shows them, and what clients say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from perdure.core.conversations import Conversation
+from perdure.core.ids import MessageId
+from perdure.server.unsupported import NotSupported
+from perdure.server.wire.base import ACTOR_ID, WireRequest, stamp
+
+__all__ = ["ConversationChangesIn", "ConversationIn", "conversation_shape"]
+
+_Text = Annotated[str, Field(max_length=20_000)]
+
+DESCRIPTION = "description"
+"""Where a conversation's settings hold it."""
+
+
+class _Own(WireRequest):
+    """What a conversation has of its own here: words about it. All else is its agent's."""
+
+    summary: _Text | None = None
+    description: _Text | None = None
+    model: str | None = None
+    model_settings: dict[str, Any] | None = None
+    context_window_limit: int | None = None
+
+    def check(self) -> None:
+        """Raises: NotSupported."""
+        for name in ("model", "model_settings", "context_window_limit", "isolated_block_labels", "last_message_at"):
+            if getattr(self, name, None):
+                raise NotSupported(f"{name} of a conversation is not supported by this server yet: it is the agent's")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {} if self.description is None else {DESCRIPTION: self.description}
+
+
+class ConversationIn(_Own):
+    isolated_block_labels: list[str] | None = None
+    hidden: bool | None = None
+
+
+class ConversationChangesIn(_Own):
+    """What is not given stays; null takes it away."""
+
+    archived: bool | None = None
+    last_message_at: str | None = None
+
+    def changed(self, conversation: Conversation, *, at: Any) -> dict[str, Any]:
+        """The fields of the conversation that are to change, with their values."""
+        given = self.model_fields_set
+        found: dict[str, Any] = {}
+        if "summary" in given:
+            found["summary"] = self.summary
+        if DESCRIPTION in given:
+            kept = {name: value for name, value in conversation.settings.items() if name != DESCRIPTION}
+            found["settings"] = kept | self.settings
+        if self.archived is not None and self.archived != (conversation.archived_at is not None):
+            found["archived_at"] = at if self.archived else None
+        return found
+
+
+def conversation_shape(conversation: Conversation, shown: Sequence[MessageId] | None = None) -> dict[str, Any]:
+    """`shown`: the messages in view; None: they were not looked up."""
+    return {
+        "created_by_id": ACTOR_ID,
+        "last_updated_by_id": ACTOR_ID,
+        "created_at": stamp(conversation.created_at),
+        "updated_at": stamp(conversation.updated_at),
+        "id": conversation.id,
+        "agent_id": conversation.agent_id,
+        "summary": conversation.summary,
+        "in_context_message_ids": None if shown is None else list(shown),
+        "isolated_block_ids": [],
+        "model": None,
+        "model_settings": None,
+        "last_message_at": stamp(conversation.last_message_at),
+        "description": conversation.settings.get(DESCRIPTION),
+        "archived": conversation.archived_at is not None,
+        "archived_at": stamp(conversation.archived_at),
+        "context_window_limit": None,
+    }

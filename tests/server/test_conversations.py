@@ -1,0 +1,191 @@
+"""Conversations over HTTP: beside each other over one memory, each with its own lists, streams and cancelling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import letta_client
+import pytest
+
+from perdure.core.messages import ToolCall
+from perdure.testing import calls, says
+from tests.server.routed import Routed, keys, new_agent, routed
+from tests.server.served import chunks_of
+
+UNKNOWN = "conv-123e4567-e89b-42d3-a456-426614174000"
+BASH = {"name": "Bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}
+
+
+async def begin(server: Routed, agent_id: str, **body: Any) -> Any:
+    return await server.post(f"/v1/conversations/?agent_id={agent_id}", body)
+
+
+async def test_one_is_made_changed_and_archived() -> None:
+    """With the wire's names in their order; what is not given stays, null takes it away."""
+    async with routed() as server:
+        agent = await new_agent(server)
+        made = await begin(server, agent["id"], summary="boats", description="On boats.")
+        changed = await server.patch(f"/v1/conversations/{made['id']}", {"archived": True})
+        emptied = await server.patch(f"/v1/conversations/{made['id']}", {"summary": None, "archived": False})
+
+        assert list(made)[:12] == [
+            *("created_by_id", "last_updated_by_id", "created_at", "updated_at", "id", "agent_id", "summary"),
+            *("in_context_message_ids", "isolated_block_ids", "model", "model_settings", "last_message_at"),
+        ]
+        assert keys(await server.get(f"/v1/conversations/{made['id']}")) == keys(made)
+        assert (made["summary"], made["description"], made["archived"]) == ("boats", "On boats.", False)
+        assert changed["archived"] is True and changed["archived_at"] is not None
+        assert (changed["summary"], changed["description"]) == ("boats", "On boats.")
+        assert (emptied["summary"], emptied["description"], emptied["archived_at"]) == (None, "On boats.", None)
+
+
+async def test_lists_page_through_those_that_were_made() -> None:
+    """Newest first, of one agent or of all, without archived and hidden ones, nor the agent's first."""
+    async with routed() as server:
+        agent, other = await new_agent(server), await new_agent(server, "ben")
+        made = [await begin(server, agent["id"], summary=f"number {number}") for number in range(3)]
+        await begin(server, agent["id"], hidden=True)
+        theirs = await begin(server, other["id"])
+        await server.patch(f"/v1/conversations/{made[1]['id']}", {"archived": True})
+
+        async def listed(**query: Any) -> list[Any]:
+            return [one.id for one in await server.letta.conversations.list(**query)]
+
+        one, two, three = [conversation["id"] for conversation in made]
+        assert await listed() == [theirs["id"], three, one]
+        assert await listed(agent_id=agent["id"], order="asc") == [one, three]
+        assert await listed(agent_id=agent["id"], limit=1) == [three]
+        assert await listed(agent_id=agent["id"], limit=1, after=three) == [one]
+        assert await listed(archive_status="archived") == [two]
+        assert await listed(agent_id=agent["id"], archive_status="all", order_by="last_message_at") == [three, two, one]
+        assert await listed(summary_search="BER 2") == [three]
+
+
+async def test_messages_go_to_one_line_and_are_listed_there() -> None:
+    """It streams unless it is told not to; an agent's history has all of them."""
+    async with routed(says("one"), says("two"), says("three")) as server:
+        agent = await new_agent(server)
+        made = await begin(server, agent["id"])
+        path = f"/v1/conversations/{made['id']}/messages"
+        streamed = await server.http.post(path, json={"input": "a"})
+        whole = await server.post(path, {"input": "b", "streaming": False})
+        first = await server.post(
+            "/v1/conversations/default/messages", {"input": "c", "streaming": False, "agent_id": agent["id"]}
+        )
+
+        assert streamed.headers["content-type"].startswith("text/event-stream")
+        assert "[DONE]" in streamed.text
+        assert [whole["messages"][0]["content"], first["messages"][0]["content"]] == ["two", "three"]
+        listed = await server.get(path, order="asc")
+        assert [message["content"] for message in listed] == ["a", "one", "b", "two"]
+        for name in ("default", agent["id"]):
+            found = await server.get(f"/v1/conversations/{name}/messages", agent_id=agent["id"], order="asc")
+            assert [message["content"] for message in found] == ["c", "three"]
+        page = await server.get(path, after=listed[1]["id"], include_return_message_types="user_message")
+        assert [message["content"] for message in page] == ["b"]
+        assert len(await server.get(f"/v1/agents/{agent['id']}/messages")) == 6
+        shown = (await server.get(f"/v1/conversations/{made['id']}"))["in_context_message_ids"]
+        assert shown == [message["id"] for message in listed]
+
+
+async def test_calls_that_wait_are_the_line_s_own() -> None:
+    """Another one goes on meanwhile; what waits is answered where it waits, or cancelled."""
+    bash = calls("Bash", ToolCall("b", "Bash", "{}"), command="ls")
+    async with routed(bash, says("hello"), says("seen"), bash) as server:
+        agent = await new_agent(server)
+        one, two = [(await begin(server, agent["id"]))["id"] for _ in range(2)]
+        send = {"input": "go", "client_tools": [BASH], "streaming": False}
+        asked = (await server.post(f"/v1/conversations/{one}/messages", send))["messages"][-1]
+        other = await server.post(f"/v1/conversations/{two}/messages", {"input": "hi", "streaming": False})
+        busy = await server.http.post(f"/v1/conversations/{one}/messages", json=send)
+        returned = [
+            {"type": "tool", "tool_call_id": call["tool_call_id"], "tool_return": "x", "status": "success"}
+            for call in asked["tool_calls"]
+        ]
+        answer = {"messages": [{"type": "approval", "approvals": returned}], "streaming": False}
+        wrong = await server.refused("POST", f"/v1/conversations/{two}/messages", answer)
+        seen = await server.post(f"/v1/conversations/{one}/messages", answer)
+        await server.post(f"/v1/conversations/{one}/messages", send)
+        cancelled = await server.post(f"/v1/conversations/{one}/cancel", None)
+        nothing = await server.refused("POST", f"/v1/conversations/{one}/cancel")
+
+        assert other["messages"][-1]["content"] == "hello"
+        assert (busy.status_code, busy.json()["detail"]["code"]) == (409, "PENDING_APPROVAL")
+        assert wrong[0] == 400
+        assert seen["messages"][-1]["content"] == "seen"
+        assert list(cancelled.values()) == ["cancelled"]
+        assert nothing[0] == 409
+
+
+async def test_a_background_run_is_streamed_again() -> None:
+    """By its id or the otid of its message; without either the newest that is under way, if there is one."""
+    async with routed(says("one two")) as server:
+        agent = await new_agent(server)
+        line, other = [(await begin(server, agent["id"]))["id"] for _ in range(2)]
+        body = {"messages": [{"role": "user", "content": "hi", "otid": "o-1"}], "background": True, "streaming": True}
+        first = await server.http.post(f"/v1/conversations/{line}/messages", json=body)
+        (run,) = await server.get("/v1/runs/", conversation_id=line)
+        path = f"/v1/conversations/{line}/stream"
+        again = await server.http.post(path, json={"run_id": run["id"], "starting_after": 0})
+        by_otid = await server.http.post(path, json={"otid": "o-1"})
+
+        assert "one two" in first.text
+        assert "one two" in again.text
+        assert [chunk for _, chunk in chunks_of(again.text)][1:] == [chunk for _, chunk in chunks_of(by_otid.text)][1:]
+        assert await server.refused("POST", path, {}) == (400, "No active runs found for this conversation.")
+        assert (await server.refused("POST", path, {"otid": "o-2"}))[0] == 400
+        assert (await server.refused("POST", f"/v1/conversations/{other}/stream", {"run_id": run["id"]}))[0] == 404
+
+
+async def test_a_deleted_one_is_gone_with_what_was_said_in_it() -> None:
+    """Memory is as it was, and so are other conversations; the agent's first can't be deleted."""
+    async with routed(says("a walrus"), says("a seal")) as server:
+        agent = await new_agent(server)
+        made = await begin(server, agent["id"])
+        await server.post(f"/v1/conversations/{made['id']}/messages", {"input": "one", "streaming": False})
+        await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "two"})
+        first = (await (await server.library.agent(agent["id"])).find_conversation()).id
+
+        assert await server.delete(f"/v1/conversations/{made['id']}") is None
+        assert await server.get("/v1/conversations/") == []
+        for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/messages"), ("POST", "/cancel")):
+            assert (await server.refused(method, f"/v1/conversations/{made['id']}{path}"))[0] == 404
+        listed = await server.get(f"/v1/agents/{agent['id']}/messages", order="asc")
+        assert [message["content"] for message in listed] == ["two", "a seal"]
+        assert (await server.refused("DELETE", f"/v1/conversations/{first}"))[0] == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/conversations/", {}, 422),
+        ("POST", "/v1/conversations/?agent_id=agent-123e4567-e89b-42d3-a456-426614174000", {}, 404),
+        ("POST", "/v1/conversations/?agent_id={agent}", {"model": "x/y"}, 501),
+        ("POST", "/v1/conversations/?agent_id={agent}", {"isolated_block_labels": ["human"]}, 501),
+        ("GET", "/v1/conversations/nonsense", None, 422),
+        ("GET", "/v1/conversations/default", None, 422),
+        ("GET", f"/v1/conversations/{UNKNOWN}", None, 404),
+        ("GET", f"/v1/conversations/{UNKNOWN}/messages", None, 404),
+        ("PATCH", f"/v1/conversations/{UNKNOWN}", {"summary": "x"}, 404),
+        ("POST", f"/v1/conversations/{UNKNOWN}/messages", {"input": "x"}, 404),
+        ("POST", "/v1/conversations/nonsense/messages", {"input": "x"}, 422),
+        ("POST", "/v1/conversations/default/messages", {"input": "x", "agent_id": "nobody"}, 422),
+        ("GET", "/v1/conversations/?order_by=mood", None, 422),
+    ],
+)
+async def test_what_is_wrong_is_refused(method: str, path: str, body: Any, status: int) -> None:
+    """With the wire's own statuses, and nothing stored."""
+    async with routed() as server:
+        agent = await new_agent(server)
+        answer = await server.http.request(method, path.replace("{agent}", agent["id"]), json=body)
+        assert (answer.status_code, "detail" in answer.json()) == (status, True)
+        assert await server.get("/v1/conversations/") == []
+
+
+async def test_another_agent_s_conversation_is_not_found_with_a_wrong_owner() -> None:
+    """Where a client names both, they have to belong together."""
+    async with routed() as server:
+        agent, other = await new_agent(server), await new_agent(server, "ben")
+        made = await begin(server, agent["id"])
+        with pytest.raises(letta_client.NotFoundError):
+            await server.letta.conversations.messages.list(made["id"], agent_id=other["id"])
