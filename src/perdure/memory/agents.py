@@ -145,15 +145,16 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     given: dict[str, Any] = {**changes}
     if "tags" in given:
         given["tags"] = as_tags(given["tags"])
-    after = _checked(replace(before, **given))
+    after = _checked(replace(before, **given), rules=before.settings.get("tool_rules"))
     if after.settings != before.settings:
         _check_archive(tx, after)
         check_filled(tx, agent_id, after.settings)
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
 
 
-def _checked(agent: Agent) -> Agent:
-    """`agent`, when all of it can be used. Raises: NameInvalid, InvalidInput."""
+def _checked(agent: Agent, *, rules: Any = None) -> Agent:
+    """`agent`, when all of it can be used; its tool rules are not looked at if they are these. Raises: NameInvalid,
+    InvalidInput."""
     for name in ("name", "model", "timezone", "system", "description"):
         value = getattr(agent, name)
         if not isinstance(value, str) and (value is not None or name not in ("system", "description")):
@@ -176,10 +177,10 @@ def _checked(agent: Agent) -> Agent:
     waived = agent.settings.get("approval_waived") or []
     if not isinstance(waived, list) or not all(isinstance(name, str) for name in waived):
         raise InvalidInput(f"approval_waived is {waived!r:.80}: give a list of tool names")
-    if (given := agent.settings.get("tool_rules")) is not None:
-        rules = rules_to_settings(given)
+    if (given := agent.settings.get("tool_rules")) is not None and given != rules:
+        kept = rules_to_settings(given)
         settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
-        agent = replace(agent, settings=settings | ({"tool_rules": rules} if rules else {}))
+        agent = replace(agent, settings=settings | ({"tool_rules": kept} if kept else {}))
     return agent
 
 
