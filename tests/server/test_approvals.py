@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from perdure import tool
+from perdure.core.messages import ToolCall
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.testing import calls, says
@@ -116,3 +117,22 @@ async def test_the_limit_of_a_message_holds_over_its_answers(tmp_path: Path) -> 
 
         runs = (await perdure.app.store.read(lambda tx: tx.runs.list(agent.id)))[:2]
         assert [run.max_steps for run in runs] == [50, 50]
+
+
+async def test_the_message_that_waits_is_the_last_in_context(tmp_path: Path) -> None:
+    """Where clients look for it, also behind the results of calls that did not have to wait."""
+    both = calls("pay", ToolCall("b", "conversation_search", '{"query": "tea"}'), call_id="a")
+    async with in_process(tmp_path, both, says("ok"), tools=[pay]) as (client, perdure):
+        agent = await perdure.create_agent(tools=("pay", "conversation_search"))
+        await agent.require_approval("pay")
+        reply = (await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "go"})).json()
+        types = ["tool_call_message", "approval_request_message", "tool_return_message"]
+        assert [message["message_type"] for message in reply["messages"]] == types
+        state = (await client.get(f"/v1/agents/{agent.id}")).json()
+        same = (await client.get("/v1/conversations/default", params={"agent_id": agent.id})).json()
+
+        assert len(state["message_ids"]) == 3
+        assert state["message_ids"][-1] == reply["messages"][1]["id"]
+        assert same["in_context_message_ids"] == state["message_ids"]
+        await agent.approve()
+        assert (await client.get(f"/v1/agents/{agent.id}")).json()["message_ids"][1] == reply["messages"][1]["id"]

@@ -36,7 +36,7 @@ from perdure.server.wire.agents import (
     agent_type_of,
     merged_settings,
 )
-from perdure.server.wire.approvals import pending_shape
+from perdure.server.wire.approvals import in_context_ids, pending_shape
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.blocks import add_block, block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
@@ -277,7 +277,7 @@ def parts_of(tx: Tx, agent: Agent) -> AgentParts:
         tools=tools,
         codes=tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"]),
         folders=tx.folders.of_agent(agent.id),
-        message_ids=tx.conversations.shown(agent.id, 0),
+        message_ids=in_context_ids(tx, agent.id, 0),
         run=next((run for run in runs if run.ended), None),
         secrets=tx.secrets.list(agent.id),
         pending=_pending(tx, agent.id),

@@ -31,6 +31,7 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import ConversationPath, check_id
 from perdure.server.routes.messages import MessageCursor, answer_message, cancelled, list_messages, unfinished_runs
 from perdure.server.routes.runs import resumed
+from perdure.server.wire.approvals import in_context_ids
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.conversations import ConversationChangesIn, ConversationIn, conversation_shape
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, read_send
@@ -202,7 +203,7 @@ def _run_to_resume(tx: Tx, line: Conversation, body: ResumeRequest) -> Run | Non
 
 
 def _whole(tx: Tx, line: Conversation) -> dict[str, Any]:
-    return conversation_shape(line, tx.conversations.shown(line.agent_id, line.seq))
+    return conversation_shape(line, in_context_ids(tx, line.agent_id, line.seq))
 
 
 async def _line(perdure: AsyncPerdure, conversation_id: str, agent_id: str | None) -> Conversation:

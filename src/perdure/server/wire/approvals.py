@@ -10,14 +10,16 @@ from pydantic import ValidationError
 
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import AnswerInvalid, InvalidInput
-from perdure.core.ids import is_id
+from perdure.core.ids import AgentId, MessageId, is_id
 from perdure.core.messages import Message, ToolDecision
+from perdure.core.tx import Tx
+from perdure.engine.answers import find_pending
 from perdure.server.errors import invalid_body
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import Shown, wire_messages
 
-__all__ = ["answers_in", "is_answer", "named_request", "pending_shape", "with_calls"]
+__all__ = ["answers_in", "in_context_ids", "is_answer", "named_request", "pending_shape", "with_calls"]
 
 
 class ApprovalIn(WireRequest):
@@ -109,6 +111,17 @@ def pending_shape(message: Message, calls: Collection[str]) -> dict[str, Any] | 
             left = [call for call in shape["tool_calls"] if call["tool_call_id"] in calls]
             return shape | {"tool_call": left[0], "tool_calls": left} if left else None
     return None
+
+
+def in_context_ids(tx: Tx, agent_id: AgentId, conversation_seq: int) -> list[MessageId]:
+    """The ids of the messages in view, oldest first; but the one at whose calls the conversation waits comes last, also
+    behind the results of other calls: clients look there for what they have to answer."""
+    ids = list(tx.conversations.shown(agent_id, conversation_seq))
+    pending = find_pending(tx, tx.conversations.at(agent_id, conversation_seq))
+    if pending is not None and pending.message.id in ids:
+        ids.remove(pending.message.id)
+        ids.append(pending.message.id)
+    return ids
 
 
 def _answer(one: ApprovalIn, where: str) -> Answer:
