@@ -81,6 +81,12 @@ def test_what_is_shown_holds_no_control_character(text: str) -> None:
     assert not [char for char in visible(text) if char not in "\n\t" and (ord(char) < 32 or 127 <= ord(char) < 160)]
 
 
+def test_a_text_that_turns_its_direction_is_written_as_it_is_stored() -> None:
+    """A path or a name can't be made to look like another one; words of languages that run so stay."""
+    assert visible("pay \u202eobB\u2069 now") == "pay \\u202eobB\\u2069 now"
+    assert visible("שלום") == "שלום"
+
+
 @given(st.text(), st.integers(min_value=2, max_value=50))
 def test_a_folded_text_is_one_short_line(text: str, chars: int) -> None:
     """Folding keeps to its length and to one line."""

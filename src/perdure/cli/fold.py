@@ -24,6 +24,8 @@ DiffMark = Literal["+", "-", " ", "…"]
 # Whatever an agent, a tool or a file says must not be able to move the cursor, rename the window or colour the screen.
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
 _CONTROLS |= {0x7F: "␡"} | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
+# These turn the order of what stands behind them, up to the end of the line.
+_CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 # As `memory.file_tools` begins what it shows of a file.
 _PLACE = re.compile(r"^(?P<path>\S[^\n]{0,300}?)(?:: lines (?P<lines>\d+-\d+)|:(?P<line>\d+)$)", re.MULTILINE)
@@ -31,7 +33,8 @@ _WORD = re.compile(r"\w+")
 
 
 def visible(text: str) -> str:
-    """`text` with control characters as symbols; line breaks and tabs stay."""
+    """`text` with control characters as symbols, and those that turn its direction written out; line breaks and tabs
+    stay."""
     return text.replace("\r\n", "\n").translate(_CONTROLS)
 
 
@@ -73,7 +76,7 @@ def call_line(call: ToolCall) -> str:
 def outcome(result: ToolResult) -> str:
     """What came of a call, in a few words."""
     if result.status == "error":
-        return f"error: {fold(result.text, OUTCOME_CHARS * 2)}"
+        return f"error: {fold(result.text.removeprefix('Error: '), OUTCOME_CHARS * 2)}"
     if result.name in FILE_TOOLS and (places := _places(result.text)):
         return fold(", ".join(places), OUTCOME_CHARS * 2)
     try:
