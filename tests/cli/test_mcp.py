@@ -71,6 +71,7 @@ def test_what_was_left_out_of_a_listing_is_told(tmp_path: Path) -> None:
         (("add", "x"), 2, "either --url URL"),
         (("add", "x", "--url", "http://x", "--", "sh"), 2, "either --url URL"),
         (("add", "x", "--url", "http://127.0.0.1:9/"), 1, "can't be reached"),
+        (("add", "x", "--url", "http://127.0.0.1:9/", "--public"), 1, "as one outside"),
         (("add", "x", "--url", "http://x", "--token-from-env", "NOT_SET"), 1, "is not set in this shell"),
         (("add", "x", "--url", "http://x", "--header-from-env", "X-Key"), 1, "HEADER=VARIABLE"),
         (("add", "x", "--env", f"KEY={CANARY}", "--", "sh"), 1, "KEY=secret:NAME"),

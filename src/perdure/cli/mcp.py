@@ -33,6 +33,7 @@ async def add_server(
     headers_from: Sequence[str],
     variables: Sequence[str],
     trust: bool,
+    private: bool | None,
 ) -> int:
     """Register a server and show its tools."""
     shown = Shown(as_json=False)
@@ -52,6 +53,7 @@ async def add_server(
                 headers=headers,
                 environment=environment,
                 trusted=trust,
+                private=private,
             )
             state = await perdure.mcp.get(server.name)
             tools = [one.local_name for one in state.tools]

@@ -40,6 +40,14 @@ def add_server(
     trust: Annotated[
         bool, typer.Option("--trust", help="Its new tools need no approval, and its hints are believed.")
     ] = False,
+    private: Annotated[
+        bool | None,
+        typer.Option(
+            "--private/--public",
+            help="Whether the URL may lead to this machine or a private network.",
+            show_default="as it leads now",
+        ),
+    ] = None,
 ) -> None:
     """Register a server and approve the tools that it lists now.
 
@@ -60,6 +68,7 @@ def add_server(
             headers_from=headers_from or [],
             variables=variables or [],
             trust=trust,
+            private=private,
         )
     )
 

@@ -37,7 +37,7 @@ async def addresses_of(host: str, port: int, *, private: bool, resolver: Resolve
         if not private and (what := refusal_of(address)) is not None:
             raise ConnectionError(
                 f"the host {host} leads to {real} now, which is {what}, and the server was registered as one outside:"
-                " if it may be there, remove it and register it again"
+                " if it may be there, say so with `private=True`, or register it anew with `--private`"
             )
     return found
 
