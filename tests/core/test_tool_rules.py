@@ -185,6 +185,12 @@ MALFORMED: dict[str, Any] = {
     "max_count_limit is 5000000": [most("a", 5_000_000)],
     "tool_rules.0: its arguments can't be written as JSON": [rule("run_first", "a", args={"n": float("nan")})],
     "tool_rules.0 names 1,001 tools": [child("a", *(f"t{place}" for place in range(1_001)))],
+    "tool_rules.0 maps 1,001 outputs": [
+        rule("conditional", "a", child_output_mapping={f"out{place}": "b" for place in range(1_001)})
+    ],
+    "must be one of the children t0, .*, t19, [.][.][.]$": [
+        child("a", *(f"t{place}" for place in range(900))) | {"child_arg_nodes": [{"name": "c", "args": {}}]}
+    ],
 }
 
 
@@ -197,6 +203,19 @@ def test_a_rule_that_is_none_is_named_with_its_place(why: str) -> None:
 def test_rules_that_were_taken_once_can_be_read_for_ever() -> None:
     """What is refused when rules are set may have been stored before it was."""
     assert len(rules_of({"tool_rules": [child("a", "a"), most("a", 10**30)]}).rules) == 2
+
+
+def test_every_output_is_looked_at_beside_all_conditions_of_its_tool() -> None:
+    """However many there are: each is a course of its own."""
+
+    def condition(place: int, child: str) -> dict[str, Any]:
+        outputs = {f"out{place}.{number}": "b" for number in range(500)}
+        return rule("conditional", "a", child_output_mapping=outputs | {f"last{place}": child}, default_child="b")
+
+    rules = [condition(place, "b") for place in range(100)]
+    assert len(rules_to_settings(rules)) == len(rules)
+    with pytest.raises(ToolRulesInvalid, match="when a returns 'last7' "):
+        rules_to_settings([*rules[:7], condition(7, "c"), *rules[8:]])
 
 
 def test_many_rules_are_checked_in_no_time() -> None:

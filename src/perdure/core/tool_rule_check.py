@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -72,6 +73,11 @@ def _check_values(rule: ToolRule, where: str) -> None:
             pass
     if len(names) > LISTED_MAX + 1:
         raise ToolRulesInvalid(f"{where} names {len(names) - 1:,} tools: give at most {LISTED_MAX:,}")
+    if isinstance(rule, Conditional) and len(rule.child_output_mapping) > LISTED_MAX:
+        raise ToolRulesInvalid(
+            f"{where} maps {len(rule.child_output_mapping):,} outputs: give at most {LISTED_MAX:,}, and default_child"
+            " for the others"
+        )
     for name in names:
         if not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable() or name != name.strip():
             raise ToolRulesInvalid(
@@ -187,11 +193,10 @@ def _check_courses(rules: Sequence[ToolRule], limits: Mapping[str, int]) -> None
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """What may come after a tool: `tools`, as bits; `demanded`: one of them has to. `output`: if it returned this."""
+    """What may come after a tool: `tools`, as bits; `demanded`: one of them has to."""
 
     tools: int
     demanded: bool
-    output: str | None = None
 
 
 _State = tuple[int, int, tuple[int, ...]]
@@ -211,11 +216,14 @@ class _Courses:
         may = sum(bit[name] for name in self._names if limits.get(name) != 0)
         self._exits = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, ExitLoop)})
         required = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, RequiredBeforeExit)})
-        self._ways = {place: _ways(rules, name, bit, may) for place, name in enumerate(self._names)}
         parents = _parents_of(rules)
+        own: dict[str, list[ToolRule]] = {name: [] for name in self._names}
+        for rule in rules:
+            own[rule.tool_name].append(rule)
+        self._ways = {place: _ways(own[name], name, bit, may, parents) for place, name in enumerate(self._names)}
         first = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, RunFirst)})
         closed = sum(bit[child] for child in parents)
-        self._ways[START] = [_Way((first or ~0) & may & ~closed, bool(first))]
+        self._ways[START] = {_Way((first or ~0) & may & ~closed, bool(first)): ()}
         # A course that gets somewhere need not call a tool more often than required ones are found on its way, and
         # three times besides.
         most = required.bit_count() + 3
@@ -252,16 +260,16 @@ class _Courses:
                     good.append(state)
         self.reached = {self._names[state[0]] for state in before if state[0] != START}
         self.ended = {START if state[0] == START else self._names[state[0]] for state in ends}
-        kept: set[tuple[int, str]] = set()
+        kept: set[tuple[int, _Way]] = set()
         for state in before:
-            for way in self._ways[state[0]]:
-                if way.output is not None and any(one in ends for one in self._after(state, way)):
-                    kept.add((state[0], way.output))
-        for name in sorted(self.reached):
-            place = self._names.index(name)
-            outputs = {way.output for way in self._ways[place] if way.output is not None}
-            if lost := {output for output in outputs if (place, output) not in kept}:
-                self.lost[name] = lost
+            for way, outputs in self._ways[state[0]].items():
+                if outputs and any(one in ends for one in self._after(state, way)):
+                    kept.add((state[0], way))
+        for place, name in sorted(enumerate(self._names), key=lambda one: one[1]):
+            if name in self.reached:
+                ways = self._ways[place].items()
+                if lost := {output for way, outputs in ways if (place, way) not in kept for output in outputs}:
+                    self.lost[name] = lost
 
     def _is_end(self, state: _State) -> bool:
         last, missing, _ = state
@@ -287,37 +295,49 @@ class _Courses:
             yield one.bit_length() - 1, missing & ~one, counted
 
 
-def _ways(rules: Sequence[ToolRule], name: str, bit: Mapping[str, int], may: int) -> list[_Way]:
-    """What may come after a tool, for everything that it can return and its rules tell apart."""
+def _ways(
+    rules: Sequence[ToolRule], name: str, bit: Mapping[str, int], may: int, parents: Mapping[str, set[str]]
+) -> Mapping[_Way, Sequence[str]]:
+    """What may come after a tool, for everything that it can return and its `rules` tell apart; each with the outputs
+    for which they name what comes."""
     tools, demanded = may, False
-    parents = _parents_of(rules)
     tools &= ~sum(bit[child] for child, before in parents.items() if name not in before)
     heirs = {child for child, before in parents.items() if name in before}
     if heirs:
         tools &= sum(bit[child] for child in heirs)
-    conditions: list[Conditional] = []
     for rule in rules:
-        if rule.tool_name == name and isinstance(rule, ChildTools):
+        if isinstance(rule, ChildTools):
             tools &= sum(bit[child] for child in rule.children)
             demanded = True
-        elif rule.tool_name == name and isinstance(rule, Conditional):
-            conditions.append(rule)
+    conditions = [rule for rule in rules if isinstance(rule, Conditional)]
     if not conditions:
-        return [_Way(tools, demanded)]
-    ways: list[_Way] = []
-    words = {output_word(text): text for rule in conditions for text in rule.child_output_mapping}
-    for word in (*words, None):
-        left, asked, stuck, mapped = tools, demanded, False, False
-        for rule in conditions:
-            named = [child for text, child in rule.child_output_mapping.items() if output_word(text) == word]
-            child = named[0] if named else rule.default_child
-            if child is not None:
-                left, asked, mapped = left & bit[child], True, True
-            stuck = stuck or (child is None and rule.require_output_mapping)
-        if not stuck:  # else the run fails, as it was asked to
-            text = "something else" if word is None else words[word]
-            ways.append(_Way(left, asked, text if mapped else None))
-    return ways
+        return {_Way(tools, demanded): ()}
+    shown: dict[str, str] = {}
+    named: dict[str, dict[int, str]] = {}  # output -> place of a rule that names it -> the child
+    for place, rule in enumerate(conditions):
+        for text, child in rule.child_output_mapping.items():
+            word = output_word(text)
+            shown[word] = text
+            named.setdefault(word, {}).setdefault(place, child)
+    # A rule that does not name the output has its default; how many have which is counted once for all outputs.
+    defaults = Counter((rule.default_child, rule.require_output_mapping) for rule in conditions)
+    found: dict[_Way, list[str]] = {}
+    for known in (*named, None):
+        by_rule = {} if known is None else named[known]
+        others = defaults.copy() if by_rule else defaults
+        for place in by_rule:
+            others[conditions[place].default_child, conditions[place].require_output_mapping] -= 1
+        rest = [default for default, count in others.items() if count]
+        if any(child is None and required for child, required in rest):
+            continue  # the run fails, as it was asked to
+        children = {*by_rule.values(), *(child for child, _ in rest if child is not None)}
+        left = tools
+        for child in children:
+            left &= bit[child]
+        outputs = found.setdefault(_Way(left, demanded or bool(children)), [])
+        if children:
+            outputs.append("something else" if known is None else shown[known])
+    return found
 
 
 def _wanted(rules: Iterable[ToolRule], name: str) -> list[str]:

@@ -309,14 +309,16 @@ def _children(shape: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 def _child_args(shape: Mapping[str, Any], children: Sequence[str], where: str) -> dict[str, Arguments]:
     found: dict[str, Arguments] = {}
+    known = {*children}
     nodes = shape.get("child_arg_nodes") or ()
     if isinstance(nodes, (str, Mapping)) or not isinstance(nodes, Iterable):
         raise ToolRulesInvalid(f"{where}.child_arg_nodes is {nodes!r:.80}: give a list of objects with name and args")
     for index, node in enumerate(nodes):
         here = f"{where}.child_arg_nodes.{index}"
         name = node.get("name") if isinstance(node, Mapping) else None
-        if not isinstance(name, str) or name not in children:
-            raise ToolRulesInvalid(f"{here}.name is {name!r:.80}: it must be one of the children {', '.join(children)}")
+        if not isinstance(name, str) or name not in known:
+            there = ", ".join(children[:20]) + (", ..." if len(children) > 20 else "")
+            raise ToolRulesInvalid(f"{here}.name is {name!r:.80}: it must be one of the children {there}")
         args = _arguments(node.get("args"), f"{here}.args")
         if args:
             found[name] = {**found.get(name, {}), **args}
