@@ -115,6 +115,7 @@ class VectorIndexes:
         limit: int,
         only: IntArray | None = None,
         model: str | None = None,
+        scope: Scope | None = None,
     ) -> Dense | None:
         """The rows of scope `number` nearest to `query`; None when the scope has no vectors and will get none.
 
@@ -123,10 +124,12 @@ class VectorIndexes:
             limit: how many at most.
             only: look at these numbers alone; sorted.
             model: the handle of what made the query.
+            scope: as this transaction sees it, if the caller has it.
 
         Raises: EmbeddingMismatch: the scope's vectors are of another model, or of another length.
         """
-        scope = tx.vectors.scope(number)
+        if scope is None:
+            scope = tx.vectors.scope(number)
         if scope is None:
             self.forget(number)
             return None
@@ -224,6 +227,7 @@ class _Search:
     def __init__(self, tx: Tx, scope: Scope, seen: _Seen, query: FloatArray, limit: int, only: IntArray | None) -> None:
         self._tx, self._scope, self._seen, self._query, self._limit = tx, scope, seen, query, limit
         self._rows, self._only = seen.rows, only
+        self._every: FloatArray | None = None  # the score of each row, where all were computed
 
     def result(self) -> Dense:
         if self._seen.gathered is not None:
@@ -256,11 +260,11 @@ class _Search:
             return self._seen.extra_seqs, extra, *_spread(extra), count
         dead = self._dead()
         if rows.form == "floats":
-            found = rows.scored(self._query)
+            found = self._every = rows.scored(self._query)
             living = found if dead is None else found[~dead]
             mean, std = _spread(np.concatenate([living, extra]))
             if dead is not None:
-                found[dead] = -np.inf
+                found = np.where(dead, -np.inf, found)
             at = _largest(found, self._limit)
             at = at[found[at] > -np.inf]
             return *self._joined(rows.seqs_of(at), found[at], extra), mean, std, count
@@ -383,7 +387,9 @@ class _Search:
         there = at != NO_ROW
         if not there.any():
             return out
-        if self._rows.form != "signs":
+        if self._every is not None:
+            out[there] = self._every[at[there]]
+        elif self._rows.form != "signs":
             out[there] = self._rows.scored(self._query, at[there])
         else:
             out[there] = self._in_order(wanted[there], *self._stored(np.unique(wanted[there])))

@@ -54,6 +54,8 @@ class Neighbours:
             if step >= values.shape[-1]:
                 break
             pairs = self.pairs(step)
+            if not pairs.any():
+                continue
             if step <= len(before):
                 total[..., step:] += before[step - 1] * values[..., :-step] * pairs
             if step <= len(after):

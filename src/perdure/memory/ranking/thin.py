@@ -63,14 +63,23 @@ def _newest(
 
 
 def _telling(words: frozenset[str]) -> frozenset[str]:
-    """The first words of a set, in an order that is the same for all, long ones first: two sets that are alike share
-    one of them, for each leaves out no more than one less than these."""
-    return frozenset(sorted(sorted(words), key=len, reverse=True)[: len(words) - int(ALIKE * len(words)) + 1])
+    """The longest words of a set, so many that two sets which are alike share one of them: of all words in any order,
+    each has its first ones among these, and lacks fewer of the other's than these are."""
+    if not words:
+        return words
+    most = len(words) - int(ALIKE * len(words)) + 1
+    least = sorted(map(len, words))[-min(most, len(words))]
+    return frozenset([word for word in words if len(word) >= least])
 
 
 def _alike(words: frozenset[str], others: frozenset[str]) -> bool:
-    small, large = sorted((len(words), len(others)))
-    if small < ALIKE * large or len(words & others) < ALIKE * len(words | others):
+    small, large = len(words), len(others)
+    if small > large:
+        small, large = large, small
+    if small < ALIKE * large:
+        return False
+    shared = len(words & others)
+    if shared < ALIKE * (small + large - shared):
         return False
     return not any(map(_has_digit, words ^ others))  # "invoice 17 is paid" and "invoice 18 is paid" are two memories
 

@@ -65,7 +65,7 @@ def by_meaning(tx: Tx, number: int, asked: Asked, *, texts: int, only: NDArray[n
     if vector is None or (scope.dimensions is not None and scope.dimensions != len(vector)):
         using = ", ".join(asked.vectors)
         return _none(f"these texts have vectors of {scope.model}, the query one of {using}: type `perdure reindex`")
-    found = asked.indexes.search(tx, number, vector, limit=limit, only=only)
+    found = asked.indexes.search(tx, number, vector, limit=limit, only=only, scope=scope)
     if found is None:
         return _none("these texts have no vectors yet")
     missing = texts - found.rows if only is None else 0
