@@ -99,6 +99,24 @@ async def test_what_an_earlier_chat_left_is_asked_first() -> None:
         assert await results(chat) == ["paid 1"]
 
 
+async def test_what_somebody_else_decided_meanwhile_is_shown_with_what_it_was_run_with() -> None:
+    """Where another terminal was asked about the same calls, and said the same."""
+    async with paying(calls("pay", n=1), says("Done.")) as chat:
+        await chat.agent.send("pay")
+        reads = chat.source.ask
+
+        async def ask_late(question: str, *, prefill: str = "") -> str | None:
+            (call,) = await chat.agent.pending()
+            await chat.agent.approve(call.call_id)
+            return await reads(question, prefill=prefill)
+
+        chat.source.ask = ask_late  # type: ignore[method-assign]
+        await chat.take("y")
+
+        assert await results(chat) == ["paid 1"]
+        assert "⚙ pay(n=1) → paid 1\nDone.\n" in chat.out.getvalue()
+
+
 async def test_a_program_is_told_what_waits_and_by_its_exit_code() -> None:
     """Nothing is asked of lines; a command among them decides."""
     script = (calls("pay", n=1), says("Done."), calls("pay", n=2), calls("pay", n=3), says("Done."))

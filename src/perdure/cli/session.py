@@ -137,7 +137,7 @@ class Session:
             raise AnswerInvalid(f"no such call waits: there are {there}" if waiting else "no call waits for you")
         if arguments is not None and len(chosen) > 1:
             raise AnswerInvalid("several calls wait: name the one that these arguments are for")
-        await self._answer([ToolDecision(call.call_id, approve, reason, arguments) for call in chosen])
+        await self._answer([ToolDecision(call.call_id, approve, reason, arguments) for call in chosen], chosen)
         await self.settle()
 
     async def approvals(self) -> None:
@@ -175,7 +175,7 @@ class Session:
             if decisions is None:
                 self.view.note("nothing is decided: " + ("the call waits" if len(mine) == 1 else "the calls wait"))
                 break
-            if not await self._answer(decisions):
+            if not await self._answer(decisions, mine):
                 return
         if waiting:
             self._waiting.add(self.conversation)
@@ -192,14 +192,16 @@ class Session:
     async def _check_edited(self, call: PendingCall, arguments: str) -> None:
         await self.perdure.app.store.read(check_edited, call, arguments)
 
-    async def _answer(self, decisions: Sequence[ToolDecision]) -> bool:
-        """Whether what came of the decisions was waited for. Raises: PerdureError."""
+    async def _answer(self, decisions: Sequence[ToolDecision], asked: Sequence[PendingCall]) -> bool:
+        """Whether what came of the decisions about these calls was waited for. Raises: PerdureError."""
         await self._check_model()
         line = await self.agent.find_conversation(self.conversation)
         calls = await self.perdure.app.store.read(lambda tx: open_calls(tx, tx.conversations.get(line.id)))
         edited = {one.call_id: one.arguments for one in decisions if one.arguments is not None}
+        # Somebody else may have decided the same meanwhile: then they are not open, and what came of them is shown.
+        shown = {one.call_id: one for one in (*(call.call for call in asked), *calls)}
         self.view.goes_on_with(
-            [replace(one, arguments=edited.get(one.call_id, one.arguments), awaits=None) for one in calls]
+            [replace(one, arguments=edited.get(one.call_id, one.arguments), awaits=None) for one in shown.values()]
         )
         self._left = False
         await self._follow(self.agent.stream_answer(decisions, conversation=self.conversation))
