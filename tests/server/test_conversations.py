@@ -179,6 +179,7 @@ async def test_what_is_wrong_is_refused(method: str, path: str, body: Any, statu
         agent = await new_agent(server)
         answer = await server.http.request(method, path.replace("{agent}", agent["id"]), json=body)
         assert (answer.status_code, "detail" in answer.json()) == (status, True)
+        assert ("nonsense" in path) == ("'nonsense'" in str(answer.json()["detail"]))
         assert await server.get("/v1/conversations/") == []
 
 

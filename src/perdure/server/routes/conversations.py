@@ -214,9 +214,9 @@ async def _line(perdure: AsyncPerdure, conversation_id: str, agent_id: str | Non
         try:
             check_id("conversation")(conversation_id)
         except PydanticCustomError as error:
-            raise RequestValidationError(
-                [{"type": error.type, "loc": ("path", "conversation_id"), "msg": error.message(), "input": ""}]
-            ) from error
+            where = ("path", "conversation_id")
+            wrong = {"type": error.type, "loc": where, "msg": error.message(), "input": conversation_id}
+            raise RequestValidationError([wrong]) from error
     elif agent_id is None:
         raise InvalidInput("agent_id: the conversation 'default' needs one")
 
