@@ -9,9 +9,12 @@ import pytest
 
 from perdure import AsyncPerdure, ConversationBusy, NotFound, Perdure, Verdict, hook, tool
 from perdure.core.errors import AnswerInvalid, ToolError
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, MessageId
+from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
+from perdure.engine.importing import import_drafts
+from perdure.engine.reset import delete_conversation
 from perdure.library.checks import USER
 from perdure.memory.handles import behind
 from perdure.settings import Settings
@@ -128,6 +131,19 @@ def test_hooks_are_told_of_each_conversation_and_may_begin_it(tmp_path: Path) ->
     first, second = model.asked[-1].messages
     assert '"text":"The kettle is on."' in first.text.replace(": ", ":")
     assert second.text == "two"
+
+
+async def test_a_deleted_conversation_takes_no_history(tmp_path: Path) -> None:
+    """Also when it was found just before: nothing is written where nobody could see it."""
+    async with await open_async(tmp_path / "a.db") as perdure:
+        agent = await perdure.create_agent()
+        line = await agent.new_conversation()
+        await delete_conversation(line.id, perdure.app.ports, author=USER)
+        draft = Draft(id=MessageId(perdure.app.ports.ids.new("message")), role="user", parts=(Text("hello"),))
+        with pytest.raises(NotFound):
+            await import_drafts(agent.id, line.seq, [draft], perdure.app.ports)
+
+        assert await agent.messages(reset=True) == []
 
 
 async def test_a_reset_that_fails_half_way_changes_nothing() -> None:

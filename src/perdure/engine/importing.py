@@ -65,7 +65,7 @@ def _add(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> int:
     tx.agents.lock(agent_id)
-    refuse_while_pending(tx, tx.conversations.at(agent_id, conversation_seq), what="import messages")
+    refuse_while_pending(tx, tx.conversations.opening(agent_id, conversation_seq).conversation, what="import messages")
     return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
 
 

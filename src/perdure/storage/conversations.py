@@ -48,7 +48,7 @@ def _opening(versions: str) -> str:
         " AND b.org_id = a.org_id), (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"
         " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = a.id AND p.org_id = a.org_id),"
         " EXISTS (SELECT 1 FROM agent_folders f WHERE f.agent_id = a.id)"
-        " FROM agents a LEFT JOIN conversations c ON c.agent_id = a.id AND c.seq = :seq"
+        " FROM agents a LEFT JOIN conversations c ON c.agent_id = a.id AND c.seq = :seq AND c.removed_at IS NULL"
         " WHERE a.id = :agent_id AND a.org_id = :org_id"
     )
 

@@ -78,7 +78,7 @@ class Conversations(Protocol):
 
         Args:
             known: the agent as it was read earlier: what seldom changes is not read again unless it has.
-        Raises: NotFound.
+        Raises: NotFound: also for a conversation that was removed.
         """
         ...
 
