@@ -133,6 +133,18 @@ def test_hooks_are_told_of_each_conversation_and_may_begin_it(tmp_path: Path) ->
     assert second.text == "two"
 
 
+def test_a_message_that_is_sent_again_gets_its_answer(tmp_path: Path) -> None:
+    """Though it is out of view since, and the process another one: it was accepted, and may not have been heard."""
+    with open_sync(tmp_path / "a.db", says("Four.")) as perdure:
+        agent = perdure.create_agent("ada")
+        first = agent.send("Two and two?", idempotency_key="sum")
+        agent.reset()
+    with open_sync(tmp_path / "a.db") as perdure:
+        again = perdure.agent("ada").send("Two and two?", idempotency_key="sum")
+
+    assert (again.run_id, again.text) == (first.run_id, "Four.")
+
+
 async def test_a_deleted_conversation_takes_no_history(tmp_path: Path) -> None:
     """Also when it was found just before: nothing is written where nobody could see it."""
     async with await open_async(tmp_path / "a.db") as perdure:

@@ -71,7 +71,8 @@ class Events:
         )
         events = [(row[0], event_from_json(row[1], restored(row[2])), from_iso(row[3])) for row in rows]
         named = [event.message_seq for _, event, _ in events if isinstance(event, MessageAdded)]
-        messages = read_messages(self._db, self._org_id, key.agent_id, named)
+        # Also what a reset took out of view: whoever knows the run gets the same answer however late they ask.
+        messages = read_messages(self._db, self._org_id, key.agent_id, named, reset=True)
         return [
             StoredEvent(
                 agent_id=key.agent_id,

@@ -339,14 +339,17 @@ class Messages:
         return _read(self._db, f"{OWN_AGENT} AND {where}", params | {"org_id": self._org_id})
 
 
-def read_messages(db: Database, org_id: OrgId, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, Message]:
-    """seq -> message, without the removed ones. The numbers stand in the statement: they are ours and whole."""
+def read_messages(
+    db: Database, org_id: OrgId, agent_id: AgentId, seqs: Sequence[int], *, reset: bool = False
+) -> dict[int, Message]:
+    """seq -> message, without the removed ones, and without those of before a reset unless asked for. The numbers stand
+    in the statement: they are ours and whole."""
     if not seqs:
         return {}
     listed = ", ".join(str(int(seq)) for seq in seqs)
     found = _read(
         db,
-        f"agent_id = :agent_id AND seq IN ({listed}) AND removed = 0 AND {OWN_AGENT}",
+        f"agent_id = :agent_id AND seq IN ({listed}) AND removed {'IN (0, 2)' if reset else '= 0'} AND {OWN_AGENT}",
         {"agent_id": agent_id, "org_id": org_id},
     )
     return {message.seq: message for message in found}

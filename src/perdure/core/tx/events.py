@@ -25,7 +25,7 @@ class Events(Protocol):
         ...
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
-        """In order; added messages come with the message."""
+        """In order; added messages come with the message, also when a reset took it out of view since."""
         ...
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
