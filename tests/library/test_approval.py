@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from perdure.core.answers import ToolReturn
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidInput, NotFound
 from perdure.core.messages import ToolCall, ToolDecision
 from perdure.core.models import ModelRequest
-from perdure.core.tool_rules import ExitLoop, MaxCount, RequiresApproval, RunFirst, rules_to_settings
+from perdure.core.tool_rules import ChildTools, ExitLoop, MaxCount, RequiresApproval, RunFirst, rules_to_settings
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
@@ -442,3 +443,28 @@ def test_of_a_deleted_agent_nothing_waits() -> None:
         for ask in (agent.pending, agent.approve, agent.deny):
             with pytest.raises(NotFound, match=f"agent '{agent.id}' not found"):
                 ask()
+
+
+@tool
+async def transfer(to: str, amount: int) -> str:
+    """Send money."""
+    done.append(f"{amount} to {to}")
+    return "sent"
+
+
+@pytest.mark.parametrize("given", [{"to": "me"}, {"to": "me", "amount": 1}])
+def test_what_a_rule_fills_in_is_never_run_without_the_person_having_seen_it(given: dict[str, Any]) -> None:
+    """The rule comes into force when the call before turns out to be none, which was not foreseen."""
+    rules = rules_to_settings(
+        [RequiresApproval("transfer"), ChildTools("look", ("pay", "transfer"), {"transfer": {"amount": 500}})]
+    )
+    unforeseen = calls("pay", ToolCall("", "transfer", json.dumps(given)), n="?")
+    model = ScriptedModel(calls("look"), unforeseen, *([] if "amount" in given else [calls("transfer", **given)]))
+    perdure = Perdure(store=InlineStore(), models={MODEL: model}, tools=[pay, look, transfer], settings=SETTINGS)
+    with perdure:
+        agent = perdure.create_agent(tools=("pay", "look", "transfer"), settings={"tool_rules": rules})
+        agent.send("go")
+        (shown,) = agent.pending()
+        assert done == ["look0"]
+        agent.approve()
+    assert done == ["look0", f"{shown.arguments['amount']} to me"]

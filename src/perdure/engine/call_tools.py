@@ -62,11 +62,11 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
     waiting = list(calls)
     while waiting:
         # What comes after a call may depend on it by the agent's rules: then they are run one after the other.
-        batch = waiting[:1] if log.terms is not None else _batch(waiting, tools, waits)
+        batch = waiting[:1] if log.terms is not None else _batch(log, waiting, tools, waits)
         del waiting[: len(batch)]
         first, tool = batch[0], tools.get(batch[0].call.name)
         progress = Progress(log)
-        if (broken := _violation(log, first, tools) or _unasked(first, tools, waits)) is not None:
+        if (broken := _violation(log, first, tools) or _unasked(log, first, tools, waits)) is not None:
             progress = await _store(log, first, broken, ports)
             yield progress
         else:
@@ -90,14 +90,17 @@ def _violation(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> Tool
 
 
 def _arguments(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> str:
-    """What a call is run with: the model's arguments, or those of a person or else a rule in their place."""
-    if open_call.decision is not None and open_call.decision.arguments is not None:
+    """What a call is run with: what a person approved, as it was shown or changed; else the model's arguments, or those
+    of a rule in their place."""
+    if open_call.decision is not None:
         return open_call.arguments
     now = log.standing(of=open_call, tools=tools)
     return prefilled(open_call.arguments, None if now is None else now.filled.get(open_call.call.name))
 
 
-def _batch(waiting: Sequence[OpenCall], tools: Mapping[str, Tool], waits: Mapping[str, Waits]) -> list[OpenCall]:
+def _batch(
+    log: RunLog, waiting: Sequence[OpenCall], tools: Mapping[str, Tool], waits: Mapping[str, Waits]
+) -> list[OpenCall]:
     """The first call, and those right after it that may run at the same time."""
 
     def parallel(open_call: OpenCall) -> bool:
@@ -106,7 +109,7 @@ def _batch(waiting: Sequence[OpenCall], tools: Mapping[str, Tool], waits: Mappin
             tool is not None
             and tool.spec.kind != "memory"
             and tool.spec.parallel
-            and _unasked(open_call, tools, waits) is None
+            and _unasked(log, open_call, tools, waits) is None
         )
 
     batch = [waiting[0]]
@@ -124,10 +127,15 @@ def _tools(tx: Tx, run: Run) -> tuple[dict[str, Tool], Mapping[str, Waits]]:
     return tools, awaited(tools, tx.agents.get(run.key.agent_id).settings)
 
 
-def _unasked(open_call: OpenCall, tools: Mapping[str, Tool], waits: Mapping[str, Waits]) -> ToolOutcome | None:
+def _unasked(
+    log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], waits: Mapping[str, Waits]
+) -> ToolOutcome | None:
     """A call that nobody was asked about although somebody has to be, since its answer was stored, as its result."""
     call = open_call.call
-    if call.awaits is not None or call.name not in waits or not is_usable(tools[call.name].spec, call.arguments):
+    if call.awaits is not None or call.name not in waits:
+        return None
+    # What it would be run with, not what the model gave: a rule may make usable what nobody was asked about.
+    if not is_usable(tools[call.name].spec, _arguments(log, open_call, tools)):
         return None
     return ToolOutcome(
         text=f"{call.name} now needs somebody's approval: call it again, and it will be asked for",
