@@ -6,11 +6,13 @@ stdin is one order:
     {"agent": id, "conversation": id, "key": "k7", "text": "k7 append note+mark"}    send, the key being idempotent
     {"cancel": run_id, "agent": id}
     {"approve": call_id, "agent": id}                                 of the agent's first conversation
+    {"reset": key, "agent": id}                                       of all its conversations
 
 and its stdout tells `{"accepted": key, "run_id": ...}` once the message is durable, `{"ended": key, "stop_reason": ...,
 "text": ...}` once its run is over, `{"refused": key, "error": code, "message": ..., "run_id": ...}` for one that is not
-taken, `{"cancelled": run_id}`, and `{"approved": call_id, "text": ...}` once the run that goes on is over. At the end
-of stdin it finishes what it has begun and closes the store.
+taken, `{"cancelled": run_id}`, `{"approved": call_id, "text": ...}` once the run that goes on is over, and `{"reset":
+key, "conversations": ...}`, how many began anew. At the end of stdin it finishes what it has begun and closes the
+store.
 
 Its model has no will of its own: after the key, each word of a message is one answer, the names joined by `+` in it are
 its calls (see `STEPS`), and then it says `done` and the key. So a message says beforehand what has to be found later.
@@ -136,6 +138,9 @@ async def _obey(perdure: AsyncPerdure, order: dict[str, Any]) -> None:
     if "approve" in order:
         reply = await agent.answer([ToolDecision(order["approve"], True)])
         _tell(approved=order["approve"], text=reply.text if reply is not None else "")
+        return
+    if "reset" in order:
+        _tell(reset=order["reset"], conversations=len(await agent.reset()))
         return
     key = order["key"]
     try:
