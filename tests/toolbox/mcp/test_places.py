@@ -61,6 +61,10 @@ async def test_a_name_that_rebinds_leads_to_the_address_that_was_judged() -> Non
         (True, ["127.0.0.1", "64:ff9b::a9fe:a9fe"], r"169\.254\.169\.254"),
         (True, ["2002:a9fe:a9fe::1"], r"169\.254\.169\.254"),
         (True, ["fe80::1%eth0"], "no MCP server is looked for"),
+        *(
+            (True, [place], "no MCP server is looked for")
+            for place in ("100.100.100.200", "192.0.0.192", "fd20:ce::254")
+        ),
         (True, [], "has no address"),
     ],
 )
