@@ -452,6 +452,18 @@ async def transfer(to: str, amount: int) -> str:
     return "sent"
 
 
+def test_changed_arguments_are_read_as_they_will_be_when_the_call_is_run() -> None:
+    """A name that is given twice is refused to the person, who can write it anew, not to the model afterwards."""
+    perdure, _ = opened(calls("pay", call_id="a", n=1), says("done"))
+    with perdure:
+        agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
+        agent.send("go")
+        with pytest.raises(AnswerInvalid, match="'n' is given twice"):
+            agent.answer([ToolDecision("a", True, None, '{"n": 2, "n": 3}')])
+        agent.answer([ToolDecision("a", True, None, '{"n": 3}')])
+    assert done == ["pay3"]
+
+
 @pytest.mark.parametrize("given", [{"to": "me"}, {"to": "me", "amount": 1}])
 def test_what_a_rule_fills_in_is_never_run_without_the_person_having_seen_it(given: dict[str, Any]) -> None:
     """The rule comes into force when the call before turns out to be none, which was not foreseen."""

@@ -24,7 +24,7 @@ from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, 
 from perdure.core.models import Models
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run, RunKey
-from perdure.core.tool_arguments import fit_arguments, parse_arguments
+from perdure.core.tool_arguments import fit_arguments, parse_arguments, read_json
 from perdure.core.tool_rules import rules_of
 from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import Tx
@@ -273,7 +273,7 @@ def _check_fits(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
     if spec is None:
         raise AnswerInvalid(f"the agent has no tool {call.name} any more: deny call {call.call_id}")
     try:
-        fit_arguments(call.name, spec.parameters, json.loads(arguments))
+        fit_arguments(call.name, spec.parameters, read_json(arguments))
     except (InvalidArguments, ValueError, RecursionError) as error:
         raise AnswerInvalid(f"the changed arguments of call {call.call_id} can't be used: {error}") from error
 
