@@ -12,7 +12,8 @@ from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, RunQueued
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
-from perdure.core.tx import Tx
+from perdure.core.text import query_of
+from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.ask import load_view
 from perdure.memory.search.recalled import CAPTURED
 
@@ -36,8 +37,9 @@ def check_agent(
         notes: label of the block into which the model appends tokens in brackets.
     Raises: Violation.
     """
-    messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True)
+    messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True, reset=True)
     _check_messages(messages, list(sent))
+    _check_resets(tx, agent_id, messages)
     for conversation in tx.conversations.list(agent_id, limit=1000):
         _check_line([message for message in messages if message.conversation_seq == conversation.seq])
     _check_runs(tx, agent_id, requests)
@@ -45,8 +47,28 @@ def check_agent(
     _check_captures(tx, agent_id, messages)
 
 
+def _check_resets(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None:
+    """What was said since the newest reset is in view, counted and found, and nothing of before."""
+    lines = {line.seq: line for line in tx.conversations.list(agent_id, limit=1000)}
+    for reset in tx.resets.list(agent_id, limit=_EVERYTHING):
+        line = tx.conversations.get(reset.conversation_id)
+        if reset.upto_seq >= line.first_seq:
+            raise Violation(f"conversation {line.seq} was reset up to {reset.upto_seq} and begins at {line.first_seq}")
+    since = [message for message in messages if message.seq >= lines[message.conversation_seq].first_seq]
+    shown = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True)
+    if list(shown) != since:
+        raise Violation(f"in view is {[one.seq for one in shown]}, said since was {[one.seq for one in since]}")
+    said = [message for message in since if message.kind == "message"]
+    if tx.messages.count(agent_id) != len(said):
+        raise Violation(f"{tx.messages.count(agent_id)} messages are counted, and there are {len(said)}")
+    found = tx.messages.match(agent_id, query_of("done"), where=MessageFilter(roles=("assistant",)), limit=_EVERYTHING)
+    due = {message.seq for message in said if message.role == "assistant" and message.text.startswith("done ")}
+    if {*found.seqs} != due:
+        raise Violation(f"a search finds {sorted(found.seqs)}, and {sorted(due)} are there")
+
+
 def _check_captures(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None:
-    """What was captured was captured once, and nothing before it was left out."""
+    """What was captured was captured once, and nothing before it was left out but what a reset took away first."""
     captured = Counter(
         turn["id"]
         for archive in tx.archives.of_agent(agent_id)
@@ -63,7 +85,8 @@ def _check_captures(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> N
         and message.text.strip()
         and message.seq <= upto[message.conversation_seq]
     )
-    if captured != due:
+    shown = {message.id for message in tx.messages.list(agent_id, limit=_EVERYTHING)}
+    if captured - due or {*(due - captured)} & shown:
         raise Violation(f"captured {captured - due} too often, and not {due - captured}")
 
 

@@ -9,35 +9,33 @@ import random
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.answers import Answer, PendingCall, ToolReturn
-from perdure.core.blocks import Author
-from perdure.core.errors import AnswerInvalid, ApprovalPending, BlockLimitExceeded, PerdureError
+from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
 from perdure.core.events import RunEnded, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
 from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.core.models import Model
-from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Request
 from perdure.engine.answers import pending_calls
 from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.reset import reset_conversations
 from perdure.engine.run_log import Progress, load_run_log
 from perdure.engine.runner import Runner
 from perdure.engine.search import Search
 from perdure.memory.agents import NewAgent, NewBlock, create_agent
-from perdure.memory.blocks import edit_block
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.memory.tools import put_tools
 from perdure.testing.clock import START, SequentialIds
 from perdure.testing.inline_store import FaultPoint, InlineStore
 from perdure.testing.simulator.faults import Crash, FaultRates, Faults
 from perdure.testing.simulator.invariants import Violation, check_agent
+from perdure.testing.simulator.outside import OUTSIDE, add_conversation, edit, last_message, no_fault, unended
 from perdure.testing.simulator.virtual_time import VirtualClock, run_virtually
 from perdure.testing.simulator.world import CLIENT_TOOL, MODEL, PLAN_LETTERS, PlannedModel, World, WorldTools
 
@@ -59,6 +57,7 @@ class Report:
     crashes: int
     faults: int
     cancels: int
+    resets: int
     virtual_s: float
 
 
@@ -176,7 +175,7 @@ class _Simulation:
         self.world = World()
         self.main: asyncio.Task[Any] | None = None
         self.processes: list[_Process] = []
-        self.crashes = self.cancels = self.struck = 0
+        self.crashes = self.cancels = self.resets = self.struck = 0
         self.sent: list[str] = []
         self.violations: list[Violation] = []
         # In half of the histories a dead process is known as dead, in the others its leases have to run out; in a few
@@ -215,6 +214,7 @@ class _Simulation:
         ]
         keeper = asyncio.create_task(self._keep_processes())
         editor = asyncio.create_task(self._edit_from_outside(agent_id))
+        resetter = asyncio.create_task(self._reset_from_outside(agent_id))
         person = asyncio.create_task(self._decide_for_ever(agent_id))
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -222,11 +222,13 @@ class _Simulation:
         except TimeoutError as error:
             raise Violation(f"a client waited for more than {PATIENCE_S:.0f} virtual seconds") from error
         finally:
-            for task in (*clients, keeper, editor, person):
+            for task in (*clients, keeper, editor, resetter, person):
                 task.cancel()
-            await asyncio.gather(*clients, keeper, editor, person, return_exceptions=True)
+            await asyncio.gather(*clients, keeper, editor, resetter, person, return_exceptions=True)
             for violation in self.violations:
                 raise violation
+        if resetter.done() and not resetter.cancelled():
+            resetter.result()  # what was no fault
         await self._settle(agent_id)
         return Report(
             seed=self.seed,
@@ -234,13 +236,14 @@ class _Simulation:
             crashes=self.crashes,
             faults=self.struck,
             cancels=self.cancels,
+            resets=self.resets,
             virtual_s=asyncio.get_running_loop().time(),
         )
 
     async def _make_agent(self) -> AgentId:
         store = InlineStore(self.path)
         ids = SequentialIds(salt=0xFFFF)
-        tools = WorldTools(self.world, _nothing, self.rng)
+        tools = WorldTools(self.world, no_fault, self.rng)
         await store.write(put_tools, [*MEMORY_TOOL_SPECS.values(), *tools.specs()], ids=ids, at=START)
         names = ("core_memory_append", "archival_memory_insert", "conversation_search", "charge", "fetch", "guarded")
         new = NewAgent(
@@ -251,10 +254,10 @@ class _Simulation:
             # In some histories memory works by itself.
             settings=_AUTOMATIC if self.seed % 10 == 3 else {},
         )
-        agent = await store.write(create_agent, new, ids=ids, author=_OUTSIDE, at=START)
+        agent = await store.write(create_agent, new, ids=ids, author=OUTSIDE, at=START)
         for _ in range(2):
             conversation_id = ConversationId(ids.new("conversation"))
-            await store.write(_add_conversation, agent.id, conversation_id, at=START)
+            await store.write(add_conversation, agent.id, conversation_id, at=START)
         await store.close()
         return agent.id
 
@@ -405,7 +408,25 @@ class _Simulation:
             if self.processes:
                 process = self.rng.choice(self.processes)
                 with contextlib.suppress(Crash, PerdureError):
-                    await process.store.write(_edit, agent_id, str(number), at=process.ports.clock.now())
+                    await process.store.write(edit, agent_id, str(number), at=process.ports.clock.now())
+
+    async def _reset_from_outside(self, agent_id: AgentId) -> None:
+        """In some histories conversations begin anew, one or all; not while a run is on."""
+        rng = random.Random(f"{self.seed}reset")
+        for _ in range(rng.choice((0, 0, 4, 16))):
+            await asyncio.sleep(rng.uniform(0, 2))
+            if self.processes:
+                process = self.rng.choice(self.processes)
+                # In a task of its own, which goes down with its process.
+                asked = asyncio.create_task(
+                    reset_conversations(agent_id, rng.choice((None, 0, 1, 2)), process.ports, author=OUTSIDE)
+                )
+                asked.add_done_callback(_look_at)
+                await asyncio.wait((asked,), timeout=LEASE_S)
+                asked.cancel()
+                if asked.done() and not asked.cancelled():
+                    with contextlib.suppress(Crash, PerdureError):
+                        self.resets += len(asked.result())
 
     async def _settle(self, agent_id: AgentId) -> None:
         """No more faults: what is left must come to its end, the next message be answered, and every promise hold."""
@@ -424,12 +445,12 @@ class _Simulation:
                         raise Violation(f"{text!r} was not answered")
             except TimeoutError as error:
                 raise Violation(f"{text!r} was not answered in {PATIENCE_S:.0f} virtual seconds") from error
-            answer = (await process.store.read(_last_message, agent_id, line)).text
+            answer = (await process.store.read(last_message, agent_id, line)).text
             if answer != f"done last{line}":
                 raise Violation(f"{text!r} was answered with {answer!r}")
         person.cancel()
         async with asyncio.timeout(PATIENCE_S):
-            while await process.store.read(_unended, agent_id):  # noqa: ASYNC110
+            while await process.store.read(unended, agent_id):  # noqa: ASYNC110
                 await asyncio.sleep(1)  # virtual: it costs nothing
         await process.store.read(check_agent, agent_id, sent=self.sent, requests=self.world.requests)
         for (run_id, call_id), count in self.world.effects.items():
@@ -441,30 +462,6 @@ class _Simulation:
         for running in list(self.processes):
             await running.runner.close()
             await running.store.close()
-
-
-_OUTSIDE = Author(kind="user", id="outside")
-
-
-async def _nothing(point: str) -> None:
-    """No fault."""
-
-
-def _add_conversation(tx: Tx, agent_id: AgentId, conversation_id: ConversationId, *, at: datetime) -> None:
-    tx.conversations.add(agent_id, conversation_id, at=at)
-
-
-def _edit(tx: Tx, agent_id: AgentId, text: str, *, at: datetime) -> None:
-    with contextlib.suppress(BlockLimitExceeded):
-        edit_block(tx, agent_id, "outside", lambda block: replace(block, value=text), author=_OUTSIDE, at=at)
-
-
-def _last_message(tx: Tx, agent_id: AgentId, line: int) -> Any:
-    return tx.messages.list(agent_id, conversation_seq=line, limit=1, newest_first=True)[0]
-
-
-def _unended(tx: Tx, agent_id: AgentId) -> list[RunKey]:
-    return [run.key for run in tx.runs.list(agent_id, limit=1000) if not run.ended]
 
 
 _TEMPLATE: Path | None = None
