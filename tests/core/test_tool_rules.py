@@ -205,6 +205,18 @@ def test_rules_that_were_taken_once_can_be_read_for_ever() -> None:
     assert len(rules_of({"tool_rules": [child("a", "a"), most("a", 10**30)]}).rules) == 2
 
 
+def test_an_approval_can_be_asked_for_beside_rules_that_would_not_be_taken_now() -> None:
+    """Or a person could not be put between an older agent and its tools. Any other change is looked at."""
+    older = [child("a", "a")]
+    approval = rule("requires_approval", "a")
+    assert len(rules_to_settings([*older, approval], before=older)) == 2
+    assert len(rules_to_settings(older, before=[*older, approval])) == 1
+    with pytest.raises(ToolRulesInvalid, match="contradict"):
+        rules_to_settings([*older, rule("continue_loop", "a")], before=older)
+    with pytest.raises(ToolRulesInvalid, match="names the tool ' '"):
+        rules_to_settings([*older, rule("requires_approval", " ")], before=older)
+
+
 def test_every_output_is_looked_at_beside_all_conditions_of_its_tool() -> None:
     """However many there are: each is a course of its own."""
 

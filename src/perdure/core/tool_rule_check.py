@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from perdure.core.errors import ToolRulesInvalid
 from perdure.core.tool_rules import (
+    NO_RULES,
     ChildTools,
     Conditional,
     ContinueLoop,
@@ -24,6 +25,7 @@ from perdure.core.tool_rules import (
     MaxCount,
     ParentTool,
     RequiredBeforeExit,
+    RequiresApproval,
     RunFirst,
     ToolRule,
     ToolRules,
@@ -41,14 +43,20 @@ EDGES_MAX = 300_000
 START = -1
 
 
-def check_rules(found: ToolRules) -> None:
+def check_rules(found: ToolRules, *, before: ToolRules = NO_RULES) -> None:
     """Nothing, when an agent with all the tools that are named could keep these rules.
 
+    Args:
+        before: those it has. If only approvals are other ones, the rest stays as it was taken once.
     Raises: ToolRulesInvalid: a value can't be used, two contradict each other, or together they leave no way.
     """
     rules = found.rules
+    same = bool(before) and found.ordered == before.ordered
     for place, rule in enumerate(rules):
-        _check_values(rule, f"tool_rules.{place}")
+        if not same or isinstance(rule, RequiresApproval):
+            _check_values(rule, f"tool_rules.{place}")
+    if same:
+        return
     limits = _check_pairs(rules)
     _check_first(rules)
     _check_next(rules)

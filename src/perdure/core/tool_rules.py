@@ -190,16 +190,23 @@ def rules_of(settings: Mapping[str, Any]) -> ToolRules:
     return _read(stored) if stored else NO_RULES
 
 
-def rules_to_settings(given: Iterable[Mapping[str, Any] | ToolRule]) -> list[dict[str, Any]]:
-    """Rules as they are stored, every field named. Raises: ToolRulesInvalid: they can't be read, or contradict each
-    other."""
+def rules_to_settings(
+    given: Iterable[Mapping[str, Any] | ToolRule], *, before: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
+    """Rules as they are stored, every field named.
+
+    Args:
+        before: the stored ones that they take the place of. If only approvals are other ones, the rest is not looked
+            at: what is refused now may have been taken once, and a person can still be asked.
+    Raises: ToolRulesInvalid: they can't be read, or contradict each other.
+    """
     from perdure.core.tool_rule_check import check_rules  # needed only here, and it needs this module
 
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise ToolRulesInvalid(f"tool_rules is {given!r:.80}: give a list of rules")
     listed = [rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in given]
     found = _read(listed)
-    check_rules(found)
+    check_rules(found, before=_read(before))
     return [rule_to_dict(rule) for rule in found.rules]
 
 

@@ -178,7 +178,7 @@ def _checked(agent: Agent, *, rules: Any = None) -> Agent:
     if not isinstance(waived, list) or not all(isinstance(name, str) for name in waived):
         raise InvalidInput(f"approval_waived is {waived!r:.80}: give a list of tool names")
     if (given := agent.settings.get("tool_rules")) is not None and given != rules:
-        kept = rules_to_settings(given)
+        kept = rules_to_settings(given, before=rules or ())
         settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
         agent = replace(agent, settings=settings | ({"tool_rules": kept} if kept else {}))
     return agent
