@@ -142,6 +142,16 @@ def test_any_text_is_a_query_of_clean_tokens(text: str) -> None:
 
 
 @effort(80, 3000)
+@given(st.lists(st.one_of(any_text(), st.sampled_from(["running", "it's", "a_b", "x" * 300, ""]))).map(" ".join))
+@example("The dog’s café — running, \u0301e 学 homes")
+def test_the_index_holds_what_a_query_takes_apart(text: str) -> None:
+    """The same tokens in the same order, whatever parts of the text are ASCII."""
+    tokens = stems(text)
+
+    assert index_words(text).split(" ")[: len(tokens)] == tokens
+
+
+@effort(80, 3000)
 @given(any_text())
 def test_a_text_is_found_by_itself(text: str) -> None:
     """Whatever has words is found by its own words, and by them as one phrase."""

@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
@@ -246,7 +247,13 @@ class Passages:
             {"archive_id": archive_id, "org_id": self._org_id, **params},
         )
         found = {
-            row[0]: PassageText(row[0], restored(row[1]), from_iso(row[2]).timestamp(), _origin(load(row[3])), row[4])
+            row[0]: PassageText(
+                row[0],
+                restored(row[1]),
+                datetime.fromisoformat(row[2]).timestamp(),
+                None if row[3] == "{}" else _origin(load(row[3])),
+                row[4],
+            )
             for row in rows
         }
         return [found[seq] for seq in seqs if seq in found]
