@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -82,6 +84,29 @@ async def test_bodies_are_bounded(tmp_path: Path) -> None:
         assert (deep.status_code, "20 levels" in deep.json()["detail"]) == (422, True)
         flat = await client.post("/v1/agents/", content=b'{"name":"' + b"[{" * 30 + b'","model":7}')
         assert (flat.status_code, "model" in flat.json()["detail"]) == (422, True)
+
+
+async def test_a_client_that_sends_all_before_it_reads_sees_why(tmp_path: Path) -> None:
+    """A body that is too long is taken in before it is refused, its length told or not; who asks first sends none."""
+
+    def answer_to(address: str, head: bytes, pieces: Sequence[bytes]) -> bytes:
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(b"POST /v1/agents/ HTTP/1.1\r\nhost: localhost\r\n" + head + b"\r\n\r\n")
+            for piece in pieces:
+                connection.sendall(piece)
+            return connection.makefile("rb").read()
+
+    some = b"x" * 1_000_000
+    cases: list[tuple[bytes, list[bytes]]] = [
+        (b"content-length: 20000000", [some] * 20),
+        (b"transfer-encoding: chunked", [*[b"f4240\r\n" + some + b"\r\n"] * 20, b"0\r\n\r\n"]),
+        (b"expect: 100-continue\r\ncontent-length: 20000000", []),
+    ]
+    async with served(tmp_path) as (address, _):
+        for head, pieces in cases:
+            answer = await asyncio.to_thread(answer_to, address, head, pieces)
+            assert answer.startswith(b"HTTP/1.1 413 ") and b"5,242,880 bytes" in answer, head
 
 
 async def test_a_body_of_brackets_does_not_stop_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ answers, nothing else.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
 import json
 import logging
@@ -42,6 +44,11 @@ text, and 0.7 s as empty arrays."""
 
 FORM_BYTES = 100_000
 """What the form around an uploaded file may take."""
+
+DRAINED_BYTES = 64 * 2**20
+DRAINED_S = 5.0
+"""Of a body that is too long, how much is still taken in and for how long, before the answer: many clients read none
+before all is sent, and what lies unread when the connection closes takes the answer away with it."""
 
 _UPLOAD = re.compile(r"/v1/(?:folders|sources)/[^/]+/upload/?")
 
@@ -172,6 +179,9 @@ class Guard:
         too_large: _Refusal = (413, {"detail": f"the request body is larger than {limit:,} bytes"})
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length[:20]) > limit):
+            # Who waits for a 100 Continue sends nothing more once it has this answer.
+            if length.isdigit() and int(length[:20]) <= DRAINED_BYTES and b"expect" not in headers:
+                await _drained(receive)
             return too_large
         pieces: list[bytes] = []
         size = 0
@@ -182,6 +192,8 @@ class Guard:
             piece = message.get("body", b"")
             size += len(piece)
             if size > limit:
+                if message.get("more_body", False):
+                    await _drained(receive)
                 return too_large
             pieces.append(piece)
             if not message.get("more_body", False):
@@ -229,7 +241,7 @@ _Refusal = tuple[int, dict[str, Any]]
 _WANTED = frozenset(
     {
         *(b"host", b"origin", b"authorization", b"x-bare-password"),
-        *(b"content-length", b"content-type", b"transfer-encoding", b"connection", b"upgrade"),
+        *(b"content-length", b"content-type", b"transfer-encoding", b"connection", b"upgrade", b"expect"),
     }
 )
 
@@ -295,6 +307,18 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
+
+
+async def _drained(receive: Receive) -> None:
+    """Take in the rest of a body, within bounds, and keep nothing of it."""
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAINED_S):
+            while size <= DRAINED_BYTES:
+                message = await receive()
+                if not message.get("more_body", False):  # all of it, or the client left
+                    return
+                size += len(message.get("body", b""))
 
 
 async def _answer(send: Send, status: int, shape: dict[str, Any]) -> None:
