@@ -61,6 +61,24 @@ async def test_lists_page_through_those_that_were_made() -> None:
         assert await listed(summary_search="BER 2") == [three]
 
 
+async def test_lists_are_sorted_by_the_last_run_that_ended() -> None:
+    """Those without any come last, also over several pages, and where all agents' are asked for."""
+    async with routed(*[says("hello")] * 3) as server:
+        agent, other = await new_agent(server), await new_agent(server, "ben")
+        one, two, three = [(await begin(server, agent["id"]))["id"] for _ in range(3)]
+        theirs = (await begin(server, other["id"]))["id"]
+        for line in (three, theirs, one):
+            await server.post(f"/v1/conversations/{line}/messages", {"input": "hi", "streaming": False})
+
+        async def listed(**query: Any) -> list[Any]:
+            return [one.id for one in await server.letta.conversations.list(order_by="last_run_completion", **query)]
+
+        assert await listed() == [one, theirs, three, two]
+        assert await listed(agent_id=agent["id"], order="asc") == [two, three, one]
+        assert await listed(agent_id=agent["id"], limit=1, after=one) == [three]
+        assert await listed(limit=2, after=theirs) == [three, two]
+
+
 async def test_messages_go_to_one_line_and_are_listed_there() -> None:
     """It streams unless it is told not to; an agent's history has all of them."""
     async with routed(says("one"), says("two"), says("three")) as server:

@@ -30,8 +30,14 @@ _COLUMNS = (
 _ORDERS: dict[ConversationOrder, tuple[str, ...]] = {
     "created": ("c.created_at",),
     "last_message": ("COALESCE(c.last_message_at, '')",),
-    "last_run": ("COALESCE((SELECT MAX(r.ended_at) FROM runs r WHERE r.conversation_id = c.id), '')",),
+    "last_run": ("COALESCE(r.ended_at, '')",),
 }
+
+# All at once: looked up for each conversation, its agent's runs would be gone through as often as it has conversations.
+_LAST_RUNS = (
+    " LEFT JOIN (SELECT agent_id, conversation_seq, MAX(ended_at) AS ended_at FROM runs WHERE org_id = :org_id{of}"
+    " GROUP BY agent_id, conversation_seq) r ON r.agent_id = c.agent_id AND r.conversation_seq = c.seq"
+)
 
 _OF_C = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
 
@@ -154,16 +160,18 @@ class Conversations:
             params["text"] = pattern_of(where.text)
         # The numbers decide between equal times, so that pages never overlap.
         columns = (*_ORDERS[order], "a.number", "c.seq")
+        source = "conversations c JOIN agents a ON a.id = c.agent_id"
+        if order == "last_run":
+            source += _LAST_RUNS.format(of="" if where.agent_id is None else " AND agent_id = :agent_id")
         if after is not None:
             sign = ">" if ascending else "<"
             conditions.append(
-                f"({', '.join(columns)}) {sign} (SELECT {', '.join(columns)} FROM conversations c"
-                " JOIN agents a ON a.id = c.agent_id WHERE c.id = :after)"
+                f"({', '.join(columns)}) {sign} (SELECT {', '.join(columns)} FROM {source} WHERE c.id = :after)"
             )
             params["after"] = self.get(after).id
         direction = "ASC" if ascending else "DESC"
         rows = self._db.rows(
-            f"SELECT {_OF_C} FROM conversations c JOIN agents a ON a.id = c.agent_id WHERE {' AND '.join(conditions)}"
+            f"SELECT {_OF_C} FROM {source} WHERE {' AND '.join(conditions)}"
             f" ORDER BY {', '.join(f'{column} {direction}' for column in columns)} LIMIT :limit",
             params,
         )
