@@ -135,6 +135,26 @@ def test_rules_that_no_run_could_keep_are_refused(why: str) -> None:
         rules_to_settings(CONTRADICTIONS[why])
 
 
+MANY = [f"tool{place:03}" for place in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ([rule("run_first", "a"), *(parent(one, "a") for one in MANY)], "tool003 or tool004 or 95 more "),
+        ([child("a", *MANY), *(most(one, 0) for one in MANY)], "left: tool000, tool001, .* tool004, 95 more may not"),
+        ([*(parent(one, "b") for one in MANY), *(most(one, 0) for one in MANY)], "b may come .* or tool004 or 95 more"),
+        ([child("a", *MANY), parent("c", *MANY)], "after a comes tool000, .* 95 more .constrain"),
+        ([child("a", "b"), rule("conditional", "a", child_output_mapping={x: x for x in MANY})], "004, 95 more .cond"),
+    ],
+)
+def test_a_contradiction_among_many_tools_names_a_few_and_says_how_many(rules: list[Any], told: str) -> None:
+    with pytest.raises(ToolRulesInvalid, match=told) as refused:
+        rules_to_settings(rules)
+
+    assert len(str(refused.value)) < 300
+
+
 FINE: list[list[dict[str, Any]]] = [
     [rule("run_first", "a"), child("a", "b"), rule("exit_loop", "b"), rule("required_before_exit", "b")],
     [parent("a", "b"), parent("c", "b"), most("a", 1)],

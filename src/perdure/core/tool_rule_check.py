@@ -35,6 +35,7 @@ from perdure.core.tool_rules import (
 __all__ = ["check_rules"]
 
 NAME_CHARS_MAX, LISTED_MAX, COUNT_MAX = 200, 1_000, 1_000_000
+NAMES_SHOWN = 5
 
 NAMES_MAX = 300
 EDGES_MAX = 300_000
@@ -142,7 +143,7 @@ def _check_first(rules: Sequence[ToolRule]) -> None:
         if name in closed:
             _contradiction(f"{name} has to come first (run_first), but max_count_per_step is 0")
         if name in parents:
-            after = ", ".join(sorted(parents[name]))
+            after = _named(parents[name], " or ")
             _contradiction(f"{name} has to come first (run_first), but only right after {after} (parent_last_tool)")
 
 
@@ -159,7 +160,7 @@ def _check_next(rules: Sequence[ToolRule]) -> None:
         name, outside = rule.tool_name, follow.get(rule.tool_name)
         left = {child for child in rule.children if outside is None or child in outside}
         if isinstance(rule, Conditional) and left != {*rule.children}:
-            lost = ", ".join(sorted({*rule.children} - left))
+            lost = _named({*rule.children} - left)
             _contradiction(f"after {name} comes {lost} (conditional), but its children don't have it")
         if not left:
             _contradiction(f"no tool may come after {name}: its rules have no child in common")
@@ -167,7 +168,7 @@ def _check_next(rules: Sequence[ToolRule]) -> None:
             continue
         there = {child for child in left if not parents.get(child) or name in parents[child]}
         if not there or (isinstance(rule, Conditional) and there != left):
-            lost = ", ".join(sorted(left - there))
+            lost = _named(left - there)
             _contradiction(
                 f"after {name} comes {lost} ({rule.type}), which is allowed right after other tools only"
                 " (parent_last_tool)"
@@ -184,16 +185,16 @@ def _check_courses(rules: Sequence[ToolRule], limits: Mapping[str, int]) -> None
     for child, before in _parents_of(rules).items():
         if child not in courses.reached and limits.get(child) != 0:
             _contradiction(
-                f"{child} may come right after {' or '.join(sorted(before))} only (parent_last_tool), and by these"
+                f"{child} may come right after {_named(before, ' or ')} only (parent_last_tool), and by these"
                 " rules that never happens"
             )
     for rule in rules:
         name = rule.tool_name
         if name in courses.reached and name not in courses.ended:
-            wanted = ", ".join(_wanted(rules, name)) or "what is required"
+            wanted = _named(_wanted(rules, name)) or "what is required"
             _contradiction(f"after {name} no tool is left: {wanted} may not be called then, or leads to no end")
     for name, outputs in courses.lost.items():
-        shown = " or ".join(sorted(f"{output!r:.40}" for output in outputs))
+        shown = _named((f"{output!r:.40}" for output in outputs), " or ")
         _contradiction(f"when {name} returns {shown} (conditional) no tool is left that leads to an end")
     if START not in courses.ended:
         _contradiction("no run can end by them")
@@ -365,6 +366,13 @@ def _parents_of(rules: Iterable[ToolRule]) -> dict[str, set[str]]:
             for child in rule.children:
                 parents.setdefault(child, set()).add(rule.tool_name)
     return parents
+
+
+def _named(names: Iterable[str], between: str = ", ") -> str:
+    """The first names in their order, and how many there are besides: rules may name hundreds."""
+    found = sorted(names)
+    more = len(found) - NAMES_SHOWN
+    return between.join((*found[:NAMES_SHOWN], f"{more} more") if more > 1 else found)
 
 
 def _contradiction(text: str) -> NoReturn:
