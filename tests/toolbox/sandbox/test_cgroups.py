@@ -5,6 +5,7 @@ The groups here are folders that the tests make up, so what is written is seen, 
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -73,6 +74,34 @@ def test_what_was_not_delegated_is_left_alone(tmp_path: Path) -> None:
     assert found.folder is None
     assert "was not delegated" in found.why
     assert (machine.parent / "cgroup.subtree_control").read_text() == ""
+
+
+def test_what_belongs_to_the_user_is_not_thereby_delegated(tmp_path: Path) -> None:
+    """As `app.slice` of a desktop session, which the user's systemd manages; the reason names the mark."""
+    machine = Machine(tmp_path)
+    owned = machine.parent.stat().st_uid == os.geteuid()
+    found = delegated(machine.proc)
+
+    assert (owned, found.folder, "user.delegate" in found.why) == (True, None, True)
+    assert (machine.parent / "cgroup.subtree_control").read_text() == ""
+
+
+@pytest.mark.parametrize(("value", "taken"), [(b"1", True), (b"0", False)])
+def test_the_mark_of_systemd_is_what_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: bytes, taken: bool
+) -> None:
+    """On the group itself, not on one beside it."""
+    machine = Machine(tmp_path)
+    marks = {(machine.parent, "user.delegate"): value}
+
+    def getxattr(path: Path, name: str) -> bytes:
+        if (path, name) not in marks:
+            raise OSError(errno.ENODATA, "no such attribute")
+        return marks[path, name]
+
+    monkeypatch.setattr(os, "getxattr", getxattr)
+
+    assert (delegated(machine.proc).folder == machine.parent) is taken
 
 
 def test_a_group_with_processes_of_its_own_cannot_be_used(tmp_path: Path) -> None:

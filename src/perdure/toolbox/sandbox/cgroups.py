@@ -31,12 +31,13 @@ class Delegated:
 
 
 def is_marked(folder: Path) -> bool:
-    """Whether it was given away: systemd marks what it delegates; what belongs to an ordinary user is that user's."""
+    """Whether it was given away: systemd marks what it delegates. Who owns it says nothing: the slices of a user's
+    session are the user's, and managed by the user's systemd."""
     for mark in _MARKS:
         with contextlib.suppress(OSError):
             if os.getxattr(folder, mark) == b"1":
                 return True
-    return os.geteuid() != 0 and folder.stat().st_uid == os.geteuid()
+    return False
 
 
 def delegated(proc: Path = Path("/proc/self"), *, marked: Callable[[Path], bool] = is_marked) -> Delegated:
@@ -90,8 +91,10 @@ def _problem(folder: Path, marked: Callable[[Path], bool]) -> str:
     there = CONTROLLERS - {*_words(folder / "cgroup.controllers")}
     if there:
         return f"{folder} has no controller for {' and '.join(sorted(there))}"
-    if not marked(folder) or not os.access(folder, os.W_OK) or not os.access(folder / "cgroup.procs", os.W_OK):
-        return f"{folder} was not delegated to this process"
+    if not marked(folder):
+        return f"{folder} was not delegated: it has no mark of it ({' or '.join(_MARKS)}), as Delegate= of systemd sets"
+    if not os.access(folder, os.W_OK) or not os.access(folder / "cgroup.procs", os.W_OK):
+        return f"{folder} was delegated to another user than this process has"
     if {*_words(folder / "cgroup.subtree_control")} >= CONTROLLERS:
         return ""
     if _words(folder / "cgroup.procs"):
