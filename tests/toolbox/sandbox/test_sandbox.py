@@ -417,6 +417,22 @@ with open("/dev/shm/more", "wb") as file:
     assert (result.status, "No space left" in result.error) == ("error", True), result
 
 
+def test_shared_memory_that_does_not_fit_says_that_the_work_folder_was_full(cage: Cage) -> None:
+    """The blocks are made without their pages, so it is writing to them that ends the process."""
+    source = """
+from multiprocessing.shared_memory import SharedMemory
+kept = [SharedMemory(create=True, size=40 << 20) for _ in range(5)]
+for block in kept:
+    block.buf[:] = bytes(40 << 20)
+"""
+    if not next(measure for measure in cage.isolation.measures if measure.name == "work folder").held:
+        pytest.skip("a job has no work folder here")
+    result = cage.run(source, limits=SandboxLimits(wall_s=10, disk_mb=64))
+
+    assert result.status == "crash", result
+    assert "its work folder was full: files and shared memory together may take 64 MiB" in result.error
+
+
 def test_cancelling_ends_the_code_and_frees_its_place(cage: Cage) -> None:
     """Twice as often as there are places."""
 

@@ -87,6 +87,12 @@ def ended_result(ended: Ended, limits: SandboxLimits, *, answered: bool) -> Sand
         return SandboxResult(
             status="memory", error="its process was killed, most likely because the machine's memory ran out"
         )
+    if code == -signal.SIGBUS:  # pages of a mapped file that there is no room for
+        error = (
+            f"its process crashed with SIGBUS, most likely because its work folder was full: files and shared memory"
+            f" together may take {limits.disk_mb:,} MiB"
+        )
+        return SandboxResult(status="crash", error=error)
     if code < 0:
         name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
         return SandboxResult(status="crash", error=f"its process crashed with {name}")
