@@ -51,6 +51,8 @@ class Settings:
         sandbox_processes: the most processes and threads that a call of a tool gets.
         sandbox_concurrency: how many tools run at a time; others wait.
         mcp_stdio: `on`: clients of the API may register MCP servers that are programs of this machine.
+        mcp_private: whether clients of the API may register MCP servers on this machine or in a private network: `on`
+            or `off`; empty: if there is no API key and no allowed host, so that only this machine reaches the server.
         mcp_timeout_s: how long a call of an MCP server's tool may take, in seconds.
         hooks: the file that names commands as hooks; empty: `hooks.toml` in the data folder, for a store that is opened
             there; `none`: no hook is called, those of packages neither.
@@ -78,6 +80,7 @@ class Settings:
     sandbox_processes: int = 32
     sandbox_concurrency: int = 8
     mcp_stdio: str = "off"
+    mcp_private: str = ""
     mcp_timeout_s: float = 60.0
     hooks: str = ""
 
@@ -95,6 +98,8 @@ class Settings:
             raise InvalidInput(f"PERDURE_SANDBOX_NETWORK is {self.sandbox_network!r}: on or off is needed")
         if self.mcp_stdio not in SWITCHES:
             raise InvalidInput(f"PERDURE_MCP_STDIO is {self.mcp_stdio!r}: on or off is needed")
+        if self.mcp_private not in ("", *SWITCHES):
+            raise InvalidInput(f"PERDURE_MCP_PRIVATE is {self.mcp_private!r}: on or off is needed")
         if self.searxng_url and not self.searxng_url.startswith(("http://", "https://")):
             raise InvalidInput(f"PERDURE_SEARXNG_URL is {self.searxng_url!r}: it has to begin with http:// or https://")
 

@@ -63,14 +63,16 @@ class Routed:
 
 
 @contextlib.asynccontextmanager
-async def routed(*script: Any, **settings: Any) -> AsyncIterator[Routed]:
+async def routed(*script: Any, config: ServerConfig | None = None, **settings: Any) -> AsyncIterator[Routed]:
     """Everything open, with two models that answer by script."""
     brought = {MODEL: ScriptedModel(*script), GPT: ScriptedModel()}
     chosen = Settings(**{"model": MODEL, "secret_key": "for tests, this one", **settings})
     library = await AsyncPerdure.open(store=InlineStore(), models=brought, settings=chosen)
-    transport = httpx.ASGITransport(app=create_app(library, ServerConfig()))
-    async with library, httpx.AsyncClient(transport=transport, base_url=BASE) as http:
-        letta = AsyncLetta(base_url=BASE, api_key="none", http_client=http, max_retries=0)
+    key = (config and config.api_key) or "none"
+    headers = {"authorization": f"Bearer {key}"}
+    transport = httpx.ASGITransport(app=create_app(library, config or ServerConfig()))
+    async with library, httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers) as http:
+        letta = AsyncLetta(base_url=BASE, api_key=key, http_client=http, max_retries=0)
         yield Routed(http, letta, library)
 
 

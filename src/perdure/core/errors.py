@@ -34,6 +34,7 @@
     ├── SecretUnreadable        a secret can't be decrypted
     ├── McpUnreachable          an MCP server can't be reached, or ended
     ├── McpStdioRefused         an MCP server that is a program may be registered by an admin only
+    ├── McpPrivateRefused       so may one on this machine or in a private network, where others use the API
     ├── RunFailed               a run ended without an answer; the message is kept
     ├── SandboxUnavailable      this machine can't hold code back; no custom tool is run
     ├── HookBlocked             a hook did not let it happen
@@ -80,7 +81,13 @@ from perdure.core.model_errors import (
     ModelTimeout,
     ModelUnreachable,
 )
-from perdure.core.outside_errors import McpStdioRefused, McpUnreachable, SecretKeyMissing, SecretUnreadable
+from perdure.core.outside_errors import (
+    McpPrivateRefused,
+    McpStdioRefused,
+    McpUnreachable,
+    SecretKeyMissing,
+    SecretUnreadable,
+)
 from perdure.core.runs import StopReason
 from perdure.core.store_errors import (
     NotAStore,
@@ -128,6 +135,7 @@ __all__ = [
     "InvalidInput",
     "IrreducibleFloor",
     "LeaseLost",
+    "McpPrivateRefused",
     "McpStdioRefused",
     "McpUnreachable",
     "MessageTooLarge",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perdure.core.error_root import PerdureError
 
-__all__ = ["McpStdioRefused", "McpUnreachable", "SecretKeyMissing", "SecretUnreadable"]
+__all__ = ["McpPrivateRefused", "McpStdioRefused", "McpUnreachable", "SecretKeyMissing", "SecretUnreadable"]
 
 
 class SecretKeyMissing(PerdureError):
@@ -55,4 +55,17 @@ class McpStdioRefused(PerdureError):
         super().__init__(
             "a stdio MCP server runs a program on this machine, so it is registered there: `perdure mcp add NAME --"
             " COMMAND`. PERDURE_MCP_STDIO=on lets clients of the API do it too"
+        )
+
+
+class McpPrivateRefused(PerdureError):
+    """An MCP server on this machine or in a private network: whoever may only use the API may not have this server
+    connect to one. Nothing was sent there."""
+
+    code = "mcp_private_refused"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the address of this MCP server leads to this machine or a private network, so it is registered where"
+            " Perdure runs: `perdure mcp add NAME --url URL`. PERDURE_MCP_PRIVATE=on lets clients of the API do it too"
         )

@@ -11,6 +11,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard
+from perdure.server.mcp_guard import McpGuard
 from perdure.server.routes import (
     agent_files,
     agents,
@@ -45,6 +46,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
     """
     app = FastAPI(title="Perdure", version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
+    app.state.mcp_guard = McpGuard(perdure, config)
     app.state.streams = Streams()
     app.router.routes.extend((*messages.hot_routes, *conversations.hot_routes))
     for module in (

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.mcp_guard import McpGuard
 
-__all__ = ["Library"]
+__all__ = ["Guarded", "Library"]
 
 
 def _library(request: Request) -> AsyncPerdure:
@@ -18,3 +19,12 @@ def _library(request: Request) -> AsyncPerdure:
 
 Library = Annotated[AsyncPerdure, Depends(_library)]
 """The open store of this server."""
+
+
+def _mcp_guard(request: Request) -> McpGuard:
+    guard: McpGuard = request.app.state.mcp_guard
+    return guard
+
+
+Guarded = Annotated[McpGuard, Depends(_mcp_guard)]
+"""What this server's clients may say of MCP servers."""

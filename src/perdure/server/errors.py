@@ -24,6 +24,7 @@ from perdure.core.errors import (
     FileTooLarge,
     HookBlocked,
     InvalidInput,
+    McpPrivateRefused,
     McpStdioRefused,
     McpUnreachable,
     ModelError,
@@ -112,7 +113,7 @@ def answer_of(error: PerdureError) -> Response:
             return _answer(409, {"detail": str(error)}, NO_RETRY)
         case NotSupported() | SecretKeyMissing() | ExtraMissing() | SandboxUnavailable():
             return _answer(501, {"detail": str(error)}, NO_RETRY)
-        case McpStdioRefused():
+        case McpStdioRefused() | McpPrivateRefused():
             return _answer(403, {"detail": str(error)}, NO_RETRY)
         case McpUnreachable():
             return _answer(502, {"detail": str(error)}, NO_RETRY)

@@ -9,16 +9,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from perdure.core.errors import McpStdioRefused, NotFound, PerdureError
+from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer
 from perdure.core.tools import Tool
 from perdure.core.tx import Tx
 from perdure.core.tx.tools import ToolFilter
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.deps import Library
+from perdure.server.deps import Guarded, Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import McpServerPath, ToolPath
+from perdure.server.mcp_guard import McpGuard
 from perdure.server.wire.mcp import (
     McpApproveIn,
     McpServerChangesIn,
@@ -31,7 +32,7 @@ from perdure.server.wire.mcp import (
 )
 from perdure.server.wire.tools import execution_shape, tool_shape
 
-__all__ = ["check_stdio", "registered", "router"]
+__all__ = ["registered", "router"]
 
 router = APIRouter(tags=["mcp-servers"])
 log = logging.getLogger(__name__)
@@ -40,16 +41,17 @@ FIRST_READ_S = 30.0
 
 
 @router.post("/v1/mcp-servers/")
-async def create(body: McpServerIn, library: Library) -> Response:
+async def create(body: McpServerIn, library: Library, guard: Guarded) -> Response:
     """Register a server. Its tools are read at once if it can be reached, else when it is."""
-    return json_answer(server_shape(await registered(body, library)))
+    return json_answer(server_shape(await registered(body, library, guard)))
 
 
-async def registered(body: McpServerIn, library: AsyncPerdure) -> McpServer:
-    """The new server, read if it can be reached. Raises: McpStdioRefused, InvalidInput, AlreadyExists."""
-    if body.config.kind == "stdio":
-        check_stdio(library)
-    server = await library.mcp.add(body.server_name, **body.fields(), check=False)
+async def registered(body: McpServerIn, library: AsyncPerdure, guard: McpGuard) -> McpServer:
+    """The new server, read if it can be reached.
+
+    Raises: McpStdioRefused, McpPrivateRefused, InvalidInput, AlreadyExists.
+    """
+    server = await library.mcp.add(body.server_name, **await guard.new(body), check=False)
     try:
         async with asyncio.timeout(FIRST_READ_S):
             await library.mcp.refresh(server.id)
@@ -75,12 +77,10 @@ async def retrieve(mcp_server_id: McpServerPath, library: Library) -> Response:
 
 
 @router.patch("/v1/mcp-servers/{mcp_server_id}")
-async def update(mcp_server_id: McpServerPath, body: McpServerChangesIn, library: Library) -> Response:
+async def update(mcp_server_id: McpServerPath, body: McpServerChangesIn, library: Library, guard: Guarded) -> Response:
     """Change what is given; an empty value of a token, header or variable leaves what is stored."""
     server = await _server(library, mcp_server_id)
-    if server.transport == "stdio":
-        check_stdio(library)
-    return json_answer(server_shape(await library.mcp.update(server.id, **body.changes(server))))
+    return json_answer(server_shape(await library.mcp.update(server.id, **await guard.changed(body, server))))
 
 
 @router.delete("/v1/mcp-servers/{mcp_server_id}", status_code=204)
@@ -130,12 +130,6 @@ async def approve(mcp_server_id: McpServerPath, body: McpApproveIn, library: Lib
     """Have agents see what the server says now. Perdure's own."""
     server = await _server(library, mcp_server_id)
     return json_answer(synced_shape(await library.mcp.approve(server.id, body.tools, expected=body.expected)))
-
-
-def check_stdio(library: AsyncPerdure) -> None:
-    """Nothing, if clients may name programs to run. Raises: McpStdioRefused."""
-    if library.app.settings.mcp_stdio != "on":
-        raise McpStdioRefused
 
 
 async def _server(library: AsyncPerdure, server_id: McpServerId) -> McpServer:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from typing import Annotated
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import NotFound, PerdureError
-from perdure.core.mcp import McpServer, McpTool, ToolListing
+from perdure.core.mcp import McpServer, McpTool
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.deps import Library
+from perdure.server.deps import Guarded, Library
 from perdure.server.encoding import json_answer, json_bytes
 from perdure.server.errors import UNKNOWN
-from perdure.server.routes.mcp_servers import check_stdio, registered
+from perdure.server.routes.mcp_servers import registered
 from perdure.server.wire.mcp import McpToolRunIn, synced_shape
 from perdure.server.wire.tool_mcp import ConfigChangesIn, ConfigIn, config_shape, listing_shape, offered_shapes
 from perdure.server.wire.tools import execution_shape, tool_shape
@@ -39,30 +39,30 @@ async def list_servers(library: Library) -> Response:
 
 
 @router.put(BASE)
-async def add(body: ConfigIn, library: Library) -> Response:
+async def add(body: ConfigIn, library: Library, guard: Guarded) -> Response:
     """Register a server; all of them, with it."""
-    await registered(body.server(), library)
+    await registered(body.server(), library, guard)
     return json_answer([config_shape(server) for server in await library.mcp.list()])
 
 
 @router.post(f"{BASE}/test")
-async def test(body: ConfigIn, library: Library) -> Response:
+async def test(body: ConfigIn, library: Library, guard: Guarded) -> Response:
     """What a server offers, without registering it."""
-    return json_answer({"status": "success", "tools": listing_shape(await _look(body, library))})
+    listing = await library.mcp.look(**await guard.new(body.server()))
+    return json_answer({"status": "success", "tools": listing_shape(listing)})
 
 
 @router.post(f"{BASE}/connect")
-async def connect(body: ConfigIn, library: Library) -> Response:
+async def connect(body: ConfigIn, library: Library, guard: Guarded) -> Response:
     """The same, told as it happens. Servers that want OAuth end in an error: they need a token here."""
-    if body.server().config.kind == "stdio":
-        check_stdio(library)
-    return StreamingResponse(_told(body, library), media_type="text/event-stream")
+    fields = await guard.new(body.server())
+    return StreamingResponse(_told(body.server_name, fields, library), media_type="text/event-stream")
 
 
-async def _told(body: ConfigIn, library: AsyncPerdure) -> AsyncIterator[bytes]:
-    yield _event("connection_attempt", server_name=body.server_name)
+async def _told(name: str, fields: Mapping[str, Any], library: AsyncPerdure) -> AsyncIterator[bytes]:
+    yield _event("connection_attempt", server_name=name)
     try:
-        listing = await _look(body, library)
+        listing = await library.mcp.look(**fields)
     except asyncio.CancelledError:
         raise
     except Exception as error:
@@ -74,12 +74,11 @@ async def _told(body: ConfigIn, library: AsyncPerdure) -> AsyncIterator[bytes]:
 
 
 @router.patch(f"{BASE}/{{mcp_server_name}}")
-async def update(mcp_server_name: ServerName, body: ConfigChangesIn, library: Library) -> Response:
+async def update(mcp_server_name: ServerName, body: ConfigChangesIn, library: Library, guard: Guarded) -> Response:
     """Change what is given; an empty value leaves what is stored."""
     server = await _server(library, mcp_server_name)
-    if server.transport == "stdio":
-        check_stdio(library)
-    return json_answer(config_shape(await library.mcp.update(server.id, **body.changes().changes(server))))
+    changes = await guard.changed(body.changes(), server)
+    return json_answer(config_shape(await library.mcp.update(server.id, **changes)))
 
 
 @router.delete(f"{BASE}/{{mcp_server_name}}")
@@ -126,14 +125,6 @@ async def add_tool(mcp_server_name: ServerName, mcp_tool_name: ToolName, library
     if tool_id is None:
         raise NotFound("MCP tool", mcp_tool_name)
     return json_answer(tool_shape(await library.app.store.read(lambda tx: tx.tools.get(tool_id))))
-
-
-async def _look(body: ConfigIn, library: AsyncPerdure) -> ToolListing:
-    """Raises: McpStdioRefused, InvalidInput, McpUnreachable, ExtraMissing."""
-    server = body.server()
-    if server.config.kind == "stdio":
-        check_stdio(library)
-    return await library.mcp.look(**server.fields())
 
 
 async def _known(library: AsyncPerdure, server: McpServer, name: str) -> McpTool:
