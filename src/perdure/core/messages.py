@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -73,13 +73,15 @@ class ToolCall:
     """A request to run a tool. `arguments` is the model's text, not yet parsed: it may be no JSON at all.
 
     `call_id` is unique within its run; a repeated one is renamed before it is stored. `awaits` is decided when the
-    answer is stored; None: the call is run at once.
+    answer is stored; None: the call is run at once. `tool_digest` tells what a person is asked about: the tool as it
+    was then; None: nobody is asked, or the call is older than this.
     """
 
     call_id: str
     name: str
     arguments: str
     awaits: Waits | None = None
+    tool_digest: str | None = field(default=None, compare=False)
     type: Literal["tool_call"] = "tool_call"
 
 
@@ -240,7 +242,11 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
             return {"type": "reasoning", "text": text} | ({"signature": signature} if signature is not None else {})
         case ToolCall():
             called = {"type": "tool_call", "call_id": part.call_id, "name": part.name, "arguments": part.arguments}
-            return called if part.awaits is None else called | {"awaits": part.awaits}
+            if part.awaits is not None:
+                called["awaits"] = part.awaits
+            if part.tool_digest is not None:
+                called["tool_digest"] = part.tool_digest
+            return called
         case ToolDecision():
             said: dict[str, Any] = {"type": "tool_decision", "call_id": part.call_id, "approve": part.approve}
             for name in ("reason", "arguments"):
@@ -275,7 +281,9 @@ def _part_from_dict(shape: dict[str, Any]) -> Part:
         case "reasoning":
             return Reasoning(shape["text"], shape.get("signature"))
         case "tool_call":
-            return ToolCall(shape["call_id"], shape["name"], shape["arguments"], shape.get("awaits"))
+            return ToolCall(
+                shape["call_id"], shape["name"], shape["arguments"], shape.get("awaits"), shape.get("tool_digest")
+            )
         case "tool_decision":
             return ToolDecision(shape["call_id"], shape["approve"], shape.get("reason"), shape.get("arguments"))
         case "tool_result":

@@ -28,6 +28,7 @@ from perdure.core.tool_arguments import fit_arguments, parse_arguments, read_jso
 from perdure.core.tool_rules import rules_of
 from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import Tx
+from perdure.engine.approved import tool_digest
 from perdure.engine.ports import EngineSettings, window_tokens
 from perdure.engine.run_log import OpenCall, RunLog, open_calls_in
 from perdure.engine.tool_rules import foreseen, prefilled
@@ -173,7 +174,8 @@ def with_waits(
     refused: Collection[str] = (),
 ) -> tuple[Part, ...]:
     """The parts of an answer with what its tool rules put in the place of the model's arguments, and with what each
-    call waits for (T5). Nobody is asked about a call that will be refused, or is one of the `refused`."""
+    call waits for (T5), and the digest of its tool where a person has to approve it. Nobody is asked about a call that
+    will be refused, or is one of the `refused`."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     waits = awaited(tools, settings)
     found = foreseen(log.terms, log.called, [call.name for call in calls]) if log.terms is not None else ()
@@ -184,7 +186,8 @@ def with_waits(
         broken = call.call_id in refused or (bool(found) and found[place].violation(call.name) is not None)
         if wait is not None and (broken or not is_usable(tools[call.name].spec, arguments)):
             wait = None
-        changed[call.call_id] = ToolCall(call.call_id, call.name, arguments, wait)
+        digest = tool_digest(tx, tools[call.name]) if wait == "approval" else None
+        changed[call.call_id] = ToolCall(call.call_id, call.name, arguments, wait, digest)
     if any(call.awaits for call in changed.values()):
         changed = _never_answered(tx, log, changed)
     return tuple(changed[part.call_id] if isinstance(part, ToolCall) else part for part in parts)
@@ -212,7 +215,7 @@ def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[
             count += 1
             call_id = f"{call.call_id}-{count}"
         taken.add(call_id)
-        found[old] = ToolCall(call_id, call.name, call.arguments, call.awaits)
+        found[old] = ToolCall(call_id, call.name, call.arguments, call.awaits, call.tool_digest)
     return found
 
 
@@ -359,13 +362,14 @@ def give_up_pending(
     return run, tx.events.add(run.key, events, at=now)
 
 
-def tools_of(tx: Tx, run: Run) -> dict[str, Tool]:
+def tools_of(tx: Tx, run: Run, *, asked: Collection[str] = ()) -> dict[str, Tool]:
     """The tools that a run's calls can be of: the agent's own, those that the engine offers if there are any, and the
-    caller's, which take the place of others of their names."""
+    caller's, which take the place of others of their names, but not of those that a person was `asked` about."""
     own = {tool.spec.name: tool for tool in tx.tools.of_agent(run.key.agent_id)}
     client = {
         name: Tool(id=ToolId(""), spec=spec)
         for name, spec in client_specs(tx, run.key.agent_id, run.client_tools).items()
+        if name not in asked
     }
     return {**_CONTEXT_TOOLS, **own, **client} if own or client else own
 

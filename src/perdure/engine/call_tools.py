@@ -28,6 +28,7 @@ from perdure.core.tool_arguments import parse_arguments
 from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.answers import awaited, is_usable, tools_of
+from perdure.engine.approved import changed_since
 from perdure.engine.hook_points import after_memory_tool, after_tool, before_tool, keep
 from perdure.engine.hooks import Fired
 from perdure.engine.interrupts import Interrupted, is_cancelled
@@ -58,7 +59,7 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
 
     After a cancel request nothing more is started.
     """
-    tools, waits = await ports.store.read(_tools, log.run)
+    tools, waits = await ports.store.read(_tools, log.run, calls)
     waiting = list(calls)
     while waiting:
         # What comes after a call may depend on it by the agent's rules: then they are run one after the other.
@@ -121,9 +122,9 @@ def _batch(
     return batch
 
 
-def _tools(tx: Tx, run: Run) -> tuple[dict[str, Tool], Mapping[str, Waits]]:
-    """The tools of a run, and what calls of them wait for now."""
-    tools = tools_of(tx, run)
+def _tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[dict[str, Tool], Mapping[str, Waits]]:
+    """The tools of a run for these calls, and what calls of them wait for now."""
+    tools = tools_of(tx, run, asked={one.call.name for one in calls if one.call.awaits == "approval"})
     return tools, awaited(tools, tx.agents.get(run.key.agent_id).settings)
 
 
@@ -144,12 +145,25 @@ def _unasked(
     )
 
 
+async def _changed(log: RunLog, open_call: OpenCall, ports: Ports) -> ToolOutcome | None:
+    """An approved call whose tool was changed meanwhile, as its result."""
+    call = open_call.call
+    if call.tool_digest is None:
+        return None
+    return await ports.store.read(
+        lambda tx: changed_since(tx, call, tools_of(tx, log.run, asked=(call.name,)).get(call.name))
+    )
+
+
 async def _call_memory(
     log: RunLog, batch: Sequence[OpenCall], tools: Mapping[str, Tool], ports: Ports
 ) -> AsyncIterator[Progress]:
     """The one call of the batch. Raises: Interrupted, while a hook is asked."""
     (open_call,) = batch
     call, tool = open_call.call, tools[open_call.call.name]
+    if (changed := await _changed(log, open_call, ports)) is not None:
+        yield await _store(log, open_call, changed, ports)
+        return
     try:
         arguments = parse_arguments(call.name, tool.spec.parameters, _arguments(log, open_call, tools))
         if ports.hooks.wants("before_tool"):
@@ -256,11 +270,11 @@ async def _call_foreign(
     """The calls of the batch, at the same time. Raises: Interrupted."""
     runnable: list[tuple[OpenCall, Tool, dict[str, Any]]] = []
     for open_call in batch:
-        ready = _ready(log, open_call, tools, ports)
+        ready = _ready(log, open_call, tools, ports, changed=await _changed(log, open_call, ports))
         if not isinstance(ready, ToolOutcome) and ports.hooks.wants("before_tool"):
             noted, refusal = await before_tool(log, open_call.call, *ready, ports)
             yield noted
-            ready = refusal or ready
+            ready = refusal or await _changed(log, open_call, ports) or ready  # a hook may have taken its time
         if isinstance(ready, ToolOutcome):
             yield await _store(log, open_call, ready, ports)
         else:
@@ -293,7 +307,7 @@ async def _call_foreign(
 
 
 def _ready(
-    log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], ports: Ports
+    log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], ports: Ports, *, changed: ToolOutcome | None
 ) -> tuple[Tool, dict[str, Any]] | ToolOutcome:
     """Tool and arguments of a call that can be run, or why it can't be."""
     call = open_call.call
@@ -312,6 +326,8 @@ def _ready(
             text="interrupted: outcome unknown. The process stopped while the tool was running; it was not run again.",
             status="error",
         )
+    if changed is not None:
+        return changed
     try:
         return tool, parse_arguments(call.name, tool.spec.parameters, _arguments(log, open_call, tools))
     except ToolError as error:
@@ -411,7 +427,7 @@ def _store_result(
     now: datetime,
 ) -> Progress:
     call, text = open_call.call, outcome.text
-    if open_call.decision is not None and open_call.decision.arguments is not None:
+    if open_call.decision is not None and open_call.decision.arguments is not None and not outcome.refused:
         text = f"{text}{EDITED}{open_call.decision.arguments}]"
     result = ToolResult(
         call.call_id,
