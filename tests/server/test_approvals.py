@@ -136,3 +136,19 @@ async def test_the_message_that_waits_is_the_last_in_context(tmp_path: Path) -> 
         assert same["in_context_message_ids"] == state["message_ids"]
         await agent.approve()
         assert (await client.get(f"/v1/agents/{agent.id}")).json()["message_ids"][1] == reply["messages"][1]["id"]
+
+
+async def test_a_message_with_answers_that_are_null_is_a_message(tmp_path: Path) -> None:
+    """One with nothing but such fields is none of either."""
+    nulls = {"approvals": None, "tool_returns": None, "approve": None}
+    async with in_process(tmp_path, says("hi")) as (client, perdure):
+        agent = await perdure.create_agent("talker", tools=())
+        path = f"/v1/agents/{agent.id}/messages"
+        said = await client.post(path, json={"messages": [{"role": "user", "content": "x", **nulls}]})
+        none = await client.post(path, json={"messages": [nulls]})
+        answer = await client.post(path, json={"messages": [{"type": "approval", **nulls}]})
+
+        assert said.status_code == 200, said.text
+        assert [one.text for one in await agent.messages() if one.role == "user"] == ["x"]
+        assert (none.status_code, "body.messages.0.role" in none.text) == (422, True)
+        assert (answer.status_code, "give approvals, tool_returns, or approve" in answer.text) == (422, True)

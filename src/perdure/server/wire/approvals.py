@@ -50,10 +50,10 @@ class AnswerIn(WireRequest):
 
 
 def is_answer(item: Mapping[str, Any]) -> bool:
-    """Whether this message of a request answers calls."""
+    """Whether this message of a request answers calls. A field that is null is one that was not sent."""
     kind = item.get("type")
     return kind in ("approval", "tool_return") or (
-        kind is None and any(name in item for name in ("approvals", "approve", "tool_returns"))
+        kind is None and any(item.get(name) is not None for name in ("approvals", "approve", "tool_returns"))
     )
 
 
