@@ -162,3 +162,36 @@ def test_an_approved_call_whose_tool_is_gone_is_not_the_caller_s() -> None:
 
         assert reply is not None
         assert [one.text for one in results(reply)] == ["there is no tool 'pay'; your tools are: none"] * 2
+
+
+async def test_a_waiver_is_of_one_tool_and_not_of_the_next_of_its_name() -> None:
+    """It stays with the tool: changed, or taken away and given back."""
+    box = Boxed()
+    asked = [part for text in "abc" for part in (calls("note", text=text), says("done"))]
+    async with opened(box, *asked) as (perdure, _):
+        await perdure.tools.create(NOTE, **WARY)
+        agent = await perdure.create_agent("ann", model=MODEL, tools=["note"])
+        await agent.require_approval("note", False)
+        first = await agent.send("go")
+        await agent.tools.detach("note")
+        await agent.tools.attach("note")
+        again = await agent.send("go")
+        await perdure.tools.delete("note")
+        await perdure.tools.create(NOTE, **WARY)
+        await agent.tools.attach("note")
+        other = await agent.send("go")
+
+        assert [one.stop_reason for one in (first, again, other)] == ["end_turn", "end_turn", "requires_approval"]
+        await agent.require_approval("note", False)
+        (kept,) = await agent.tools.list()
+        assert (await perdure.agent("ann")).info.settings["approval_waived"] == [kept.id]
+
+
+async def test_a_waiver_that_an_older_store_kept_by_name_is_none() -> None:
+    """Of which tool it was is not known any more: a person is asked, and may waive it anew."""
+    async with opened(Boxed(), calls("note", text="a"), says("done")) as (perdure, _):
+        await perdure.tools.create(NOTE, **WARY)
+        older = {"approval_waived": ["note"]}
+        agent = await perdure.create_agent("ann", model=MODEL, tools=["note"], settings=older)
+
+        assert (await agent.send("go")).stop_reason == "requires_approval"

@@ -159,7 +159,7 @@ def awaited(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str,
     for name, tool in tools.items():
         if tool.spec.kind == "client":
             found[name] = "client"
-        elif name in approved or (tool.spec.requires_approval and name not in waived):
+        elif name in approved or (tool.spec.requires_approval and tool.id not in waived):
             found[name] = "approval"
     return found
 

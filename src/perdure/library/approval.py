@@ -284,11 +284,11 @@ def set_approval(tx: Tx, agent_id: AgentId, name: str, *, required: bool, at: da
         for shape in agent.settings.get("tool_rules", ())
         if not (shape["type"] == RequiresApproval.type and shape["tool_name"] == name)
     ]
-    waived = [one for one in agent.settings.get("approval_waived", ()) if one != name]
+    waived = [one for one in agent.settings.get("approval_waived", ()) if one not in (tool.id, name)]
     if required and (not tool.spec.requires_approval or name in rules_of(agent.settings).approved):
         kept.append({"tool_name": name, "type": RequiresApproval.type, "prompt_template": None})
     elif not required and tool.spec.requires_approval:
-        waived.append(name)
+        waived.append(tool.id)  # not its name, which another tool may get
     settings = {key: value for key, value in agent.settings.items() if key not in ("tool_rules", "approval_waived")}
     settings |= {"tool_rules": kept} if kept else {}
     settings |= {"approval_waived": waived} if waived else {}

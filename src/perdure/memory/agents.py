@@ -175,8 +175,8 @@ def _checked(agent: Agent, *, rules: Any = None) -> Agent:
         )
     check_automatic(agent.settings)
     waived = agent.settings.get("approval_waived") or []
-    if not isinstance(waived, list) or not all(isinstance(name, str) for name in waived):
-        raise InvalidInput(f"approval_waived is {waived!r:.80}: give a list of tool names")
+    if not isinstance(waived, list) or not all(isinstance(one, str) for one in waived):
+        raise InvalidInput(f"approval_waived is {waived!r:.80}: give a list of tool ids")
     if (given := agent.settings.get("tool_rules")) is not None and given != rules:
         kept = rules_to_settings(given, before=rules or ())
         settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
