@@ -92,7 +92,8 @@ class McpServer:
             values, and the token, are in `sealed` only.
         trusted: its new tools need no approval, and its hints about them are believed. A changed definition waits all
             the same.
-        private: whether its `url` may lead to this machine or into a private network.
+        private: whether its `url` may lead to this machine or into a private network. None: it was registered before
+            that was asked, and the first listing settles it by where it comes from.
         sealed: the secret part of its configuration, encrypted.
         listed_at: when its tools were last read; None: not yet.
         failure: why the last try to reach it failed; empty: it did not.
@@ -111,7 +112,7 @@ class McpServer:
     header_names: tuple[str, ...] = ()
     variable_names: tuple[str, ...] = ()
     trusted: bool = False
-    private: bool = False
+    private: bool | None = False
     sealed: bytes = field(default=b"", repr=False)
     created_at: datetime
     updated_at: datetime
@@ -152,10 +153,14 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolListing:
-    """All that a server says of its tools: the definitions that can be used, and what was left out of them."""
+    """All that a server says of its tools: the definitions that can be used, and what was left out of them.
+
+    `inside`: whether it comes from this machine or a private network; None: from a program.
+    """
 
     definitions: Sequence[Definition] = ()
     left_out: tuple[LeftOut, ...] = ()
+    inside: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

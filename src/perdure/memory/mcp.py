@@ -208,17 +208,21 @@ def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:
     seen = {known.name: known.seen.digest for known in tx.mcp.tools(server_id) if known.seen is not None}
     said = {definition.name: definition.digest for definition in listing.definitions}
     told = server.left_out == tuple(listing.left_out)
-    return server.listed_at is not None and not server.failure and told and seen == said
+    settled = server.private is not None or listing.inside is None
+    return server.listed_at is not None and not server.failure and settled and told and seen == said
 
 
 def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids, at: datetime) -> Synced:
     """Take down what a server says of its tools now.
 
     The first listing is approved. Later, what is new waits for approval unless the server is trusted, and a definition
-    that is not what was approved waits in any case: agents go on seeing what was approved.
+    that is not what was approved waits in any case: agents go on seeing what was approved. Of a server that was
+    registered before that was asked, it is settled whether it is one inside.
     Raises: NotFound.
     """
     server = tx.mcp.get(server_id)
+    if server.private is None and listing.inside is not None:
+        server = tx.mcp.put(replace(server, private=listing.inside))
     first = server.listed_at is None
     before = {known.name: known for known in tx.mcp.tools(server_id)}
     said = {definition.name: definition for definition in listing.definitions}

@@ -153,7 +153,7 @@ class Mcp:
 
 
 def _server(row: Row) -> McpServer:
-    config: dict[str, Any] = {"private": True, **load(row[5])}  # what was registered before this was asked
+    config: dict[str, Any] = {"private": None, **load(row[5])}  # what was registered before this was asked
     fields: dict[str, Any] = {name: tuple(value) if name in _LISTS else value for name, value in config.items()}
     return McpServer(
         id=row[0],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import httpx2
@@ -142,6 +144,47 @@ async def test_a_server_is_as_private_as_it_was_registered(tmp_path: Path) -> No
             assert added.text == "3"
             assert (refused.status, "registered as one outside" in refused.text) == ("error", True)
             assert (await perdure.mcp.update("web", url=server.url)).private
+
+
+@pytest.mark.parametrize("inside", [True, False])
+async def test_the_first_connection_settles_what_was_registered_before_it_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool
+) -> None:
+    """For good, by where it leads: one that was outside then is not followed inside from the next connection on."""
+    file = tmp_path / "agents.db"
+    with running("--http", "/mcp", tmp_path / "state.json") as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        async with await open_async(file) as perdure:
+            await perdure.mcp.add("web", url=url)
+        with contextlib.closing(sqlite3.connect(file)) as database, database:
+            database.execute("UPDATE mcp_servers SET config = json_remove(config, '$.private')")
+        with monkeypatch.context() as patched:
+            if not inside:
+                patched.setattr("perdure.toolbox.mcp.places.refusal_of", lambda address: None)
+            async with await open_async(file) as perdure:
+                before = (await perdure.mcp.get("web")).server.private
+                first = await perdure.mcp.run("web", "add", {"a": 1, "b": 2})
+                settled = (await perdure.mcp.get("web")).server.private
+        async with await open_async(file) as perdure:
+            later = await perdure.mcp.run("web", "add", {"a": 1, "b": 2})
+            kept = (await perdure.mcp.get("web")).server.private
+
+    assert (before, first.text, settled, kept) == (None, "3", inside, inside)
+    refused = "registered as one outside" in later.text
+    assert (later.status, refused) == (("success", False) if inside else ("error", True))
+
+
+async def test_a_connection_that_fails_settles_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "agents.db"
+    async with await open_async(file) as perdure:
+        await perdure.mcp.add("web", url="http://127.0.0.1:9/mcp", check=False)
+    with contextlib.closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE mcp_servers SET config = json_remove(config, '$.private')")
+    async with await open_async(file) as perdure:
+        with pytest.raises(McpUnreachable):
+            await perdure.mcp.refresh("web")
+
+        assert (await perdure.mcp.get("web")).server.private is None
 
 
 async def test_a_redirect_is_not_followed_to_another_host(tmp_path: Path) -> None:

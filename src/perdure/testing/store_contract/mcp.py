@@ -55,6 +55,9 @@ class McpContract(Contract):
             assert await store.read(lambda tx: tx.mcp.get(web.id)) == web
             assert await store.read(lambda tx: tx.mcp.find_by_name("files")) == files
             assert await store.read(lambda tx: tx.mcp.find_by_name("absent")) is None
+            unsettled = await store.write(lambda tx: tx.mcp.put(replace(web, private=None)))
+            assert await store.read(lambda tx: tx.mcp.get(web.id)) == unsettled
+            assert unsettled.private is None
             with raises(AlreadyExists):
                 await store.write(lambda tx: tx.mcp.add(self.server()))
 

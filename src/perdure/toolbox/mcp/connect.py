@@ -79,6 +79,7 @@ async def connect(
     tail: StderrTail,
     left_out: LeftOutTools,
     tools_changed: Callable[[], None],
+    led: Callable[[bool], None],
 ) -> AsyncIterator[Client]:
     """A client of the server, past the handshake. It is left in the task that entered it.
 
@@ -86,6 +87,7 @@ async def connect(
         tail: what a child process writes to stderr goes there.
         left_out: entries of listings that can't be tools go there.
         tools_changed: called when the server says that its tools have changed.
+        led: is told whether a server over HTTP is on this machine or in a private network.
     Raises: what the SDK raises, often in an ExceptionGroup; OSError.
     """
     from mcp import Client
@@ -102,7 +104,7 @@ async def connect(
             return OLD_VERSION
 
     async with contextlib.AsyncExitStack() as stack:
-        transport = await _transport(server, secrets, tail, stack)
+        transport = await _transport(server, secrets, tail, led, stack)
         client = Client(
             sifted(transport, left_out, version),
             message_handler=on_message,
@@ -113,7 +115,11 @@ async def connect(
 
 
 async def _transport(
-    server: McpServer, secrets: ServerSecrets, tail: StderrTail, stack: contextlib.AsyncExitStack
+    server: McpServer,
+    secrets: ServerSecrets,
+    tail: StderrTail,
+    led: Callable[[bool], None],
+    stack: contextlib.AsyncExitStack,
 ) -> Any:
     if server.transport == "stdio":
         return _child(server, secrets, tail)
@@ -132,7 +138,7 @@ async def _transport(
         return httpx2.AsyncClient(
             headers=headers,
             timeout=timeout or httpx2.Timeout(CONNECT_S, read=STREAM_READ_S),
-            transport=PinnedTransport(server.url, private=server.private),
+            transport=PinnedTransport(server.url, private=server.private, led=led),
         )
 
     if server.transport == "sse":

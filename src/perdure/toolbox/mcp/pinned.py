@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import httpx2
 
-from perdure.toolbox.mcp.places import addresses_of
+from perdure.toolbox.mcp.places import addresses_of, is_inside
 from perdure.toolbox.web_guard import Resolve, resolve
 
 __all__ = ["PinnedTransport"]
@@ -21,7 +21,8 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
 
     Args:
         url: where the server was registered; nothing goes to another host.
-        private: whether it may be on this machine or in a private network.
+        private: whether it may be on this machine or in a private network; None: it is not settled.
+        led: is told with the first answer whether the name leads inside.
         resolver: how names become addresses.
         inner: what connects.
         verify: the certificates that are trusted; None: those of this machine and its environment.
@@ -31,15 +32,17 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         self,
         url: str,
         *,
-        private: bool,
+        private: bool | None,
+        led: Callable[[bool], None] | None = None,
         resolver: Resolve = resolve,
         inner: httpx2.AsyncBaseTransport | None = None,
         verify: ssl.SSLContext | None = None,
     ) -> None:
         self._host = httpx2.URL(url).host
-        self._private, self._resolve = private, resolver
+        self._private, self._led, self._resolve = private, led, resolver
         self._inner = inner or httpx2.AsyncHTTPTransport(verify=verify or True)
         self._addresses: Sequence[str] = ()
+        self._inside = False
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises: ConnectionError: the place is none for a server; httpx2.TransportError."""
@@ -49,7 +52,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         if not self._addresses:
             port = request.url.port or (443 if request.url.scheme == "https" else 80)
             found = await addresses_of(host, port, private=self._private, resolver=self._resolve)
-            self._addresses = found[:ADDRESSES_TRIED]
+            self._addresses, self._inside = found[:ADDRESSES_TRIED], is_inside(found)
         failed: httpx2.TransportError | None = None
         for address in self._addresses:
             extensions = dict(request.extensions)
@@ -70,6 +73,9 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
                 failed = error
             else:
                 self._addresses = (address,)
+                if self._led is not None:
+                    self._led(self._inside)
+                    self._led = None
                 return response
         raise failed or ConnectionError(f"the host {host} has no address")
 

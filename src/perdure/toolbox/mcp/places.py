@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 from perdure.core.mcp import is_allowed
 from perdure.toolbox.web_guard import Resolve, refusal_of, resolve, untranslated
 
-__all__ = ["addresses_of", "leads_inside"]
+__all__ = ["addresses_of", "is_inside", "leads_inside"]
 
 
-async def addresses_of(host: str, port: int, *, private: bool, resolver: Resolve = resolve) -> Sequence[str]:
+async def addresses_of(host: str, port: int, *, private: bool | None, resolver: Resolve = resolve) -> Sequence[str]:
     """The addresses of a server's host, judged, the best first.
 
     Args:
-        private: whether they may be on this machine or in a private network.
+        private: whether they may be on this machine or in a private network; None: it is not settled, so they may.
     Raises: ConnectionError: it can't be resolved, or one of them leads where the server may not be.
     """
     bare = host.strip("[]")
@@ -34,7 +34,7 @@ async def addresses_of(host: str, port: int, *, private: bool, resolver: Resolve
         real = untranslated(address)
         if not is_allowed(real):
             raise ConnectionError(f"the host {host} leads to {real}, where no MCP server is looked for")
-        if not private and (what := refusal_of(address)) is not None:
+        if private is False and (what := refusal_of(address)) is not None:
             raise ConnectionError(
                 f"the host {host} leads to {real} now, which is {what}, and the server was registered as one outside:"
                 " if it may be there, say so with `private=True`, or register it anew with `--private`"
@@ -51,7 +51,12 @@ async def leads_inside(url: str, *, resolver: Resolve = resolve) -> bool:
         found = (host,) if _is_address(host) else await resolver(host, parts.port or 443)
     except OSError:
         return False
-    return any(refusal_of(address) is not None for address in found)
+    return is_inside(found)
+
+
+def is_inside(addresses: Sequence[str]) -> bool:
+    """Whether one of these addresses is on this machine or in a private network."""
+    return any(refusal_of(address) is not None for address in addresses)
 
 
 def _is_address(host: str) -> bool:

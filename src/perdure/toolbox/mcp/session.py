@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core.errors import McpUnreachable
@@ -150,7 +151,7 @@ class Session:
             raise McpUnreachable(
                 self.server.name, f"its tools can't be listed: {why_of(error, self._values())}"
             ) from error
-        await self._listed(listing)
+        await self._listed(replace(listing, inside=link.inside))
         self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
 
     async def _drop(self) -> None:
@@ -182,6 +183,7 @@ class _Link:
 
     def __init__(self, server: McpServer, secrets: ServerSecrets, tools_changed: Callable[[], None]) -> None:
         self.tail, self.left_out = StderrTail(), LeftOutTools()
+        self.inside: bool | None = None
         self.ended = asyncio.Event()
         self._server, self._secrets, self._tools_changed = server, secrets, tools_changed
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -255,6 +257,7 @@ class _Link:
                     tail=self.tail,
                     left_out=self.left_out,
                     tools_changed=self._tools_changed,
+                    led=self._note_place,
                 ) as client:
                     listening = asyncio.ensure_future(self._listen(client))
                     try:
@@ -274,6 +277,9 @@ class _Link:
                 raise
         finally:
             self.ended.set()
+
+    def _note_place(self, inside: bool) -> None:
+        self.inside = self.inside or inside
 
     async def _listen(self, client: Client) -> None:
         """Hear of changed tools where they are told on a stream of their own; older servers just send a message."""
