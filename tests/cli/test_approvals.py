@@ -189,6 +189,45 @@ def test_commands_list_what_waits_and_decide_it(tmp_path: Path) -> None:
         assert store.agent("two").blocks.get("human").value == ""
 
 
+async def test_a_decision_that_is_said_again_shows_what_came_of_it() -> None:
+    """As the library has it: the earlier reply, nothing new; another decision comes too late."""
+    both = calls("pay", ToolCall("c2", "pay", '{"n": 2}'), call_id="c1", n=1)
+    async with paying(both, says("Done."), person=False, terminal=False) as chat:
+        await chat.agent.send("pay")
+        codes = [await chat.take(said) for said in ("/deny c2 no", "/approve c1")]
+        shown = await results(chat)
+        told = len(chat.out.getvalue())
+        codes += [await chat.take(said) for said in ("/approve c1", "/approve")]
+        errors = chat.err.getvalue()
+        late = await chat.take("/deny")
+
+        assert (codes, late) == ([3, 0, 0, 1], 1)
+        assert chat.out.getvalue()[told:].count("Done.") == 1
+        assert "another answer comes too late" in errors
+        assert await results(chat) == shown == ["Error: request to call tool denied. User reason: no", "paid 1"]
+
+
+def test_a_command_that_is_given_again_ends_as_it_did(tmp_path: Path) -> None:
+    """In the conversation that it was about, though nothing waits there any more."""
+    call = calls("core_memory_append", call_id="c2", label="human", content="Likes tea.")
+    settings = Settings(model=BUILT_IN, embedding="none")
+    model = ScriptedModel(call, says("As you like."))
+    with Perdure(tmp_path / "perdure.db", models={BUILT_IN: model}, settings=settings) as store:
+        agent = store.create_agent("ann", tools=("core_memory_append",))
+        agent.require_approval("core_memory_append")
+        line = agent.new_conversation().id
+        agent.send("Remember what I like.", conversation=line)
+        agent.deny("c2", conversation=line)
+
+    again = perdure(tmp_path, "deny", "ann", "c2")
+    late = perdure(tmp_path, "approve", "ann", "c2")
+    unknown = perdure(tmp_path, "deny", "ann", "c3")
+
+    assert (again.returncode, "As you like." in again.stdout) == (0, True), again.stderr
+    assert (late.returncode, "call c2 was denied already" in late.stderr) == (1, True)
+    assert (unknown.returncode, "no call waits for you" in unknown.stderr) == (1, True)
+
+
 def test_one_message_that_stops_for_approval_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     """With what waits in the reply for programs; said to people, with what helps; the next message is refused."""
     with Perdure(tmp_path / "perdure.db", settings=Settings(model=BUILT_IN, embedding="none")) as store:

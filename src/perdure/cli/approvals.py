@@ -16,6 +16,7 @@ from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
 from perdure.engine.answers import pending_calls
+from perdure.engine.decided import decided_before
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
@@ -111,7 +112,8 @@ def _named(conversation: str) -> ConversationId | None:
 async def _line_of(
     agent: AsyncAgent, perdure: AsyncPerdure, call_id: str | None, conversation: str | None
 ) -> ConversationId | None:
-    """The conversation of the agent that is named, or else the one in which the call waits; None: its first."""
+    """The conversation of the agent that is named, or else the one in which the call waits, or was decided; None: its
+    first."""
     if conversation is not None:
         return _named(conversation)
     found = await perdure.app.store.read(_everything)
@@ -125,7 +127,16 @@ async def _line_of(
             f"such calls of agent {agent.name!r} wait in several conversations: name one with"
             f" --conversation ({', '.join(lines)})"
         )
+    if not lines and call_id is not None:
+        decided = await perdure.app.store.read(_decided, agent.id, call_id)
+        return decided[0] if len(decided) == 1 else None
     return next(iter(lines), None)
+
+
+def _decided(tx: Tx, agent_id: AgentId, call_id: str) -> Sequence[ConversationId]:
+    """The conversations of an agent in which a call of this id was decided."""
+    lines = tx.conversations.list(agent_id, limit=LISTED_MAX)
+    return [line.id for line in lines if decided_before(tx, line, call_id)]
 
 
 def _checked(arguments: str | None) -> str | None:

@@ -21,6 +21,7 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolDecision
 from perdure.engine.answers import check_edited, open_calls
+from perdure.engine.decided import decided_before
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
@@ -129,15 +130,20 @@ class Session:
     async def decide(
         self, approve: bool, call_id: str | None, *, reason: str | None = None, arguments: str | None = None
     ) -> None:
-        """Answer the calls that wait for a person in this conversation, or one of them. Raises: PerdureError."""
+        """Answer the calls that wait for a person in this conversation, or one of them. What was decided before may be
+        said again: then what came of it is shown. Raises: PerdureError."""
         waiting = [call for call in await self.agent.pending(conversation=self.conversation) if not call.awaits_client]
         chosen = [call for call in waiting if call_id in (None, call.call_id)]
-        if not chosen:
+        ids = [call.call_id for call in chosen]
+        if not ids:
+            line = await self.agent.find_conversation(self.conversation)
+            ids += await self.perdure.app.store.read(decided_before, line, call_id)
+        if not ids:
             there = ", ".join(f"{call.call_id} ({call.name})" for call in waiting)
             raise AnswerInvalid(f"no such call waits: there are {there}" if waiting else "no call waits for you")
-        if arguments is not None and len(chosen) > 1:
+        if arguments is not None and len(ids) > 1:
             raise AnswerInvalid("several calls wait: name the one that these arguments are for")
-        await self._answer([ToolDecision(call.call_id, approve, reason, arguments) for call in chosen], chosen)
+        await self._answer([ToolDecision(one, approve, reason, arguments) for one in ids], chosen)
         await self.settle()
 
     async def approvals(self) -> None:

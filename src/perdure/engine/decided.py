@@ -16,7 +16,7 @@ from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
 from perdure.engine.answers import LATEST_ANSWERS, Pending, cut, find_pending
 
-__all__ = ["asked_calls", "decided_last", "given_before"]
+__all__ = ["asked_calls", "decided_before", "decided_last", "given_before"]
 
 Given = Mapping[str, ToolDecision | ToolResult]
 
@@ -73,6 +73,17 @@ def decided_last(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
         return ()
     answers = tx.runs.answers(conversation.agent_id, conversation.seq, limit=1)
     return _decided(_answered_rows(tx, newest, len(answers[0][1]["calls"])))
+
+
+def decided_before(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
+    """This call, if it was answered; without one those of `decided_last`."""
+    if call_id is None:
+        return decided_last(tx, conversation)
+    pending = find_pending(tx, conversation)
+    if pending is not None and call_id in _given(pending.rows):
+        return (call_id,)
+    answers = tx.runs.answers(conversation.agent_id, conversation.seq, limit=LATEST_ANSWERS)
+    return (call_id,) if any(call_id in answer["calls"] for _, answer in answers) else ()
 
 
 def asked_calls(tx: Tx, conversation: Conversation, request: str) -> tuple[str, ...]:
