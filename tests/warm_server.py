@@ -75,8 +75,15 @@ def _import(packages: Sequence[str]) -> None:
 def _forked(client: socket.socket, running: dict[int, tuple[int, socket.socket]]) -> dict[str, Any] | None:
     """In the fork what it is to run, else nothing."""
     head, streams, _, _ = socket.recv_fds(client, LENGTH_BYTES, 3)
+    length = int.from_bytes(head, "big")
     with client.makefile("rb") as told:
-        request: dict[str, Any] = json.loads(told.read(int.from_bytes(head, "big")))
+        text = told.read(length)
+    if not text or len(text) < length:  # whoever asked was killed meanwhile
+        client.close()
+        for descriptor in streams:
+            os.close(descriptor)
+        return None
+    request: dict[str, Any] = json.loads(text)
     end, life = os.pipe()
     if pid := os.fork():
         for descriptor in (life, *streams):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,7 +152,8 @@ class Child:
         """SIGKILL; its exit code. What it told until then is in `told`."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(KILL)
-        return await self._gone()
+        code = await self._gone()
+        return -signal.SIGKILL if code == -KILL else code  # it came before there was a program to pass it on to
 
     async def close(self) -> int:
         """Let it finish and end; its exit code."""

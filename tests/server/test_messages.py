@@ -132,6 +132,7 @@ async def test_pages_of_the_history(tmp_path: Path) -> None:
         assert await page(after=ids[0], before=ids[3], order="asc") == [1, 2]
         assert await page(after=ids[3], limit=2, order="desc") == [2, 1]
         assert await page(after=ids[5]) == []
+        assert await page(after=ids[0]) == []  # a loop that has had them all; nobody waits for what follows the first
         assert await page(conversation_id="default", limit=1) == [5]
         other = await agent.new_conversation()
         assert await page(conversation_id=other.id) == []
@@ -149,6 +150,22 @@ async def test_the_client_walks_the_whole_history(tmp_path: Path) -> None:
             assert len(walked) == 5
             assert len({message.otid for message in walked}) == 5
         assert (await client.health()).status == "ok"
+
+
+async def test_a_loop_in_the_order_that_is_the_default_sees_each_message_once(tmp_path: Path) -> None:
+    """One page or several, of the agent and of a conversation; who asks for what is new gets that all the same."""
+    async with served(tmp_path) as (address, perdure), letta(address) as client:
+        agent = await perdure.create_agent()
+        for count in (7, 243):
+            await agent.import_messages(
+                [("user", None, f"{count}/{index}", "2020-01-01T00:00:00Z") for index in range(count)]
+            )
+            conversation = (await agent.conversations())[0].id
+            for listed in (client.agents.messages.list(agent.id), client.conversations.messages.list(conversation)):
+                walked = [message.id async for message in listed]
+                assert (len(walked), len({*walked})) == ((7, 7) if count == 7 else (250, 250))
+        newer = await client.agents.messages.list(agent.id, after=walked[30])
+        assert [message.id for message in newer.items] == walked[:30]
 
 
 async def test_a_second_message_is_refused_or_waits(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
 from perdure.core.json_encoder import compact_json, json_text
 from perdure.core.quick import maker, quick
@@ -30,6 +31,7 @@ __all__ = [
     "ToolResult",
     "ToolStatus",
     "Waits",
+    "check_calls_kept",
     "is_embedded",
     "make_draft",
     "make_message",
@@ -307,3 +309,16 @@ def _question(shape: dict[str, Any] | None) -> Question | None:
 
 
 _TEXT_FORM = parts_to_json([Text("|")]).split("|")
+
+
+def check_calls_kept(before: Message, parts: Sequence[Part] | None) -> None:
+    """A revision may change what was said, not tear calls from results: no later request could be made of that.
+
+    Raises: InvalidInput.
+    """
+
+    def ends(parts: Sequence[Part]) -> list[tuple[str, str]]:
+        return [(part.type, part.call_id) for part in parts if isinstance(part, (ToolCall, ToolResult))]
+
+    if ends(before.parts) != ends(parts or ()):
+        raise InvalidInput(f"{before.id} holds tool calls or results, which a revision can't remove, add or rename")

@@ -14,15 +14,15 @@ from typing import Any
 
 from perdure.core.blocks import Author
 from perdure.core.conversations import Opening
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, MessageId, OrgId, StepId
 from perdure.core.messages import (
     Draft,
     Message,
     Part,
     Text,
-    ToolCall,
     ToolResult,
+    check_calls_kept,
     is_embedded,
     make_message,
     parts_from_json,
@@ -150,17 +150,11 @@ class Messages:
         engine_kinds: bool = False,
         reset: bool = False,
     ) -> Sequence[Message]:
-        where, params = "agent_id = :agent_id", {"agent_id": agent_id, "limit": limit}
-        if conversation_seq is not None:
-            where, params = where + " AND conversation_seq = :conversation", params | {"conversation": conversation_seq}
-        if after_seq is not None:
-            where, params = where + " AND seq > :after", params | {"after": after_seq}
-        if before_seq is not None:
-            where, params = where + " AND seq < :before", params | {"before": before_seq}
+        where, params = _listed(agent_id, conversation_seq, after_seq, before_seq)
         if not engine_kinds:
             where += " AND kind IN ('message', 'approval')"
         order, removed = "DESC" if newest_first else "ASC", "IN (0, 2)" if reset else "= 0"
-        return self._read(f"{where} AND removed {removed} ORDER BY seq {order} LIMIT :limit", params)
+        return self._read(f"{where} AND removed {removed} ORDER BY seq {order} LIMIT :limit", params | {"limit": limit})
 
     def view(
         self,
@@ -211,6 +205,13 @@ class Messages:
             {"id": agent_id, "org_id": self._org_id},
         )
         return int(rows[0][0]) if rows else 0
+
+    def count_after(self, agent_id: AgentId, seq: int, *, conversation_seq: int | None = None) -> int:
+        where, params = _listed(agent_id, conversation_seq, seq, None)
+        found = f"{where} AND kind IN ('message', 'approval') AND removed = 0 AND {OWN_AGENT}"
+        return int(
+            self._db.rows(f"SELECT COUNT(*) FROM messages WHERE {found}", params | {"org_id": self._org_id})[0][0]
+        )
 
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
         numbers = self._db.rows(
@@ -292,7 +293,7 @@ class Messages:
 
     def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
         before = self.get(message_id)
-        _check_calls_kept(before, parts)
+        check_calls_kept(before, parts)
         params = {"agent_id": before.agent_id, "seq": before.seq}
         revision = before.revision + 1
         # A request that showed the old parts must not be built on: the settings revision makes the prefix new, and
@@ -414,16 +415,6 @@ def _repeats(part: Part) -> bool:
     return isinstance(part, ToolResult) and part.name in REPEATING_TOOLS
 
 
-def _check_calls_kept(before: Message, parts: Sequence[Part] | None) -> None:
-    """A revision may change what was said, not tear calls from results: no later request could be made of that."""
-
-    def ends(parts: Sequence[Part]) -> list[tuple[str, str]]:
-        return [(part.type, part.call_id) for part in parts if isinstance(part, (ToolCall, ToolResult))]
-
-    if ends(before.parts) != ends(parts or ()):
-        raise InvalidInput(f"{before.id} holds tool calls or results, which a revision can't remove, add or rename")
-
-
 @functools.cache
 def _insert(given: frozenset[str]) -> str:
     """The statement for rows that have only these of the columns that may be null.
@@ -433,6 +424,15 @@ def _insert(given: frozenset[str]) -> str:
     columns = [column.strip() for column in _COLUMNS.split(",")]
     named = [column for column in columns if column != "revision" and (column not in _NULLABLE or column in given)]
     return f"INSERT INTO messages ({', '.join(named)}) VALUES ({', '.join(f':{column}' for column in named)})"
+
+
+def _listed(
+    agent_id: AgentId, conversation_seq: int | None, after_seq: int | None, before_seq: int | None
+) -> tuple[str, dict[str, Any]]:
+    places = {"conversation_seq =": conversation_seq, "seq >": after_seq, "seq <": before_seq}
+    given = {f"p{index}": (column, value) for index, (column, value) in enumerate(places.items()) if value is not None}
+    where = "".join(f" AND {column} :{name}" for name, (column, _) in given.items())
+    return f"agent_id = :agent_id{where}", {"agent_id": agent_id} | {name: value for name, (_, value) in given.items()}
 
 
 def _conditions(where: MessageFilter, table: str = "") -> tuple[str, dict[str, Any]]:

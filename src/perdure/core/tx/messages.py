@@ -114,6 +114,10 @@ class Messages(Protocol):
         """How many messages the agent's history has, the engine's own left out."""
         ...
 
+    def count_after(self, agent_id: AgentId, seq: int, *, conversation_seq: int | None = None) -> int:
+        """How many of those that `list` gives have higher numbers."""
+        ...
+
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
         """Candidates of a full-text search."""
         ...

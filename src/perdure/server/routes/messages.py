@@ -72,6 +72,9 @@ FAILED_BY_THE_MODEL = frozenset({"error", "llm_api_error", "invalid_llm_response
 """Stop reasons that are answered with an error; the others are answered with what was said until then."""
 
 SCANNED_MAX = 10_000
+FIRST_LOOKED_AT = 20
+WHOLE_PAGE = 50
+"""Of shorter pages it happens too often that as many messages are new as would fill some."""
 
 MessageCursor = Annotated[str | None, AfterValidator(lambda value: value and check_id("message")(value)), Query()]
 ConversationQuery = Annotated[
@@ -262,14 +265,17 @@ def list_messages(
     """A page of wire messages, made of up to `limit` stored ones that show something; none is split.
 
     `after` are the newer ones and `before` the older ones, whatever the order, and those nearest to the cursor. But
-    with `order=desc` spelled out and `after` alone, who asks walks through the list as it is shown, to older ones.
+    with `order=desc` spelled out and `after` alone, who asks walks through the list as it is shown, to older ones; and
+    so does, where no order is given, who asks after the last of a page (`_walks_on`).
     Raises: NotFound: no such agent, message or conversation of it.
     """
     tx.agents.model(agent_id)
-    if order == "desc" and after is not None and before is None:
-        after, before = None, after
     seq = _conversation_seq(tx, agent_id, conversation_id)
     after_seq, before_seq = _seq_of(tx, agent_id, after), _seq_of(tx, agent_id, before)
+    if after_seq is not None and before is None:
+        walks = order == "desc" or (order is None and _walks_on(tx, agent_id, seq, after_seq, limit=limit, shown=shown))
+        if walks:
+            after, before, after_seq, before_seq = None, after, None, after_seq
     newest_shown_first = order != "asc"
     backwards = before is not None if (after is None) != (before is None) else newest_shown_first
     found: list[list[dict[str, Any]]] = []
@@ -386,6 +392,22 @@ def _conversation_seq(tx: Tx, agent_id: AgentId, conversation_id: str | None) ->
     if conversation.agent_id != agent_id:
         raise NotFound("conversation", conversation_id)
     return conversation.seq
+
+
+def _walks_on(tx: Tx, agent_id: AgentId, conversation_seq: int | None, seq: int, *, limit: int, shown: Shown) -> bool:
+    """Whether a page of this query, the newest first, ended at this message: then the clients' loops ask for the page
+    after it, and would otherwise be given the messages that they have, again and again.
+
+    No loop asks for what is newer than the first message there is. Elsewhere whole pages tell, if they are long.
+    """
+    older = tx.messages.list(
+        agent_id, conversation_seq=conversation_seq, before_seq=seq, limit=FIRST_LOOKED_AT, newest_first=True
+    )
+    if len(older) < FIRST_LOOKED_AT and not any(wire_messages(message, shown) for message in older):
+        return True
+    if limit < WHOLE_PAGE or shown.types is not None:
+        return False
+    return (tx.messages.count_after(agent_id, seq, conversation_seq=conversation_seq) + 1) % limit == 0
 
 
 def _seq_of(tx: Tx, agent_id: AgentId, message_id: str | None) -> int | None:

@@ -171,6 +171,7 @@ class OrganisationContract(Contract):
             "messages.view": lambda tx: tx.messages.view(agent_id, 0, from_seq=0, upto_seq=9),
             "messages.of_run": lambda tx: tx.messages.of_run(p.run),
             "messages.count": lambda tx: tx.messages.count(agent_id),
+            "messages.count_after": lambda tx: tx.messages.count_after(agent_id, -1),
             "messages.match": lambda tx: tx.messages.match(agent_id, query, where=anything, limit=9).seqs,
             "messages.newest": lambda tx: tx.messages.newest(agent_id, where=anything, limit=9),
             "messages.by_seqs": lambda tx: tx.messages.by_seqs(agent_id, [0]),
