@@ -181,7 +181,7 @@ class _Simulation:
         # In half of the histories a dead process is known as dead, in the others its leases have to run out; in a few
         # the window is so small that old runs go out of view.
         self._knows_dead = self.rng.random() < 0.5
-        self.window_tokens = self.rng.choice((128_000, 128_000, 4_500))
+        self.window_tokens = self.rng.choice((128_000, 128_000, 4_800))
         self._dead: set[str] = set()
         self._started = 0
 
