@@ -43,8 +43,8 @@ def test_the_simulator_catches_a_loop_that_forgets_what_it_started(monkeypatch: 
     """A loop without T6 repeats tools that must not run twice, and some history shows it."""
     ready = call_tools._ready
 
-    def forgetful(log: Any, *rest: Any) -> Any:
-        return ready(replace(log, started={}), *rest)
+    def forgetful(log: Any, *rest: Any, **more: Any) -> Any:
+        return ready(replace(log, started={}), *rest, **more)
 
     monkeypatch.setattr(call_tools, "_ready", forgetful)
 
