@@ -12,7 +12,7 @@ from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, RunQueued
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
-from perdure.core.text import query_of
+from perdure.core.text import query_of, stems
 from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.ask import load_view
 from perdure.memory.search.recalled import CAPTURED
@@ -62,7 +62,7 @@ def _check_resets(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> Non
     if tx.messages.count(agent_id) != len(said):
         raise Violation(f"{tx.messages.count(agent_id)} messages are counted, and there are {len(said)}")
     found = tx.messages.match(agent_id, query_of("done"), where=MessageFilter(roles=("assistant",)), limit=_EVERYTHING)
-    due = {message.seq for message in said if message.role == "assistant" and message.text.startswith("done ")}
+    due = {message.seq for message in said if message.role == "assistant" and "done" in stems(message.text)}
     if {*found.seqs} != due:
         raise Violation(f"a search finds {sorted(found.seqs)}, and {sorted(due)} are there")
 
