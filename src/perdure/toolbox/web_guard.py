@@ -18,7 +18,7 @@ import httpx
 
 from perdure.core.errors import AddressRefused
 
-__all__ = ["GuardedTransport", "Place", "Resolve", "WebGuard", "refusal_of", "resolve", "untranslated"]
+__all__ = ["GuardedTransport", "Place", "Resolve", "WebGuard", "is_address", "refusal_of", "resolve", "untranslated"]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> its addresses, the best first. Raises: OSError."""
@@ -140,7 +140,7 @@ class WebGuard:
         if not allowed and port not in PORTS:
             known = ", ".join(map(str, sorted(PORTS)))
             raise AddressRefused(_shown(url), f"port {port} is not one of those of web pages: {known}")
-        addresses = (bare,) if _is_address(bare) else await self._addresses(url, host, port)
+        addresses = (bare,) if is_address(bare) else await self._addresses(url, host, port)
         if not allowed:
             for address in addresses:
                 if (what := refusal_of(address)) is not None:
@@ -185,7 +185,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         except OSError as error:
             raise httpx.ConnectError(f"{request.url.host} could not be resolved: {error}", request=request) from error
         extensions = dict(request.extensions)
-        if not _is_address(place.host):
+        if not is_address(place.host):
             extensions["sni_hostname"] = place.host  # also what the certificate is compared with
         failed: httpx.TransportError | None = None
         for address in place.addresses[:ADDRESSES_TRIED]:
@@ -206,7 +206,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether a host is named by its number, and not by a name to resolve."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -6,12 +6,11 @@ and leads inside later is not followed there: whoever answers for the name is no
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from perdure.core.mcp import is_allowed
-from perdure.toolbox.web_guard import Resolve, refusal_of, resolve, untranslated
+from perdure.toolbox.web_guard import Resolve, is_address, refusal_of, resolve, untranslated
 
 __all__ = ["addresses_of", "is_inside", "leads_inside"]
 
@@ -25,7 +24,7 @@ async def addresses_of(host: str, port: int, *, private: bool | None, resolver: 
     """
     bare = host.strip("[]")
     try:
-        found = (bare,) if _is_address(bare) else await resolver(bare, port)
+        found = (bare,) if is_address(bare) else await resolver(bare, port)
     except OSError as error:
         raise ConnectionError(f"the host {host} can't be resolved: {error.strerror or error}") from error
     if not found:
@@ -48,7 +47,7 @@ async def leads_inside(url: str, *, resolver: Resolve = resolve) -> bool:
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     try:
-        found = (host,) if _is_address(host) else await resolver(host, parts.port or 443)
+        found = (host,) if is_address(host) else await resolver(host, parts.port or 443)
     except OSError:
         return False
     return is_inside(found)
@@ -57,11 +56,3 @@ async def leads_inside(url: str, *, resolver: Resolve = resolve) -> bool:
 def is_inside(addresses: Sequence[str]) -> bool:
     """Whether one of these addresses is on this machine or in a private network."""
     return any(refusal_of(address) is not None for address in addresses)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
