@@ -19,6 +19,7 @@ __all__ = [
     "McpServerChangesIn",
     "McpServerIn",
     "McpToolRunIn",
+    "ReachedIn",
     "known_tool_shape",
     "left_out_shape",
     "server_shape",
@@ -28,10 +29,9 @@ __all__ = [
 Kind = Literal["stdio", "sse", "streamable_http"]
 
 
-class McpConfigIn(WireRequest):
-    """How a server is reached; of a change, what is missing or null stays."""
+class ReachedIn(WireRequest):
+    """How a server is reached, as all routes have it."""
 
-    mcp_server_type: Kind | None = None
     command: str | None = None
     args: list[str] | None = None
     env: dict[str, str] | None = None
@@ -39,6 +39,12 @@ class McpConfigIn(WireRequest):
     auth_header: str | None = None
     auth_token: str | None = None
     custom_headers: dict[str, str] | None = None
+
+
+class McpConfigIn(ReachedIn):
+    """How a server is reached; of a change, what is missing or null stays."""
+
+    mcp_server_type: Kind | None = None
 
     @property
     def kind(self) -> Kind:

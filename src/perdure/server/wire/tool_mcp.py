@@ -6,25 +6,18 @@ from typing import Any, Literal
 
 from perdure.core.mcp import Definition, McpServer, McpTool, ToolListing
 from perdure.server.wire.base import WireRequest
-from perdure.server.wire.mcp import McpConfigIn, McpServerChangesIn, McpServerIn, server_shape
+from perdure.server.wire.mcp import McpConfigIn, McpServerChangesIn, McpServerIn, ReachedIn, server_shape
 
 __all__ = ["ConfigChangesIn", "ConfigIn", "config_shape", "listing_shape", "offered_shapes"]
 
 Kind = Literal["stdio", "sse", "streamable_http"]
 
 
-class ConfigIn(WireRequest):
+class ConfigIn(ReachedIn):
     """A server to register or to try. Without a `type` one with a `server_url` is `sse`, as it always was here."""
 
     server_name: str
     type: Kind | None = None
-    command: str | None = None
-    args: list[str] | None = None
-    env: dict[str, str] | None = None
-    server_url: str | None = None
-    auth_header: str | None = None
-    auth_token: str | None = None
-    custom_headers: dict[str, str] | None = None
 
     def server(self) -> McpServerIn:
         """The same as the newer routes have it."""
