@@ -1,17 +1,19 @@
-"""Floors: what any program pays that starts Python, or that commits a message twice."""
+"""Floors: what any program pays that commits a message twice, and how fast the machine is at this moment."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from pathlib import Path
+from types import TracebackType
 
-__all__ = ["additions_s", "commits_ms"]
+__all__ = ["BARS_ROW_US", "Yardstick", "as_of_bars", "commits_ms"]
+
+BARS_ROW_US = 15.0
+"""What a row of the `Yardstick` took on the machine that the bars were set on, in CPU microseconds."""
 
 COMMITS = 2
 """A plain reply costs two transactions: accepted and asked, answered and ended."""
-
-_ADDITIONS = compile("total = 0\nfor number in range(numbers):\n    total += number", "<additions>", "exec")
 
 
 def commits_ms(folder: Path, *, messages: int) -> float:
@@ -35,8 +37,39 @@ def commits_ms(folder: Path, *, messages: int) -> float:
         connection.close()
 
 
-def additions_s(numbers: int = 3_000_000) -> float:
-    """CPU seconds of 3,000,000 additions at a module's top level, by that of so many: how fast the machine is now."""
-    began = time.process_time()
-    exec(_ADDITIONS, {"numbers": numbers})
-    return (time.process_time() - began) * 3_000_000 / numbers
+class Yardstick:
+    """How fast the machine is now, beside the one that the bars were set on, where a row took `BARS_ROW_US`.
+
+    A row is inserted and committed (WAL, `synchronous=NORMAL`: nothing waits for the disk) and selected again: Python,
+    SQLite and the kernel, in the thread that asks. A machine's speed can change twofold within minutes, so a time is
+    taken together with the rows before and after it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._connection = sqlite3.connect(folder / "yardstick.db", isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.execute("CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, owner TEXT, body TEXT)")
+        self.row_us(1_000)  # the file and its log have their size, and all is in the processor's caches
+
+    def __enter__(self) -> Yardstick:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._connection.close()
+
+    def row_us(self, rows: int = 200) -> float:
+        """CPU microseconds of a row now, by so many."""
+        execute, body = self._connection.execute, "x" * 100
+        began = time.process_time()
+        for _ in range(rows):
+            execute("BEGIN IMMEDIATE")
+            added = execute("INSERT INTO rows (owner, body) VALUES (?, ?)", ("agent", body))
+            execute("COMMIT")
+            execute("SELECT * FROM rows WHERE id = ?", (added.lastrowid,)).fetchone()
+        return (time.process_time() - began) * 1e6 / rows
+
+
+def as_of_bars(spent: float, row_us: float) -> float:
+    """A time as it would be on the machine that the bars were set on; what a faster one measured stays as it is."""
+    return spent * min(1.0, BARS_ROW_US / row_us)

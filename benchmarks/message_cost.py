@@ -6,10 +6,11 @@ import asyncio
 import random
 import statistics
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.floor import Yardstick, as_of_bars
 from perdure import Perdure
 from perdure.app import Uuids
 from perdure.core.ids import AgentId, MessageId
@@ -21,7 +22,7 @@ from perdure.settings import Settings
 from perdure.storage.open import open_store
 from perdure.testing import ScriptedModel
 
-__all__ = ["SAID", "fill_history", "message_cost_ms"]
+__all__ = ["SAID", "MessageCost", "fill_history", "message_cost"]
 
 MODEL = "test/scripted"
 AGENTS = 10
@@ -33,20 +34,47 @@ SAID = (
 PLACES = ("Turin", "Genoa", "Lisbon", "Krakow", "Oslo", "Fukuoka", "Leeds", "Ghent", "Basel", "Cork", "Izmir", "Quito")
 
 
-def message_cost_ms(folder: Path, *, history: int) -> float:
-    """CPU milliseconds, over all threads, per message to a conversation that has `history` messages before it.
+@dataclass(frozen=True)
+class MessageCost:
+    """CPU milliseconds over all threads, as measured and as on the machine that the bars were set on.
 
-    The median of 20 rounds of a message to each of ten agents; garbage collection as it comes.
+    `row_us` is the yardstick's row meanwhile.
+    """
+
+    measured_ms: float
+    judged_ms: float
+    row_us: float
+
+
+def message_cost(folder: Path, *, history: int) -> MessageCost:
+    """What a message costs to a conversation that has `history` messages before it.
+
+    The medians of 20 rounds of a message to each of ten agents; garbage collection as it comes.
     """
     path = folder / f"history-{history}.db"
     model = ScriptedModel()
     with Perdure(path, models={MODEL: model}, settings=replace(Settings(), model=MODEL)) as perdure:
         agents = [perdure.create_agent(f"agent {number}") for number in range(AGENTS)]
     asyncio.run(_fill(path, [agent.id for agent in agents], rows=history - 2))
-    with Perdure(path, models={MODEL: model}, settings=replace(Settings(), model=MODEL)) as perdure:
+    with (
+        Perdure(path, models={MODEL: model}, settings=replace(Settings(), model=MODEL)) as perdure,
+        Yardstick(folder) as yardstick,
+    ):
         agents = [perdure.agent(agent.id) for agent in agents]
         _round(agents, model)  # its message and reply are the last two of the history
-        return statistics.median(_round(agents, model) for _ in range(ROUNDS)) * 1000 / AGENTS
+        costs = [_measured(agents, model, yardstick) for _ in range(ROUNDS)]
+    return MessageCost(
+        statistics.median(cost.measured_ms for cost in costs),
+        statistics.median(cost.judged_ms for cost in costs),
+        statistics.median(cost.row_us for cost in costs),
+    )
+
+
+def _measured(agents: list[Agent], model: ScriptedModel, yardstick: Yardstick) -> MessageCost:
+    before = yardstick.row_us()
+    each_ms = _round(agents, model) * 1000 / AGENTS
+    row_us = (before + yardstick.row_us()) / 2
+    return MessageCost(each_ms, as_of_bars(each_ms, row_us), row_us)
 
 
 def _round(agents: list[Agent], model: ScriptedModel) -> float:

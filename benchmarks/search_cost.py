@@ -3,8 +3,8 @@ missed.
 
 Passages with vectors in one archive, and as many messages (at most 100,000), are stored and searched as the library
 does it: words, vectors, ranking and reading. Times are CPU of all threads, without making the query's vector. Each
-stands beside a loop of 3,000,000 additions that ran next to it: bars are for a machine that takes 0.34 s for that, and
-where it took longer, times are judged as so much shorter. Texts are made of words as frequent as those of dialogue:
+stands beside the yardstick's row before and after it, and the time that follows for the machine that the bars were set
+on, which is what they judge. Texts are made of words as frequent as those of dialogue:
 a word of a query stands in one text of twenty, on average.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.floor import additions_s
+from benchmarks.floor import Yardstick, as_of_bars
 from benchmarks.vector_search import DIMENSIONS, MODEL, Floats, Halves, mixture
 from perdure import AsyncPerdure
 from perdure.app import Uuids
@@ -41,8 +41,6 @@ from perdure.testing import ScriptedEmbedder
 
 __all__ = ["main"]
 
-QUIET_S = 0.34
-LOOP = 300_000
 BATCH = 1_000
 TAGGED_EACH = 100
 ARCHIVES = 400
@@ -55,20 +53,29 @@ WORDS = 6_000
 
 @dataclass(frozen=True)
 class _Time:
-    """CPU time, the seconds that the loop took before and after it, and what it would have been at the quiet speed."""
+    """CPU time, the microseconds of the yardstick's row before and after it, and the time that the bars judge."""
 
     cpu: float
-    loop: float
-    quiet: float
+    row_us: float
+    judged: float
 
 
-async def _timed(work: Callable[[], Awaitable[object]], *, unit_s: float = 0.001) -> _Time:
-    before = additions_s(LOOP)
-    began = time.process_time()
-    await work()
-    spent = (time.process_time() - began) / unit_s
-    loop = (before + additions_s(LOOP)) / 2
-    return _Time(spent, loop, spent * min(1.0, QUIET_S / loop))
+@dataclass(frozen=True)
+class _Clock:
+    """Takes times, each beside the yardstick."""
+
+    yardstick: Yardstick
+
+    async def time(self, work: Callable[[], Awaitable[object]], *, unit_s: float = 0.001) -> _Time:
+        before = self.yardstick.row_us()
+        began = time.process_time()
+        await work()
+        spent = (time.process_time() - began) / unit_s
+        row_us = (before + self.yardstick.row_us()) / 2
+        return _Time(spent, row_us, as_of_bars(spent, row_us))
+
+    async def times(self, questions: Sequence[str], search: Callable[[str], Awaitable[object]]) -> list[_Time]:
+        return [await self.time(lambda text=text: search(text)) for text in questions]  # type: ignore[misc]
 
 
 @dataclass
@@ -83,9 +90,9 @@ class _Costs:
 
     def tell_time(self, name: str, times: Sequence[_Time], unit: str, *, bar: float | None = None) -> None:
         """The median of some times."""
-        value, loop = statistics.median(one.cpu for one in times), statistics.median(one.loop for one in times)
-        quiet = statistics.median(one.quiet for one in times)
-        self._print(f"{name:<46}{value:>10.3f} {unit:<3}{loop:>7.2f}{quiet:>9.3f}", quiet, bar, False)
+        value, row_us = statistics.median(one.cpu for one in times), statistics.median(one.row_us for one in times)
+        judged = statistics.median(one.judged for one in times)
+        self._print(f"{name:<46}{value:>10.3f} {unit:<3}{row_us:>7.1f}{judged:>9.3f}", judged, bar, False)
 
     def _print(self, row: str, judged: float, bar: float | None, least: bool) -> None:
         if bar is not None:
@@ -128,22 +135,22 @@ class _Talk:
         return f"What did they {asked[0]} about the {' '.join(asked[1:])}?"
 
 
-async def passages(folder: Path, rows: int, costs: _Costs) -> None:
+async def passages(folder: Path, rows: int, clock: _Clock, costs: _Costs) -> None:
     """Store so many passages and search them."""
     talk, path = _Talk(), folder / f"passages-{rows}.db"
     vectors, queries = mixture(rows)
-    await _stored(path, talk, vectors, costs)
+    await _stored(path, talk, vectors, clock, costs)
     costs.tell("  file", path.stat().st_size / 1e6, "MB")
     async with await _opened(path, queries) as perdure:  # numpy and all modules are there already
         archive = (await perdure.archives.list())[0]
         large = rows > 100_000
-        first = await _timed(lambda: archive.search(talk.question(), limit=10), unit_s=1)
+        first = await clock.time(lambda: archive.search(talk.question(), limit=10), unit_s=1)
         costs.tell_time("  first search", [first], "s", bar=None if large else 0.5)
         questions = [talk.question() for _ in queries]
-        whole = await _times(questions, lambda text: archive.search(text, limit=10))
+        whole = await clock.times(questions, lambda text: archive.search(text, limit=10))
         costs.tell_time("  search, p50", whole, "ms", bar=60 if large else 10)
         await archive.search(questions[0], tags=["some"])
-        tagged = await _times(questions, lambda text: archive.search(text, limit=10, tags=["some"]))
+        tagged = await clock.times(questions, lambda text: archive.search(text, limit=10, tags=["some"]))
         costs.tell_time("  search with a tag of 1 %, p50", tagged, "ms", bar=5)
         found, held = await perdure.app.store.read(_nearest, queries)
     costs.tell("  index in memory", held / 1e6, "MB", bar=100)
@@ -152,7 +159,7 @@ async def passages(folder: Path, rows: int, costs: _Costs) -> None:
     costs.tell("  recall@10 of the vectors", met, "", bar=0.99, least=True)
 
 
-async def _stored(path: Path, talk: _Talk, vectors: Halves, costs: _Costs) -> None:
+async def _stored(path: Path, talk: _Talk, vectors: Halves, clock: _Clock, costs: _Costs) -> None:
     store, ids, times = SqliteStore.open(path, at=CLOCK), Uuids(), list[_Time]()
     archive = await store.write(_open, ArchiveId(ids.new("archive")))
     rows = len(vectors)
@@ -170,10 +177,10 @@ async def _stored(path: Path, talk: _Talk, vectors: Halves, costs: _Costs) -> No
             for row in batch
         ]
         blobs = [vectors[row].tobytes() for row in batch]
-        times.append(await _timed(lambda some=some, blobs=blobs: store.write(_put, archive.number, some, blobs)))  # type: ignore[misc]
+        times.append(await clock.time(lambda some=some, blobs=blobs: store.write(_put, archive.number, some, blobs)))  # type: ignore[misc]
     await store.close()
-    loop = statistics.mean(one.loop for one in times)
-    each = _Time(sum(one.cpu for one in times) / rows, loop, sum(one.quiet for one in times) / rows)
+    row_us = statistics.mean(one.row_us for one in times)
+    each = _Time(sum(one.cpu for one in times) / rows, row_us, sum(one.judged for one in times) / rows)
     costs.tell_time(f"{rows:,} passages: insert and commit, each", [each], "ms", bar=0.3)
 
 
@@ -193,10 +200,6 @@ async def _opened(path: Path, queries: Floats) -> AsyncPerdure:
     return await AsyncPerdure.open(path, settings=settings, embedder=_Known(queries))
 
 
-async def _times(questions: Sequence[str], search: Callable[[str], Awaitable[object]]) -> list[_Time]:
-    return [await _timed(lambda text=text: search(text)) for text in questions]  # type: ignore[misc]
-
-
 def _nearest(tx: Tx, queries: Floats) -> tuple[list[set[int]], int]:
     """The best ten of each query among as many candidates as a search takes, and the index's size in bytes."""
     indexes, number = VectorIndexes(), tx.vectors.counts()[0].scope.number
@@ -211,7 +214,7 @@ def _exact(vectors: Halves, queries: Floats) -> list[set[int]]:
     return [set(np.argpartition(-cosines[:, at], 10)[:10].tolist()) for at in range(len(queries))]
 
 
-async def messages(folder: Path, rows: int, costs: _Costs) -> None:
+async def messages(folder: Path, rows: int, clock: _Clock, costs: _Costs) -> None:
     """Store so many messages of an agent and search them by their words."""
     talk, path, ids = _Talk(), folder / f"messages-{rows}.db", Uuids()
     async with await AsyncPerdure.open(path, settings=Settings(home=str(folder), embedding="none")) as perdure:
@@ -222,12 +225,12 @@ async def messages(folder: Path, rows: int, costs: _Costs) -> None:
                 tx.messages.append(agent.id, drafts, conversation_seq=0, at=CLOCK, tokens=[40] * len(drafts))
 
             await perdure.app.store.write(append)
-        first = await _timed(lambda: agent.search(talk.question(), limit=5), unit_s=1)
+        first = await clock.time(lambda: agent.search(talk.question(), limit=5), unit_s=1)
         costs.tell_time(f"{rows:,} messages: first search", [first], "s")
         questions = [talk.question() for _ in range(80)]
-        found = await _times(questions, lambda text: agent.search(text, limit=5))
+        found = await clock.times(questions, lambda text: agent.search(text, limit=5))
         costs.tell_time("  conversation_search, p50", found, "ms", bar=10)
-        second = await _times(questions, lambda text: agent.search(text, limit=5, offset=5))
+        second = await clock.times(questions, lambda text: agent.search(text, limit=5, offset=5))
         costs.tell_time("  its second page, p50", second, "ms")
 
 
@@ -263,13 +266,15 @@ async def archives(folder: Path, costs: _Costs) -> None:
 def main() -> int:
     """Measure each number of rows that is named; 1 if a bar was missed."""
     costs = _Costs()
-    print(f"{'':<46}{'CPU':>10}    {'loop':>7}{'quiet':>9}     bar")
-    for rows in [int(argument.replace(",", "")) for argument in sys.argv[1:]] or [100_000]:
-        with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(passages(Path(folder), rows, costs))
-            if rows <= MESSAGES_MAX:
-                asyncio.run(messages(Path(folder), rows, costs))
-                asyncio.run(archives(Path(folder), costs))
+    print(f"{'':<46}{'CPU':>10}    {'row us':>7}{'judged':>9}     bar")
+    with tempfile.TemporaryDirectory() as beside, Yardstick(Path(beside)) as yardstick:
+        clock = _Clock(yardstick)
+        for rows in [int(argument.replace(",", "")) for argument in sys.argv[1:]] or [100_000]:
+            with tempfile.TemporaryDirectory() as folder:
+                asyncio.run(passages(Path(folder), rows, clock, costs))
+                if rows <= MESSAGES_MAX:
+                    asyncio.run(messages(Path(folder), rows, clock, costs))
+                    asyncio.run(archives(Path(folder), costs))
     return int(costs.missed)
 
 
