@@ -196,3 +196,39 @@ async def test_two_captures_at_the_same_time_store_once() -> None:
 
         turns = [turn["id"] for passage in await agent.passages() for turn in passage.metadata["turns"]]
         assert turns == [message.id for message in await agent.messages(limit=1_000)]
+
+
+async def test_a_reset_takes_what_had_not_reached_the_threshold() -> None:
+    """Of every conversation that it empties, once, and not of those that go past capture."""
+    async with _opened(*[says("Which pier?")] * 3) as perdure:
+        agent = await perdure.create_agent(settings=ON | {"bypass_session_patterns": ["2"]})
+        other = await agent.new_conversation()
+        private = await agent.new_conversation()
+        await agent.send("I saw a walrus.")
+        await agent.send("It was in Torshavn.", conversation=other.id)
+        await agent.send("Nobody may know.", conversation=private.id)
+        assert await _captured(perdure, agent) == []
+
+        await agent.reset()
+
+        assert sorted(passage.text for passage in await _captured(perdure, agent)) == [
+            "user: I saw a walrus.\nassistant: Which pier?",
+            "user: It was in Torshavn.\nassistant: Which pier?",
+        ]
+        assert await agent.reset() == []
+        assert len(await _captured(perdure, agent)) == 2
+
+
+async def test_a_reset_goes_on_where_the_archive_of_capture_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    async with _opened(says("I see.")) as perdure:
+        house = await perdure.archives.create("house")
+        agent = await perdure.create_agent(
+            settings={"auto_capture": {"commit_token_threshold": 100, "archive": house.id}}
+        )
+        await agent.send("I saw a walrus.")
+        await house.delete()
+
+        (reset,) = await agent.reset()
+
+        assert reset.message_count == 2
+        assert house.id in caplog.text

@@ -74,10 +74,10 @@ async def test_all_conversations_or_one(tmp_path: Path) -> None:
 
 
 async def test_while_a_run_is_on_nothing_is_reset(tmp_path: Path) -> None:
-    """In whichever conversation; the error names the run."""
+    """In whichever conversation, nor captured; the error names the run."""
     model = SlowSpeaker("one ", "two ")
     async with await open_async(tmp_path / "a.db", model=model) as perdure:
-        agent = await perdure.create_agent()
+        agent = await perdure.create_agent(settings={"auto_capture": True})
         other = await agent.new_conversation()
         await agent.import_messages([("user", None, "before", "2026-01-01T00:00:00Z")])
         accepted = await agent.submit("count", conversation=other.id)
@@ -85,11 +85,13 @@ async def test_while_a_run_is_on_nothing_is_reset(tmp_path: Path) -> None:
         with pytest.raises(ConversationBusy, match=accepted.run.id):
             await agent.reset()
         kept = [message.text for message in await agent.messages()]
+        captured = await agent.passages()
         model.go.set()
         async for _ in agent.follow(accepted.run.id):
             pass
 
         assert kept == ["before", "count"]
+        assert not captured
         assert len(await agent.reset()) == 2
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
-from perdure.core.errors import PerdureError
+from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import AgentId
 from perdure.engine.ports import Ports
 from perdure.memory.capture import capture, due
 
-__all__ = ["Captures"]
+__all__ = ["Captures", "capture_rest"]
 
 log = logging.getLogger(__name__)
 
@@ -56,18 +57,30 @@ class Captures:
         while True:
             self._again.discard(line)
             try:
-                await self._capture(line)
-            except PerdureError as error:
+                await _capture_due(self._ports, line)
+            except StoreError as error:  # what is in the log still is found to be due after the next run
                 log.warning("capture of conversation %s of %s: %s", line[1], line[0], error)
-            except Exception:
-                log.exception("capture of conversation %s of %s stopped at a defect", line[1], line[0])
             if line not in self._again:
                 return
 
-    async def _capture(self, line: Line) -> None:
-        store, ids = self._ports.store, self._ports.ids
-        upto_seq = await store.read(due, *line)
-        if upto_seq is None:
-            return
-        while await store.write(capture, *line, upto_seq, ids=ids, at=self._ports.clock.now()):
-            pass
+
+async def capture_rest(ports: Ports, agent_id: AgentId, conversation_seqs: Sequence[int]) -> None:
+    """What these conversations collected, also below the threshold, before it leaves them. Where it can't be put, for
+    want of the archive, say, that keeps nobody from going on: the log tells. Raises: StoreError."""
+    for seq in conversation_seqs:
+        await _capture_due(ports, (agent_id, seq), rest=True)
+
+
+async def _capture_due(ports: Ports, line: Line, *, rest: bool = False) -> None:
+    """Raises: StoreError."""
+    try:
+        upto_seq = await ports.store.read(due, *line, rest=rest)
+        if upto_seq is not None:
+            while await ports.store.write(capture, *line, upto_seq, ids=ports.ids, at=ports.clock.now()):
+                pass
+    except StoreError:
+        raise
+    except PerdureError as error:
+        log.warning("capture of conversation %s of %s: %s", line[1], line[0], error)
+    except Exception:
+        log.exception("capture of conversation %s of %s stopped at a defect", line[1], line[0])

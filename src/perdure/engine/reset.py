@@ -14,8 +14,10 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.tx import Tx
 from perdure.engine.answers import give_up_pending
+from perdure.engine.auto_capture import capture_rest
 from perdure.engine.hook_rows import hook_draft, hook_tokens
 from perdure.engine.ports import Ports
+from perdure.memory.automatic import auto_capture_of
 
 __all__ = ["delete_conversation", "reset_conversations"]
 
@@ -28,17 +30,28 @@ async def reset_conversations(
     agent_id: AgentId, conversation_seq: int | None, ports: Ports, *, author: Author
 ) -> Sequence[Reset]:
     """Reset one conversation of an agent, or all of them, in one transaction; those that had nothing in view are left
-    as they are. Calls that wait for somebody are given up. Then hooks are told, and what they add begins the log anew.
+    as they are. What automatic capture had still to take is taken before. Calls that wait for somebody are given up.
+    Then hooks are told, and what they add begins the log anew.
 
     Raises: NotFound, StoreError; ConversationBusy: a run has not ended, and nothing is changed.
     """
     now = ports.clock.now()
+    if seqs := await ports.store.read(_captured, agent_id, conversation_seq):
+        await capture_rest(ports, agent_id, seqs)
     resets = await ports.store.write(_reset, agent_id, conversation_seq, author=author, ids=ports.ids, now=now)
     for reset in resets:
         fired = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
         if fired.context:
             await ports.store.write(_add_context, reset, fired.context, ids=ports.ids, counter=ports.counter, now=now)
     return resets
+
+
+def _captured(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[int]:
+    """The conversations of which something may be captured; none if a run goes on in one, for then none is reset."""
+    if auto_capture_of(tx.agents.get(agent_id).settings) is None:
+        return ()
+    seqs = [line.seq for line in _all(tx, agent_id)] if conversation_seq is None else [conversation_seq]
+    return () if any(tx.runs.active(agent_id, seq) is not None for seq in seqs) else seqs
 
 
 def _reset(

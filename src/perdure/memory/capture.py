@@ -35,14 +35,20 @@ class _Line:
     text: str
 
 
-def due(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
-    """Up to which row the conversation is to be captured now; None: not yet, or not at all. Raises: NotFound."""
+def due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = False) -> int | None:
+    """Up to which row the conversation is to be captured now; None: not yet, or not at all.
+
+    Args:
+        rest: the conversation is about to end, so that what waits below the threshold is due too.
+
+    Raises: NotFound.
+    """
     settings = tx.agents.get(agent_id).settings
     setting = auto_capture_of(settings)
     if setting is None or bypasses(settings, tx.conversations.at(agent_id, conversation_seq)):
         return None
     waiting = tx.captures.waiting(agent_id, conversation_seq, before_seq=_unfinished(tx, agent_id, conversation_seq))
-    return waiting.upto_seq if waiting.tokens >= setting.commit_token_threshold else None
+    return waiting.upto_seq if waiting.tokens >= (1 if rest else setting.commit_token_threshold) else None
 
 
 def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, ids: Ids, at: datetime) -> bool:
