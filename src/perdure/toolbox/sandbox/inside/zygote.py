@@ -13,7 +13,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from .kernel import (
     set_namespace,
     unshare,
 )
+from .later import import_asyncio
 from .root_folder import SITE, enter_root, system_files
 from .weight import host_pid, own_pages, weight_bytes
 
@@ -57,25 +58,32 @@ def main(control_fd: int) -> None:
     settings = json.loads(control.recv(MESSAGE_BYTES))
     sys.executable = str(Path(sys.executable).resolve())  # the link to it is not shown to calls
     try:
-        _preload()
+        libraries = [f"{sys.base_prefix}/lib", str(Path(os.__file__).parent), str(Path(os.__file__).resolve().parent)]
+        shown = system_files(sys.executable, libraries)
+        _preload(shown)
         serve = _with_namespaces if settings["namespaces"] else _without_namespaces
-        serve(control, settings)
+        serve(control, settings, shown)
     except Exception as error:  # whatever it is, the server has to hear of it
         _tell(control, {"failed": str(error) or type(error).__name__})
 
 
-def _preload() -> None:
+def _preload(shown: Sequence[Path]) -> None:
     """What most tools import anyway, once for all calls."""
-    import asyncio  # noqa: F401
     import collections  # noqa: F401
     import datetime  # noqa: F401
     import random  # noqa: F401
 
+    import_asyncio(shown)
 
-def _with_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> None:
+
+def _settle() -> None:
+    """Before the first fork: what is never collected is not written to, and so not copied into any process."""
+    gc.collect()
+    gc.freeze()
+
+
+def _with_namespaces(control: socket.socket, settings: Mapping[str, Any], shown: Sequence[Path]) -> None:
     outside = str(Path("/proc/self/ns/mnt").readlink())
-    libraries = [f"{sys.base_prefix}/lib", str(Path(os.__file__).parent), str(Path(os.__file__).resolve().parent)]
-    shown = system_files(sys.executable, libraries)
     site = [Path(path) for path in settings["site"]]
     store = Path(settings["store"]) if settings["store"] else None
     root, slots = os.geteuid() == 0, int(settings["slots"])
@@ -92,6 +100,8 @@ def _with_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> Non
         unshare_mapped(kinds, uids=[(0, owner, 1)], gids=[(0, os.getegid(), 1)], proc=PROC, alone=True)
         enter_root(shown, site=site, store=store, outside=outside)
     socket.sethostname("sandbox")
+    filters = {network: seccomp.program(network=network, namespaces=True) for network in (False, True)}
+    _settle()
     pid = os.fork()
     if pid:
         control.close()
@@ -99,7 +109,6 @@ def _with_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> Non
         _, status = os.waitpid(pid, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0x7F)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    filters = {network: seccomp.program(network=network, namespaces=True) for network in (False, True)}
     plan = Plan(
         tolerant=bool(settings["tolerant"]),
         namespaces=True,
@@ -114,10 +123,8 @@ def _with_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> Non
     _Server(control, plan, settings).serve()
 
 
-def _without_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> None:
+def _without_namespaces(control: socket.socket, settings: Mapping[str, Any], shown: Sequence[Path]) -> None:
     first = None
-    libraries = [f"{sys.base_prefix}/lib", str(Path(os.__file__).parent), str(Path(os.__file__).resolve().parent)]
-    shown = system_files(sys.executable, libraries)
     if os.geteuid() == 0:
         slots = int(settings["slots"])
         owner = free_range(current_map(), slots + 1, number=os.getppid())
@@ -125,6 +132,7 @@ def _without_namespaces(control: socket.socket, settings: Mapping[str, Any]) -> 
         keep_capabilities((_CAP_KILL, _CAP_SETGID, _CAP_SETUID), owner)
         first = owner + 1
     os.close(PROC)
+    _settle()
     plan = Plan(
         tolerant=bool(settings["tolerant"]),
         namespaces=False,
@@ -154,8 +162,6 @@ class _Server:
         self._poll.register(control, select.POLLIN)
 
     def serve(self) -> None:
-        gc.collect()
-        gc.freeze()  # what is never collected is not copied into the children
         self._shared_pages = own_pages(PROC) if self._plan.namespaces else 0
         _tell(self._control, {"ready": True, "landlock": self._plan.landlock, "root": self._plan.first_uid is not None})
         while True:
