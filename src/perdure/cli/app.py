@@ -78,6 +78,10 @@ def chat(
     as_json: AsJson = False,
     new: Annotated[bool, typer.Option("--new", help="Make the agent AGENT first.")] = False,
     model: NewModel = None,
+    conversation: Annotated[
+        str | None,
+        typer.Option("--conversation", metavar="NUMBER", help="By default the one used last; an id will do too."),
+    ] = None,
 ) -> None:
     """Chat with an agent. Lines on stdin are messages when it is no terminal.
 
@@ -87,7 +91,27 @@ def chat(
         raise typer.BadParameter("it needs the name of the agent to make: perdure chat NAME --new", param_hint="--new")
     from perdure.cli.chat import chat
 
-    _leave(chat(name=agent, new=new, model=model, message=message, as_json=as_json))
+    _leave(chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation))
+
+
+@app.command()
+def conversations(
+    agent: Annotated[
+        str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")
+    ] = None,
+    rename: Annotated[
+        tuple[str, str] | None, typer.Option("--rename", metavar="NUMBER NAME", help="Say what one is about.")
+    ] = None,
+    delete: Annotated[
+        str | None, typer.Option("--delete", metavar="NUMBER", help="Take one out of every list, search and view.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List an agent's conversations, oldest first, or change one of them."""
+    from perdure.cli.conversations import conversations
+
+    _leave(conversations(agent, rename=rename, delete=delete, yes=yes, as_json=as_json))
 
 
 @app.command()

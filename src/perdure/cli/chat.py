@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
+from perdure.cli.conversations import conversation_named
 from perdure.cli.opening import check_first_model, go_on_with, greet, open_agent, warn_of_model
 from perdure.cli.session import WAITING, Session
 from perdure.cli.slash import names
@@ -18,7 +19,15 @@ from perdure.settings import Settings
 __all__ = ["chat"]
 
 
-async def chat(*, name: str | None, new: bool, model: str | None, message: str | None, as_json: bool) -> int:
+async def chat(
+    *,
+    name: str | None,
+    new: bool,
+    model: str | None,
+    message: str | None,
+    as_json: bool,
+    conversation: str | None = None,
+) -> int:
     """Chat until there is nothing more to say; the exit code."""
     out, err = standard_streams()
     # A prompt in a file or a pipe helps nobody, so both ends must be a terminal.
@@ -29,6 +38,9 @@ async def chat(*, name: str | None, new: bool, model: str | None, message: str |
         check_first_model(settings, model)
         async with await AsyncPerdure.open(settings=settings) as perdure:
             opened = await open_agent(perdure, name=name, new=new, model=model, view=view)
+            line = opened.conversation
+            if conversation is not None:
+                line = (await conversation_named(opened.agent, conversation)).id
             if opened.made or message is None:
                 why = perdure.app.choice.reason if model is None else "as you asked"
                 await greet(opened, view, path=settings.store_path, why=why)
@@ -43,7 +55,7 @@ async def chat(*, name: str | None, new: bool, model: str | None, message: str |
                 source = PromptLines(settings.store_path.parent, names(), view.hint)
             else:
                 source = StdinLines()
-            session = Session(perdure, opened.agent, source, view, conversation=opened.conversation)
+            session = Session(perdure, opened.agent, source, view, conversation=line)
             code = await (session.run() if message is None else session.once(message))
     except PerdureError as error:
         view.error(error)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from perdure.cli.pending_view import call_shape, pending_shape
-from perdure.cli.view import AgentRow, ModelRow
+from perdure.cli.view import AgentRow, ConversationRow, ModelRow
 from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
 from perdure.core.answers import PendingCall
@@ -77,6 +77,12 @@ class JsonView:
 
     def conversation(self, conversation: Conversation) -> None:
         self._print({"conversation": conversation.id})
+
+    def conversations(self, rows: Sequence[ConversationRow]) -> None:
+        self._print({"conversations": [conversation_shape(row) for row in rows]})
+
+    def goes_on_in(self, row: ConversationRow) -> None:
+        self._print({"conversation": row.id})
 
     def reset(self, resets: Sequence[Reset]) -> None:
         self._print({"reset": [reset_shape(reset) for reset in resets]})
@@ -163,6 +169,17 @@ def message_shape(message: Message) -> dict[str, Any]:
         "parts": json.loads(parts_to_json(message.parts)),
         "created_at": message.created_at.isoformat(),
         "occurred_at": message.occurred_at.isoformat(),
+    }
+
+
+def conversation_shape(row: ConversationRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "number": row.number,
+        "summary": row.summary,
+        "created_at": row.created_at.isoformat(),
+        "last_message_at": None if row.used_at is None else row.used_at.isoformat(),
+        "archived": row.archived,
     }
 
 

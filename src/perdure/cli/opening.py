@@ -6,12 +6,12 @@ import os
 import shlex
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from perdure.app import model_registry
 from perdure.cli.models import known_models, what_helps, with_help
 from perdure.cli.view import View
-from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.zones import is_zone
@@ -174,15 +174,16 @@ async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> As
 
 
 async def _last_conversation(agent: AsyncAgent) -> ConversationId | None:
-    newest: Conversation | None = None
+    """The one used last of those that are not archived; None: the first."""
+    newest: tuple[datetime, ConversationId] | None = None
     after = -1
     while page := await agent.conversations(limit=100, after_seq=after):
-        for conversation in page:
-            at = conversation.last_message_at
-            if at is not None and (newest is None or newest.last_message_at is None or at >= newest.last_message_at):
-                newest = conversation
+        for line in page:
+            at = line.last_message_at
+            if at is not None and line.archived_at is None and (newest is None or at >= newest[0]):
+                newest = (at, line.id)
         after = page[-1].seq
-    return newest.id if newest else None
+    return newest[1] if newest else None
 
 
 def local_zone() -> str:

@@ -75,6 +75,14 @@ class Session:
             await self._say(text)
         return self._exit_code()
 
+    async def go_on_in(self, conversation: ConversationId) -> None:
+        """Have what is said from now on go to another conversation. A person is asked about calls that wait there.
+        Raises: PerdureError."""
+        self.conversation = conversation
+        self._options = ()
+        if self._source.interactive:
+            await self.settle()
+
     def leave(self) -> None:
         """Take no more texts."""
         self._leaving = True

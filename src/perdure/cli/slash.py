@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure.app import facts_of
 from perdure.cli.agents import list_agents
+from perdure.cli.conversations import conversation_named, conversation_row, list_conversations
 from perdure.cli.models import known_models, model_row, with_help
 from perdure.cli.opening import context_command
 from perdure.core.errors import InvalidInput, ModelNotFound
@@ -121,10 +122,33 @@ async def _recall(session: Session, argument: str) -> None:
 
 
 async def _new(session: Session, argument: str) -> None:
-    conversation = await session.agent.new_conversation()
-    session.conversation = conversation.id
+    conversation = await session.agent.new_conversation(summary=argument or None)
+    await session.go_on_in(conversation.id)
     session.view.conversation(conversation)
-    session.view.hint("what was said before is still found: /search TEXT, or ask")
+    session.view.hint("what was said before is still found: /search TEXT, or ask; /conversations leads back")
+
+
+async def _conversations(session: Session, argument: str) -> None:
+    session.view.conversations(await list_conversations(session.agent, current=session.conversation))
+    session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
+
+
+async def _switch(session: Session, argument: str) -> None:
+    if not argument:
+        raise InvalidInput(f"that is not how /switch is used: {COMMANDS['/switch'].usage}; /conversations lists them")
+    line = await conversation_named(session.agent, argument)
+    session.view.goes_on_in(await conversation_row(session.agent, line, line.id))
+    await session.go_on_in(line.id)
+    session.view.hint("what you say now goes there; memory and search are the same")
+
+
+async def _rename(session: Session, argument: str) -> None:
+    if not argument:
+        raise InvalidInput(f"that is not how /rename is used: {COMMANDS['/rename'].usage}")
+    line = await session.agent.find_conversation(session.conversation)
+    line = await session.agent.update_conversation(line.id, summary=argument)
+    session.view.goes_on_in(await conversation_row(session.agent, line, line.id))
+    session.view.hint("/conversations lists it by this name")
 
 
 async def _reset(session: Session, argument: str) -> None:
@@ -190,7 +214,10 @@ COMMANDS: dict[str, Command] = {
     "/approvals": Command("/approvals", "show the calls that wait, and ask you about yours", _approvals),
     "/approve": Command("/approve [CALL]", "let a call run that waits for you, by default all of them", _approve),
     "/deny": Command("/deny [CALL] [REASON]", "refuse a call that waits for you, by default all of them", _deny),
-    "/new": Command("/new", "begin a new conversation with the same memory", _new),
+    "/new": Command("/new [NAME]", "begin a new conversation with the same memory", _new),
+    "/conversations": Command("/conversations", "list the conversations", _conversations),
+    "/switch": Command("/switch NUMBER", "go on with another conversation", _switch),
+    "/rename": Command("/rename NAME", "say what this conversation is about", _rename),
     "/reset": Command("/reset", "take what was said in this conversation out of view, for good; memory stays", _reset),
     "/model": Command("/model [HANDLE]", "show the agent's model, or give it another", _model),
     "/context": Command("/context", "show what fills the model's window", _context),

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from perdure.cli.context_view import context_view, explanation_view, request_diff_view, short_id, steps_view
 from perdure.cli.facts_view import model_view
-from perdure.cli.fold import local_time, place, snippet, visible
+from perdure.cli.fold import fold, local_time, place, snippet, visible
 from perdure.cli.pending_view import argument_lines, plain_text
 from perdure.cli.render import RunRenderer, diff_view
 from perdure.cli.terminal import Terminal
-from perdure.cli.view import AgentRow, ModelRow
+from perdure.cli.view import AgentRow, ConversationRow, ModelRow
 from perdure.context.explain import Explanation, RequestDiff
 from perdure.context.overview import ContextOverview
 from perdure.core.answers import PendingCall
@@ -31,6 +31,8 @@ from perdure.library.reply import Reply
 from perdure.library.steps import StepInfo
 
 __all__ = ["TextView"]
+
+ABOUT_CHARS = 60
 
 
 class TextView:
@@ -122,7 +124,25 @@ class TextView:
             self._terminal.show(Text(told))
 
     def conversation(self, conversation: Conversation) -> None:
-        self._terminal.show(Text("A new conversation: nothing said before is in view, memory and search are the same."))
+        about = "" if conversation.summary is None else f", {visible(fold(conversation.summary, ABOUT_CHARS))!r}"
+        self._terminal.show(
+            Text(f"A new conversation{about}: nothing said before is in view, memory and search are the same.")
+        )
+
+    def conversations(self, rows: Sequence[ConversationRow]) -> None:
+        table = _table("", "number", "about", "last message", "")
+        for row in rows:
+            table.add_row(
+                Text("▸" if row.current else "", style="bold cyan"),
+                Text(str(row.number)),
+                _about(row),
+                Text("" if row.used_at is None else local_time(row.used_at)),
+                Text("archived" if row.archived else "", style="dim"),
+            )
+        self._terminal.show(table)
+
+    def goes_on_in(self, row: ConversationRow) -> None:
+        self._terminal.show(Text.assemble(f"Conversation {row.number}: ", _about(row)))
 
     def reset(self, resets: Sequence[Reset]) -> None:
         count = sum(reset.message_count for reset in resets)
@@ -207,6 +227,12 @@ def _pending(call: PendingCall, place: str = "") -> RenderableType:
         (f"  {plain_text(call.call_id)}", "dim"),
     )
     return Group(head, *(Padding(Text(line), (0, 0, 0, 4)) for line in argument_lines(call.arguments)))
+
+
+def _about(row: ConversationRow) -> Text:
+    if row.summary:
+        return Text(visible(fold(row.summary, ABOUT_CHARS)), style="bold")
+    return Text(visible(fold(row.begins, ABOUT_CHARS)) if row.begins else "(nothing said yet)", style="dim")
 
 
 def author_name(author: Author) -> str:

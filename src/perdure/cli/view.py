@@ -15,14 +15,14 @@ from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, StepId
+from perdure.core.ids import AgentId, ConversationId, StepId
 from perdure.core.messages import Message, ToolCall
 from perdure.core.passages import Passage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.steps import StepInfo
 
-__all__ = ["AgentRow", "ModelRow", "View"]
+__all__ = ["AgentRow", "ConversationRow", "ModelRow", "View"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,20 @@ class AgentRow:
     created_at: datetime
     used_at: datetime
     message_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRow:
+    """A conversation with what a person chooses by. `begins` is its first text, where it has no summary."""
+
+    id: ConversationId
+    number: int
+    summary: str | None
+    begins: str
+    created_at: datetime
+    used_at: datetime | None
+    archived: bool
+    current: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +99,12 @@ class View(Protocol):
 
     def conversation(self, conversation: Conversation) -> None:
         """A new conversation was begun."""
+
+    def conversations(self, rows: Sequence[ConversationRow]) -> None:
+        """The conversations of the agent."""
+
+    def goes_on_in(self, row: ConversationRow) -> None:
+        """The chat goes on with this conversation."""
 
     def reset(self, resets: Sequence[Reset]) -> None:
         """Conversations have begun anew."""

@@ -11,7 +11,6 @@ from perdure.context.explain import Explanation
 from perdure.context.overview import ContextOverview
 from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
@@ -20,7 +19,6 @@ from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.accept import Accepted, Request
-from perdure.engine.reset import reset_conversations
 from perdure.library.approval import AsyncApproval
 from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
@@ -35,6 +33,7 @@ from perdure.library.checks import (
     utc,
 )
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
+from perdure.library.conversations import AsyncConversations, own_conversation
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import ImportResult, check_messages, import_history
 from perdure.library.recall import BUDGET_TOKENS, recall
@@ -59,7 +58,7 @@ from perdure.memory.search.recalled import Recalled
 __all__ = ["AsyncAgent"]
 
 
-class AsyncAgent(AsyncArchival, AsyncApproval):
+class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
     """One agent, as it was when it was looked up; its memory is always read anew."""
 
     def __init__(self, app: App, agent: Agent) -> None:
@@ -198,7 +197,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         check_number("after_seq", after_seq)
 
         def page(tx: Tx) -> Sequence[Message]:
-            seq = None if conversation is None else _conversation(tx, self.info, conversation).seq
+            seq = None if conversation is None else own_conversation(tx, self.info, conversation).seq
             return tx.messages.list(
                 self.id,
                 conversation_seq=seq,
@@ -210,22 +209,6 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
             )
 
         return await self._app.store.read(page)
-
-    async def reset(self, *, conversation: ConversationId | None = None) -> Sequence[Reset]:
-        """Have a conversation begin anew, or all of them: what was said is out of view, for the model, in lists and in
-        searches. Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that
-        wait for an answer are given up. One `Reset` of each conversation in which anything was said.
-
-        Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
-        """
-        seq = None if conversation is None else (await self.find_conversation(conversation)).seq
-        return await reset_conversations(self.id, seq, self._app.ports, author=USER)
-
-    async def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
-        """When a conversation began anew, or each of them; newest first. Raises: InvalidInput, NotFound."""
-        check_limit(limit)
-        seq = None if conversation is None else (await self.find_conversation(conversation)).seq
-        return await self._app.store.read(lambda tx: tx.resets.list(self.id, conversation_seq=seq, limit=limit))
 
     async def message_count(self) -> int:
         """How many messages the history holds, over all conversations and with tool results."""
@@ -254,17 +237,6 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         """
         checked = check_messages(messages, limit_chars=self._app.ports.settings.message_limit_chars)
         return await import_history(self._app, await self.find_conversation(conversation), checked, progress=progress)
-
-    async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
-        """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
-        agent's."""
-
-        def find(tx: Tx) -> Conversation:
-            if conversation is None:
-                return tx.conversations.at(self.id, 0)
-            return _conversation(tx, self.info, conversation)
-
-        return await self._app.store.read(find)
 
     async def search(
         self,
@@ -320,7 +292,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         """
         seq: int | None = None
         if conversation is not None:
-            seq = (await self._app.store.read(_conversation, self.info, conversation)).seq
+            seq = (await self._app.store.read(own_conversation, self.info, conversation)).seq
         return await recall(
             self._app,
             query,
@@ -356,7 +328,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         asking = asking_now(self._app.ports)
 
         def read(tx: Tx) -> ContextOverview:
-            seq = 0 if conversation is None else _conversation(tx, self.info, conversation).seq
+            seq = 0 if conversation is None else own_conversation(tx, self.info, conversation).seq
             return load_overview(tx, self.info, seq, asking)
 
         return await self._app.store.read(read)
@@ -382,7 +354,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
             check_text("run_id", run_id)
 
         def read(tx: Tx) -> Sequence[StepInfo]:
-            line = None if conversation is None else _conversation(tx, self.info, conversation)
+            line = None if conversation is None else own_conversation(tx, self.info, conversation)
             run = None if run_id is None else _run(tx, self.info, run_id)
             return load_steps(tx, self.info, conversation=line, run=run, limit=limit, before=before)
 
@@ -407,19 +379,6 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         check_text("step_id", step_id)
         return await self._app.store.read(load_explanation, self.info, step_id, self._app.ports.counter)
 
-    async def new_conversation(self) -> Conversation:
-        """A new line of messages over the same memory."""
-        ports = self._app.ports
-        conversation_id = ConversationId(ports.ids.new("conversation"))
-        now = ports.clock.now()
-        return await ports.store.write(lambda tx: tx.conversations.add(self.id, conversation_id, at=now))
-
-    async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
-        """Oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
-        check_limit(limit)
-        check_number("after_seq", after_seq)
-        return await self._app.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
-
     async def _request(
         self,
         text: str,
@@ -437,7 +396,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         ports = self._app.ports
         seq = 0
         if conversation is not None:
-            seq = (await ports.store.read(_conversation, self.info, conversation)).seq
+            seq = (await ports.store.read(own_conversation, self.info, conversation)).seq
         draft = make_draft(id=MessageId(ports.ids.new("message")), role="user", parts=(Text(text),))
         # A text over the limit is refused before anything is done with it, so it is not counted either.
         tokens = 0 if len(text) > ports.settings.message_limit_chars else ports.counter.count(text)
@@ -453,15 +412,6 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
             max_steps=self._app.settings.max_steps if max_steps is None else max_steps,
             client_tools=None if tools is None else tools.shapes,
         )
-
-
-def _conversation(tx: Tx, agent: Agent, conversation_id: ConversationId) -> Conversation:
-    """The agent's own conversation of this id. Raises: InvalidInput; NotFound, also for another agent's."""
-    check_text("conversation", conversation_id)
-    conversation = tx.conversations.get(conversation_id)
-    if conversation.agent_id != agent.id:
-        raise NotFound("conversation", conversation_id, hint=f"agent {agent.name!r} has no such conversation")
-    return conversation
 
 
 def _run(tx: Tx, agent: Agent, run_id: RunId) -> Run:

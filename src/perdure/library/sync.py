@@ -12,7 +12,6 @@ from typing import Any, Unpack
 from perdure.context.explain import Explanation
 from perdure.context.overview import ContextOverview
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.conversations import Conversation, Reset
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, RunId, StepId
 from perdure.core.messages import Message, Role
@@ -31,6 +30,7 @@ from perdure.library.steps import StepInfo
 from perdure.library.sync_approval import Approval
 from perdure.library.sync_archives import AgentArchives, Archival, Archives
 from perdure.library.sync_blocks import AgentBlocks, Blocks
+from perdure.library.sync_conversations import Conversations
 from perdure.library.sync_folders import AgentFiles, Folders
 from perdure.library.sync_mcp import Mcp
 from perdure.library.sync_secrets import Secrets
@@ -203,7 +203,7 @@ class Perdure:
         self._portal.run(self._inner.delete_agent(agent_id))
 
 
-class Agent(Archival, Approval):
+class Agent(Conversations, Archival, Approval):
     """One agent; see `AsyncAgent` for arguments and errors."""
 
     _inner: AsyncAgent
@@ -326,14 +326,6 @@ class Agent(Archival, Approval):
             )
         )
 
-    def reset(self, *, conversation: ConversationId | None = None) -> Sequence[Reset]:
-        """Have a conversation begin anew, or all of them."""
-        return self._portal.run(self._inner.reset(conversation=conversation))
-
-    def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
-        """When a conversation began anew, or each of them."""
-        return self._portal.run(self._inner.resets(conversation=conversation, limit=limit))
-
     def message_count(self) -> int:
         """How many messages the history holds."""
         return self._portal.run(self._inner.message_count())
@@ -347,10 +339,6 @@ class Agent(Archival, Approval):
     ) -> ImportResult:
         """Put history that took place elsewhere at the end of a conversation."""
         return self._portal.run(self._inner.import_messages(messages, conversation=conversation, progress=progress))
-
-    def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
-        """A conversation of this agent; by default its first."""
-        return self._portal.run(self._inner.find_conversation(conversation))
 
     def search(
         self,
@@ -420,11 +408,3 @@ class Agent(Archival, Approval):
     def explain(self, step_id: StepId) -> Explanation:
         """What each part of a step's request took: tokens, the provider's cache, the price."""
         return self._portal.run(self._inner.explain(step_id))
-
-    def new_conversation(self) -> Conversation:
-        """A new line of messages over the same memory."""
-        return self._portal.run(self._inner.new_conversation())
-
-    def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
-        """Oldest first."""
-        return self._portal.run(self._inner.conversations(limit=limit, after_seq=after_seq))

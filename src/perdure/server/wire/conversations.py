@@ -9,12 +9,13 @@ from pydantic import Field
 
 from perdure.core.conversations import Conversation
 from perdure.core.ids import MessageId
+from perdure.memory.conversations import SUMMARY_CHARS
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import ACTOR_ID, WireRequest, stamp
 
 __all__ = ["ConversationChangesIn", "ConversationIn", "conversation_shape"]
 
-_Text = Annotated[str, Field(max_length=20_000)]
+_Text = Annotated[str, Field(max_length=SUMMARY_CHARS)]
 
 DESCRIPTION = "description"
 """Where a conversation's settings hold it."""

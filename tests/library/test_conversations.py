@@ -1,0 +1,88 @@
+"""Conversations by the library: several lines of messages of one agent, named, put aside, and deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure import InvalidInput, NotFound, Perdure
+from perdure.core.ids import ConversationId
+from perdure.memory.conversations import SUMMARY_CHARS
+from tests.library.opened import open_sync
+
+
+def test_a_conversation_is_named_and_put_aside_and_taken_up_again(tmp_path: Path) -> None:
+    """What is not given stays."""
+    with open_sync(tmp_path / "a.db") as perdure:
+        agent = perdure.create_agent()
+        line = agent.new_conversation(summary="the trip")
+        renamed = agent.update_conversation(line.id, summary="the trip to Turin")
+        archived = agent.update_conversation(line.id, archived=True)
+        again = agent.update_conversation(line.id, archived=True)
+        back = agent.update_conversation(line.id, archived=False, summary=None)
+        listed = agent.conversations()
+
+    assert (line.summary, renamed.summary, archived.summary) == ("the trip", *["the trip to Turin"] * 2)
+    assert archived.archived_at is not None
+    assert again == archived
+    assert (back.archived_at, back.summary) == (None, None)
+    assert listed[1] == back
+
+
+def test_a_deleted_conversation_is_in_no_list_and_no_search(tmp_path: Path) -> None:
+    """Its messages neither; the agent's first one can't be deleted."""
+    with open_sync(tmp_path / "a.db") as perdure:
+        agent = perdure.create_agent()
+        line = agent.new_conversation()
+        agent.send("I saw a walrus.", conversation=line.id)
+        agent.send("I saw a seal.")
+        agent.delete_conversation(line.id)
+        first = agent.find_conversation()
+
+        assert [one.id for one in agent.conversations()] == [first.id]
+        assert [message.text for message in agent.messages()] == ["I saw a seal.", "OK."]
+        assert agent.search("walrus") == []
+        with pytest.raises(NotFound):
+            agent.send("And now?", conversation=line.id)
+        with pytest.raises(InvalidInput, match="reset it"):
+            agent.delete_conversation(first.id)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"summary": 7}, "summary is 7"),
+        ({"summary": "x" * (SUMMARY_CHARS + 1)}, "20,001 characters"),
+        ({"archived": "yes"}, "archived is 'yes'"),
+        ({"title": "x"}, "no field title"),
+    ],
+)
+def test_what_can_not_be_used_changes_nothing(tmp_path: Path, changes: dict[str, object], what: str) -> None:
+    with open_sync(tmp_path / "a.db") as perdure:
+        agent = perdure.create_agent()
+        line = agent.new_conversation(summary="the trip")
+        with pytest.raises(InvalidInput, match=what):
+            agent.update_conversation(line.id, **changes)  # type: ignore[arg-type]
+        if "summary" in changes:
+            with pytest.raises(InvalidInput, match=what):
+                agent.new_conversation(**changes)  # type: ignore[arg-type]
+
+        assert agent.conversations()[1:] == [line]
+
+
+def test_another_agents_conversation_is_not_there(tmp_path: Path) -> None:
+    with open_sync(tmp_path / "a.db") as perdure:
+        agent, other = perdure.create_agent("one"), perdure.create_agent("other")
+        line = other.new_conversation()
+
+        for conversation in (line.id, ConversationId("conversation-00000000-0000-4000-8000-000000000000")):
+            with pytest.raises(NotFound):
+                agent.update_conversation(conversation, summary="mine")
+            with pytest.raises(NotFound):
+                agent.delete_conversation(conversation)
+        assert _summaries(perdure, "other") == [None, None]
+
+
+def _summaries(perdure: Perdure, name: str) -> list[str | None]:
+    return [line.summary for line in perdure.agent(name).conversations()]
