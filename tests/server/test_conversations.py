@@ -106,6 +106,30 @@ async def test_messages_go_to_one_line_and_are_listed_there() -> None:
         assert shown == [message["id"] for message in listed]
 
 
+async def test_the_agent_s_first_is_changed_under_each_of_its_names() -> None:
+    """`default` with the agent in query or body, the agent's id, its own id; it is still in no list."""
+    async with routed() as server:
+        agent = await new_agent(server)
+        asked = {"agent_id": agent["id"]}
+        first = (await server.get("/v1/conversations/default", **asked))["id"]
+        default = "/v1/conversations/default"
+        changed = [
+            await server.patch(f"{default}?agent_id={agent['id']}", {"summary": "one"}),
+            await server.patch(default, {"description": "two", **asked}),
+            await server.patch(f"/v1/conversations/{agent['id']}", {"summary": "three"}),
+            await server.patch(f"/v1/conversations/{first}", {"archived": True}),
+        ]
+
+        assert {one["id"] for one in changed} == {first}
+        told = [(one["summary"], one["description"], one["archived"]) for one in changed]
+        assert told == [("one", None, False), ("one", "two", False), ("three", "two", False), ("three", "two", True)]
+        assert await server.get("/v1/conversations/", archive_status="all") == []
+        nobody = await server.refused("PATCH", default, {"summary": "x"})
+        assert nobody == (422, "agent_id: the conversation 'default' needs one")
+        kept = await server.refused("DELETE", default, **asked)
+        assert (kept[0], "which stays: reset it" in kept[1]) == (422, True)
+
+
 async def test_calls_that_wait_are_the_line_s_own() -> None:
     """Another one goes on meanwhile; what waits is answered where it waits, or cancelled."""
     bash = calls("Bash", ToolCall("b", "Bash", "{}"), command="ls")
@@ -182,6 +206,8 @@ async def test_a_deleted_one_is_gone_with_what_was_said_in_it() -> None:
         ("POST", "/v1/conversations/?agent_id={agent}", {"isolated_block_labels": ["human"]}, 501),
         ("GET", "/v1/conversations/nonsense", None, 422),
         ("GET", "/v1/conversations/default", None, 422),
+        ("PATCH", "/v1/conversations/default?agent_id=nobody", {"summary": "x"}, 422),
+        ("PATCH", "/v1/conversations/nonsense", {"summary": "x"}, 422),
         ("GET", f"/v1/conversations/{UNKNOWN}", None, 404),
         ("GET", f"/v1/conversations/{UNKNOWN}/messages", None, 404),
         ("PATCH", f"/v1/conversations/{UNKNOWN}", {"summary": "x"}, 404),

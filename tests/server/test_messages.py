@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+from letta_client import NotFoundError
 from letta_client.types.agents import LettaResponse, Message
 from pydantic import TypeAdapter
 
@@ -309,6 +311,36 @@ async def test_messages_are_reset_over_all_conversations(tmp_path: Path) -> None
         assert (await client.get(f"/v1/messages/{before['id']}")).status_code == 404
         assert (await client.patch(path, json={"add_default_initial_messages": "maybe"})).status_code == 422
         assert (await client.patch(f"/v1/agents/{UNKNOWN}/reset-messages", json={})).status_code == 404
+
+
+async def test_pages_go_on_from_a_message_that_a_reset_took_away(tmp_path: Path) -> None:
+    """It stands where it stood: a client that remembers it is told what is newer or older, and a walk ends."""
+    async with served(tmp_path) as (address, perdure), letta(address) as client:
+        agent = await perdure.create_agent()
+        other = await agent.new_conversation()
+        await agent.send("one", conversation=other.id)
+        await agent.send("two")
+        newest = await client.agents.messages.list(agent.id, order="desc", limit=1)
+        gone = newest.items[0].id
+        await agent.reset(conversation=(await agent.conversations())[0].id)
+        await agent.send("three", conversation=other.id)
+
+        async def page(**query: Any) -> list[str]:
+            found = await client.agents.messages.list(agent.id, **query)
+            return [str(message.content) for message in found.items]  # type: ignore[union-attr]
+
+        assert await page(after=gone, order="asc") == ["three", "OK."]
+        assert await page(after=gone) == ["OK.", "three"]
+        assert await page(before=gone) == ["OK.", "one"]
+        assert await page(after=gone, order="desc") == ["OK.", "one"]
+        listed = await client.conversations.messages.list(other.id, after=gone, order="asc")
+        assert len(listed.items) == 2
+        walked = [message async for message in client.agents.messages.list(agent.id, after=gone, limit=1)]
+        assert len(walked) <= 4
+        with pytest.raises(NotFoundError):
+            await client.agents.messages.list(agent.id, after=UNKNOWN.replace("agent", "message"))
+        with pytest.raises(NotFoundError):
+            await client.agents.messages.list((await perdure.create_agent()).id, after=gone)
 
 
 async def test_skills_of_the_client_are_listed_in_the_prompt(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ async def test_a_run_is_told_in_the_wire_s_shape(tmp_path: Path) -> None:
         newest = (await client.get(f"{path}/messages", params={"order": "desc", "limit": 1})).json()
         assert newest == messages[-1:]
         assert (await client.get(f"{path}/messages", params={"after": messages[-1]["id"]})).json() == []
+        await agent.reset()
+        assert (await client.get(f"{path}/messages")).json() == messages  # the run is what it was
 
 
 async def test_a_failed_run_says_why(tmp_path: Path) -> None:

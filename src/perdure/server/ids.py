@@ -14,7 +14,6 @@ from perdure.core.ids import (
     AgentId,
     ArchiveId,
     BlockId,
-    ConversationId,
     FileId,
     FolderId,
     McpServerId,
@@ -30,7 +29,6 @@ __all__ = [
     "AgentPath",
     "ArchivePath",
     "BlockPath",
-    "ConversationPath",
     "FilePath",
     "FolderPath",
     "McpServerPath",
@@ -71,7 +69,6 @@ _PATH: Final = Path()
 AgentPath = Annotated[AgentId, path_id("agent"), _PATH]
 ArchivePath = Annotated[ArchiveId, path_id("archive"), _PATH]
 BlockPath = Annotated[BlockId, path_id("block"), _PATH]
-ConversationPath = Annotated[ConversationId, path_id("conversation"), _PATH]
 FilePath = Annotated[FileId, path_id("file"), _PATH]
 FolderPath = Annotated[FolderId, path_id("folder"), _PATH]
 McpServerPath = Annotated[McpServerId, path_id("mcp_server"), _PATH]

@@ -6,7 +6,6 @@ show instead, or say that it is out of view since its conversation was reset.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -34,17 +33,12 @@ from perdure.core.runs import Run
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
 from perdure.core.tx import Matches, MessageFilter, Turn
-from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso, locate, owners_of, register
+from perdure.storage.database import OWN_AGENT, Database, from_iso, iso, locate, owners_of, register
 from perdure.storage.full_text import matches
+from perdure.storage.message_rows import COLUMNS, NULLABLE, insert_statement, message_of, params_of
 from perdure.storage.vectors import forget_texts, queue_texts
 
 __all__ = ["Messages", "embedded_texts_of", "message_words_of", "read_messages"]
-
-_COLUMNS = (
-    "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
-    " created_at, occurred_at, revision"
-)
-_NULLABLE = ("run_seq", "run_id", "step_id", "name", "otid", "sender_id")
 
 _FORM_CHARS = len(parts_to_json([Text("")]))
 
@@ -91,9 +85,9 @@ class Messages:
             )
             for index, draft in enumerate(drafts)
         ]
-        rows = [_params(message) for message in messages]
-        given = frozenset([name for row in rows for name in _NULLABLE if row[name] is not None])
-        self._db.run_many(_insert(given), rows)
+        rows = [params_of(message) for message in messages]
+        given = frozenset([name for row in rows for name in NULLABLE if row[name] is not None])
+        self._db.run_many(insert_statement(given), rows)
         if opening is None:  # else the run has registered them with itself
             register(self._db, self._org_id, agent_id, [(message.id, message.seq) for message in messages])
         learned = "" if overcount is None else ", overcount = :overcount"
@@ -129,11 +123,15 @@ class Messages:
         return advanced[0][0], advanced[0][1], bool(advanced[0][2])
 
     def get(self, message_id: MessageId) -> Message:
-        agent_id, seq = locate(self._db, self._org_id, "message", message_id)
-        found = self.by_seqs(AgentId(agent_id), [seq])
+        agent_id, seq = self.place(message_id)
+        found = self.by_seqs(agent_id, [seq])
         if not found:
             raise NotFound("message", message_id, hint="it was removed")
         return found[0]
+
+    def place(self, message_id: MessageId) -> tuple[AgentId, int]:
+        agent_id, seq = locate(self._db, self._org_id, "message", message_id)
+        return AgentId(agent_id), seq
 
     def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
         return set(map(MessageId, owners_of(self._db, self._org_id, ids)))
@@ -169,12 +167,12 @@ class Messages:
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
             return self._read(f"{where} AND removed = 0 ORDER BY seq", params)
-        sql = f"SELECT {_COLUMNS} FROM messages WHERE {OWN_AGENT} AND {where} ORDER BY seq"
-        rows = map(_message, self._db.rows(sql, params | {"org_id": self._org_id}))
+        sql = f"SELECT {COLUMNS} FROM messages WHERE {OWN_AGENT} AND {where} ORDER BY seq"
+        rows = map(message_of, self._db.rows(sql, params | {"org_id": self._org_id}))
         shown = (_as_of(self._db, row, settings_revision) if row.revision else row for row in rows)
         return [message for message in shown if message is not None]
 
-    def of_run(self, run: Run) -> Sequence[Message]:
+    def of_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
         # By the conversation's index, from the run's first message to the next run's. An index by run would cost every
         # message something for the sake of runs long ended.
         until = (
@@ -188,7 +186,7 @@ class Messages:
         of = "run_seq = :run_seq" if run.resumes is None else "run_seq IN (:run_seq, :resumes)"
         return self._read(
             f"agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first AND {of}"
-            f"{until} AND removed = 0 ORDER BY seq",
+            f"{until} AND removed {'IN (0, 2)' if reset else '= 0'} ORDER BY seq",
             {
                 "agent_id": run.key.agent_id,
                 "run_seq": run.key.seq,
@@ -376,7 +374,7 @@ def embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: 
 
 
 def _read(db: Database, where: str, params: dict[str, Any]) -> Sequence[Message]:
-    messages = [_message(row) for row in db.rows(f"SELECT {_COLUMNS} FROM messages WHERE {where}", params)]
+    messages = [message_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM messages WHERE {where}", params)]
     if any(message.revision for message in messages):
         return [_revised(db, message) if message.revision else message for message in messages]
     return messages
@@ -415,17 +413,6 @@ def _repeats(part: Part) -> bool:
     return isinstance(part, ToolResult) and part.name in REPEATING_TOOLS
 
 
-@functools.cache
-def _insert(given: frozenset[str]) -> str:
-    """The statement for rows that have only these of the columns that may be null.
-
-    A parameter that is None takes as long as ten that are not: `sqlite3` looks for an adapter of its class.
-    """
-    columns = [column.strip() for column in _COLUMNS.split(",")]
-    named = [column for column in columns if column != "revision" and (column not in _NULLABLE or column in given)]
-    return f"INSERT INTO messages ({', '.join(named)}) VALUES ({', '.join(f':{column}' for column in named)})"
-
-
 def _listed(
     agent_id: AgentId, conversation_seq: int | None, after_seq: int | None, before_seq: int | None
 ) -> tuple[str, dict[str, Any]]:
@@ -455,46 +442,3 @@ def _conditions(where: MessageFilter, table: str = "") -> tuple[str, dict[str, A
         clauses.append("seq < :w_before")
         params["w_before"] = where.before_seq
     return "".join(f" AND {table}{clause}" for clause in clauses), params
-
-
-def _params(message: Message) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "agent_id": message.agent_id,
-        "seq": message.seq,
-        "conversation_seq": message.conversation_seq,
-        "role": message.role,
-        "kind": message.kind,
-        "parts": storable(parts_to_json(message.parts)),
-        "run_seq": message.run_seq,
-        "run_id": message.run_id,
-        "step_id": message.step_id,
-        "name": None if message.name is None else storable(message.name),
-        "otid": None if message.otid is None else storable(message.otid),
-        "sender_id": None if message.sender_id is None else storable(message.sender_id),
-        "tokens": message.tokens,
-        "created_at": iso(message.created_at),
-        "occurred_at": iso(message.occurred_at),
-    }
-
-
-def _message(row: Row) -> Message:
-    return make_message(
-        id=row[0],
-        agent_id=row[1],
-        seq=row[2],
-        conversation_seq=row[3],
-        role=row[4],
-        kind=row[5],
-        parts=parts_from_json(restored(row[6])),
-        run_seq=row[7],
-        run_id=row[8],
-        step_id=row[9],
-        name=None if row[10] is None else restored(row[10]),
-        otid=None if row[11] is None else restored(row[11]),
-        sender_id=None if row[12] is None else restored(row[12]),
-        tokens=row[13],
-        created_at=from_iso(row[14]),
-        occurred_at=from_iso(row[15]),
-        revision=row[16],
-    )

@@ -73,6 +73,10 @@ class Messages(Protocol):
         """Raises: NotFound."""
         ...
 
+    def place(self, message_id: MessageId) -> tuple[AgentId, int]:
+        """Whose message it is, and its number; also of one that is out of view. Raises: NotFound."""
+        ...
+
     def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
         """Those that are taken, also by messages that were removed from view."""
         ...
@@ -106,8 +110,9 @@ class Messages(Protocol):
         settings revision, as it was shown then, whatever was revised or removed since."""
         ...
 
-    def of_run(self, run: Run) -> Sequence[Message]:
-        """The run's input and everything that followed from it."""
+    def of_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
+        """The run's input and everything that followed from it; what a `reset` took out of view is left out unless
+        asked for."""
         ...
 
     def count(self, agent_id: AgentId) -> int:

@@ -28,7 +28,7 @@ from perdure.engine.reset import delete_conversation
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
-from perdure.server.ids import ConversationPath, check_id
+from perdure.server.ids import check_id
 from perdure.server.routes.messages import MessageCursor, answer_message, cancelled, list_messages, unfinished_runs
 from perdure.server.routes.runs import resumed
 from perdure.server.wire.approvals import in_context_ids
@@ -117,24 +117,28 @@ async def retrieve(conversation_id: str, library: Library, agent_id: AgentQuery 
 
 
 @router.patch("/v1/conversations/{conversation_id}")
-async def update(conversation_id: ConversationPath, body: ConversationChangesIn, library: Library) -> Response:
+async def update(
+    conversation_id: str, body: ConversationChangesIn, library: Library, agent_id: AgentQuery = None
+) -> Response:
     """Change what is said about a conversation, or whether it is archived. It takes messages either way."""
     body.check()
     now = library.app.ports.clock.now()
+    named = await _line(library, conversation_id, agent_id or body.agent_id)
 
     def unit(tx: Tx) -> dict[str, Any]:
-        before = tx.conversations.get(conversation_id)
-        tx.agents.lock(before.agent_id)
-        line = tx.conversations.get(conversation_id)
+        tx.agents.lock(named.agent_id)
+        line = tx.conversations.get(named.id)
         return _whole(tx, tx.conversations.put(replace(line, **body.changed(line, at=now)), at=now))
 
     return json_answer(await library.app.store.write(unit))
 
 
 @router.delete("/v1/conversations/{conversation_id}")
-async def delete(conversation_id: ConversationPath, library: Library) -> Response:
-    """Take a conversation, and what was said in it, out of every list and view. 409 while a run is on."""
-    await delete_conversation(conversation_id, library.app.ports, author=WIRE_AUTHOR)
+async def delete(conversation_id: str, library: Library, agent_id: AgentQuery = None) -> Response:
+    """Take a conversation, and what was said in it, out of every list and view. 409 while a run is on, 422 for an
+    agent's first one, which stays."""
+    line = await _line(library, conversation_id, agent_id)
+    await delete_conversation(line.id, library.app.ports, author=WIRE_AUTHOR)
     return json_answer(None)
 
 

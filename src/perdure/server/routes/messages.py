@@ -398,8 +398,11 @@ def _walks_on(tx: Tx, agent_id: AgentId, conversation_seq: int | None, seq: int,
     """Whether a page of this query, the newest first, ended at this message: then the clients' loops ask for the page
     after it, and would otherwise be given the messages that they have, again and again.
 
-    No loop asks for what is newer than the first message there is. Elsewhere whole pages tell, if they are long.
+    No loop asks for what is newer than the first message there is. Elsewhere whole pages tell, if they are long. At one
+    that is out of view no page ends.
     """
+    if not tx.messages.by_seqs(agent_id, [seq]):
+        return False
     older = tx.messages.list(
         agent_id, conversation_seq=conversation_seq, before_seq=seq, limit=FIRST_LOOKED_AT, newest_first=True
     )
@@ -413,10 +416,10 @@ def _walks_on(tx: Tx, agent_id: AgentId, conversation_seq: int | None, seq: int,
 def _seq_of(tx: Tx, agent_id: AgentId, message_id: str | None) -> int | None:
     if message_id is None:
         return None
-    message = tx.messages.get(MessageId(message_id))
-    if message.agent_id != agent_id:
+    owner_id, seq = tx.messages.place(MessageId(message_id))  # pages go on from one that a reset took away meanwhile
+    if owner_id != agent_id:
         raise NotFound("message", message_id)
-    return message.seq
+    return seq
 
 
 def _agent_id(request: Request) -> AgentId:

@@ -99,13 +99,13 @@ async def list_run_messages(
     page: Annotated[Page, pages("message", limit=100, order="asc")],
     order_by: Annotated[Literal["created_at"], Query()] = "created_at",
 ) -> Response:
-    """What was said in the run, the caller's own messages included."""
+    """What was said in the run, the caller's own messages included, also if its conversation was reset since."""
 
     def of_run(tx: Tx) -> list[list[dict[str, Any]]]:
         run = tx.runs.get(run_id)
         messages = [
             message
-            for message in tx.messages.of_run(run)
+            for message in tx.messages.of_run(run, reset=True)
             # One that goes on with answered calls begins with the message of the run before.
             if message.kind in ("message", "approval") and message.run_seq == run.key.seq
         ]

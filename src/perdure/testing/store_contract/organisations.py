@@ -166,6 +166,7 @@ class OrganisationContract(Contract):
             "conversations.opening": lambda tx: tx.conversations.opening(agent_id, 0),
             "conversations.list": lambda tx: tx.conversations.list(agent_id),
             "messages.get": lambda tx: tx.messages.get(p.message.id),
+            "messages.place": lambda tx: tx.messages.place(p.message.id),
             "messages.known": lambda tx: tx.messages.known([p.message.id]),
             "messages.list": lambda tx: tx.messages.list(agent_id),
             "messages.view": lambda tx: tx.messages.view(agent_id, 0, from_seq=0, upto_seq=9),

@@ -71,6 +71,7 @@ class ResetContract(Contract):
             assert await store.read(lambda tx: tx.messages.known([one.id for one in before])) == {
                 one.id for one in before
             }
+            assert await store.read(lambda tx: tx.messages.place(before[0].id)) == (agent.id, 0)
 
     async def test_a_past_request_shows_what_it_showed(self) -> None:
         """By the settings revision it was made with, whatever was taken out of view since."""
