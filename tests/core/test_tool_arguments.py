@@ -363,7 +363,7 @@ LOOP.append(LOOP)
         ({"city": b"x"}, "'city' must be a value that JSON has, not a bytes"),
         ({"city": "x", "any": LOOP}, "nested too deep"),
         ({"city": "x", "any": 10**6000}, "too large"),
-        ({"city": "x", "any": float("nan")}, "'any' must be a number"),
+        ({"city": "x", "any": float("nan")}, "'any' must be a number that JSON has, not nan"),
         ({"city": "x", "where": {1: 2}}, "where must have names that are texts, not 1"),
         ({1: 2}, "they must have names that are texts, not 1"),
         ({"city": "x", "days": 10**400}, "'days' must be a number of at most 1.798e"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,54 @@ async def test_bad_queries_name_their_field(tmp_path: Path) -> None:
         for query in ("statuses=odd", "stop_reason=odd", "conversation_id=default", "limit=99999999"):
             answered = await client.get(f"/v1/runs/?{query}")
             assert (answered.status_code, query.partition("=")[0] in answered.json()["detail"]) == (422, True), query
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('{"input": 5}', "body.input: Input should be a text or a list, not 5"),
+        ('{"input": "a", "max_steps": 1.5}', "body.max_steps: Input should be a whole number, not 1.5"),
+        ('{"input": "a", "max_steps": "x"}', "body.max_steps: Input should be a whole number, not 'x'"),
+        ('{"input": "a", "max_steps": NaN}', "body.max_steps: Input should be a finite number, not NaN"),
+        ('{"input": "a", "max_steps": -1e999}', "body.max_steps: Input should be a finite number, not -Infinity"),
+        ('{"input": "a", "streaming": "maybe"}', "body.streaming: Input should be true or false, not 'maybe'"),
+        ('{"messages": {}}', "body.messages: Input should be a list, not {}"),
+        ('{"messages": [null]}', "body.messages.0: Input should be an object, not null"),
+        (
+            json.dumps({"messages": [{}] * 1_001}),
+            "body.messages: List should have at most 1,000 items, not 1,001",
+        ),
+        (
+            json.dumps({"input": "a", "client_skills": [{"name": "n" * 201, "description": "", "location": "l"}]}),
+            "body.client_skills.0.name: String should have at most 200 characters, not 201",
+        ),
+    ],
+)
+async def test_a_refusal_reads_as_one_sentence_for_each_field(tmp_path: Path, body: str, told: str) -> None:
+    """No types of Python, no steps of a validator, and a value as JSON writes it."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        json_body = {"content-type": "application/json"}
+        answered = await client.post(f"/v1/agents/{agent.id}/messages", content=body, headers=json_body)
+        assert (answered.status_code, answered.json()["detail"]) == (422, told)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"metadata": {"a": 1e999}}, "body.metadata: it holds a number that is not finite: {'a': inf}"),
+        ({"secrets": {"A": 1}}, "body.secrets.A: Input should be a text"),
+        ({"secrets": 5}, "body.secrets: Input should be an object or a list"),
+    ],
+)
+async def test_a_field_of_several_types_is_told_once(tmp_path: Path, body: Any, told: str) -> None:
+    """What is nearest to fitting; of a secret never the value."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent()
+        answered = await client.patch(
+            f"/v1/agents/{agent.id}", content=json.dumps(body), headers={"content-type": "application/json"}
+        )
+        assert (answered.status_code, answered.json()["detail"]) == (422, told)
 
 
 def reply_that_failed(kind: str) -> Reply:

@@ -103,8 +103,9 @@ def _sized(path: str, value: int | float) -> None:
             return
     except OverflowError:
         pass
-    told = _told(value) if isinstance(value, float) else "this number"
-    raise _Misfit(f"{path!r} must be a number of at most {sys.float_info.max:.4g}; {told} is too large")
+    if isinstance(value, float):
+        raise _Misfit(f"{path!r} must be a number that JSON has, not {value}")
+    raise _Misfit(f"{path!r} must be a number of at most {sys.float_info.max:.4g}; this number is too large")
 
 
 def read_json(text: str) -> Any:

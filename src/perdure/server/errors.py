@@ -45,6 +45,7 @@ from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
 from perdure.library.reply import Reply
 from perdure.server.encoding import json_bytes
+from perdure.server.problems import problems_text
 from perdure.server.unsupported import NotSupported
 
 __all__ = ["NO_RETRY", "add_error_handlers", "answer_of", "failure_answer", "invalid_body", "kept_answer"]
@@ -55,9 +56,6 @@ NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 """For clients that repeat 409 and 5xx on their own: this one will not get better."""
 
 UNKNOWN = {"detail": "An unknown error occurred"}
-
-SECRET_FIELDS = frozenset({"secrets", "tool_exec_environment_variables", "config", "env"})
-"""What stands in these is never told, not even where it is refused."""
 
 STATUS_OF_FAILURE: Mapping[str, int] = {
     "llm_rate_limit": 429,
@@ -174,7 +172,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
         for kind in PREFIXES
         if any(f"{PREFIXES[kind]}-{{uuid4}}" in one["msg"] for one in errors)
     ]
-    return _answer(422, _unprocessable("; ".join(map(_line, errors)), examples))
+    return _answer(422, _unprocessable(problems_text(errors), examples))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -190,14 +188,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
             return _answer(422, _unprocessable(f"body: it can't be read: {cause}"))
         case _:
             return await http_exception_handler(request, error)
-
-
-def _line(error: Mapping[str, Any]) -> str:
-    """Which field, what is wrong with it, and the value it had."""
-    where = ".".join(str(part) for part in error["loc"] if not isinstance(part, str) or part.isprintable())
-    if error["type"] in ("json_invalid", "missing") or not SECRET_FIELDS.isdisjoint(map(str, error["loc"])):
-        return f"{where}: {error['msg']}"
-    return f"{where}: {error['msg']}, not {error.get('input')!r:.80}"
 
 
 def _unprocessable(detail: str, examples: Sequence[str] = ()) -> dict[str, Any]:
