@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from perdure import AlreadyExists, File, Folder, InvalidInput, ModelRequest, NotFound, Perdure
+from perdure import AlreadyExists, File, Folder, InvalidInput, ModelRequest, NotFound, Perdure, StoreFull
 from perdure.core.errors import FileNameInvalid, FileTooLarge, FileTypeUnsupported
 from perdure.core.messages import ToolResult
 from perdure.core.tx import PassageFilter, Tx
 from perdure.testing import ScriptedModel, calls, says
-from tests.library.opened import MODEL, open_sync
+from tests.library.opened import MODEL, open_async, open_sync
 
 PLAN = "".join(f"line {number} of the plan\n" for number in range(1, 41))
 WAIT_S = 30.0
@@ -238,6 +239,35 @@ def test_the_same_bytes_are_converted_once(tmp_path: Path, monkeypatch: pytest.M
         assert two.text("other.md") == PLAN
         assert two.file("other.md").line_count == 40
         assert passages(perdure, two)[0] in passages(perdure, one)
+
+
+async def test_a_full_disk_is_told_to_whoever_waits_and_the_file_is_read_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it was tried meanwhile: that there was no room is not the file's fault."""
+    async with await open_async(tmp_path / "agents.db", lease_s=0.2) as perdure:
+        store, tried, often = perdure.app.store, 0, asyncio.Event()
+        write = store.write
+
+        async def full(work: Any, *args: Any, **more: Any) -> Any:
+            nonlocal tried
+            if work.__name__ == "_put_parts":
+                tried += 1
+                if tried > 5:
+                    often.set()
+                raise StoreFull("the disk is full")
+            return await write(work, *args, **more)
+
+        monkeypatch.setattr(store, "write", full)
+        folder = await perdure.folders.create("plans")
+        file = await folder.upload(PLAN.encode(), name="plan.txt")
+        with pytest.raises(StoreFull, match="the disk is full"):
+            await folder.wait([file.id], timeout_s=WAIT_S)
+        await asyncio.wait_for(often.wait(), WAIT_S)
+        monkeypatch.undo()
+
+        (read,) = await folder.wait([file.id], timeout_s=WAIT_S)
+        assert (read.status, read.line_count, read.tries) == ("completed", 40, 1)
 
 
 # -- what survives -----------------------------------------------------------------------------------------------------

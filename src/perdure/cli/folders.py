@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perdure.cli.fold import fold, visible
 from perdure.cli.terminal import Terminal, standard_streams
 from perdure.cli.tree import Picked, Skipped, picked
-from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.errors import InvalidInput, NotFound, PerdureError, StoreError
 from perdure.core.files import AgentFile, File
 from perdure.core.ids import FileId, FolderId
 from perdure.library.folders import AsyncFolder
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["files", "folders", "upload"]
 
 PAGE = 500
-LOOK_S = 0.1
 BARS = 4  # files that are shown at once while they are read
 SHOWN = 12  # skipped or failed files that are named one by one
 PROBLEM_CHARS = 160
@@ -127,6 +126,10 @@ async def _upload(
     except asyncio.CancelledError:
         terminal.hint("Stopped. What was uploaded stays, and is read when the store is open again.")
         raise
+    except StoreError as error:
+        terminal.error(str(error))
+        terminal.hint("What was uploaded stays, and is read as soon as there is room: upload the same again then.")
+        return 1
     failed += [f"{file.name}: {file.problem}" for file in read if file.status == "error"]
     if reader is not None:
         await reader.files.attach(into.id, open_files=len(chosen) == 1)
@@ -138,28 +141,18 @@ async def _watched(folder: AsyncFolder, ids: Sequence[FileId], progress: Progres
     """The files once all have ended, with a bar for those that are being read and one for all."""
     whole = progress.add_task(f"reading {_count(len(ids), 'file')}", total=len(ids))
     bars: dict[FileId, TaskID] = {}
-    ended: dict[FileId, File] = {}
-    waiting = list(ids)
-    while waiting:
-        for file in await _files(folder, waiting):
+
+    def show(files: Sequence[File]) -> None:
+        for file in files:
             if file.status == "parsing" and file.total and (file.id in bars or len(bars) < BARS):
                 if file.id not in bars:
                     bars[file.id] = progress.add_task(fold(file.name, 40), total=file.total)
                 progress.update(bars[file.id], completed=file.done)
-            if file.ended:
-                ended[file.id] = file
-                if (bar := bars.pop(file.id, None)) is not None:
-                    progress.remove_task(bar)
-        waiting = [file_id for file_id in waiting if file_id not in ended]
-        progress.update(whole, completed=len(ids) - len(waiting))
-        if waiting:
-            await asyncio.sleep(LOOK_S)
-    return [ended[file_id] for file_id in ids]
+            if file.ended and (bar := bars.pop(file.id, None)) is not None:
+                progress.remove_task(bar)
+        progress.update(whole, completed=sum(file.ended for file in files))
 
-
-async def _files(folder: AsyncFolder, ids: Sequence[FileId]) -> Sequence[File]:
-    # The oldest are read first, so only the beginning of what waits can have changed.
-    return [await folder.file(file_id) for file_id in ids[:8]]
+    return await folder.wait(ids, progress=show)
 
 
 def _told(

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from perdure.core.documents import Chunk, Document, FileKind
-from perdure.core.errors import ExtraMissing, InvalidInput, LeaseLost, PerdureError, StoreClosed, StoreError
+from perdure.core.errors import ExtraMissing, InvalidInput, LeaseLost, PerdureError, StoreBusy, StoreClosed, StoreError
 from perdure.core.files import File, FilePart
 from perdure.core.ids import FileId
 from perdure.core.ports import Converter, Ids
@@ -57,6 +57,13 @@ class FileWorker:
         self._wake = asyncio.Event()
         self._working: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
+        self._held_up: StoreError | None = None
+
+    @property
+    def held_up(self) -> StoreError | None:
+        """Why files wait here: what the store said no with last, such as that the disk is full; another object each
+        time. `None` once a file was read."""
+        return self._held_up
 
     async def start(self) -> None:
         """Take up what waits, and what dead processes left, now and from time to time."""
@@ -90,6 +97,7 @@ class FileWorker:
             except StoreClosed:
                 return
             except StoreError as error:
+                self._hold_up(error)
                 log.warning("files wait: %s", error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(settings.lease_s):
@@ -123,12 +131,25 @@ class FileWorker:
             finally:
                 beats.cancel()
             await store.write(_end, ended, self._ports)
+            self._held_up = None
         except LeaseLost:
             return  # deleted meanwhile, or taken over
         except StoreError as error:
+            self._hold_up(error)
             log.warning("%s waits for the next try: %s", file.id, error)
+            await self._give_back(file)
         except Exception:
             log.exception("%s stopped at a defect", file.id)
+
+    def _hold_up(self, error: StoreError) -> None:
+        if not isinstance(error, StoreBusy):  # that passes by itself
+            self._held_up = error
+
+    async def _give_back(self, file: File) -> None:
+        """Let the file be tried again after a while: that the store took nothing is no fault of its."""
+        await asyncio.sleep(self._ports.settings.lease_s / 2)  # before the claim runs out: then it would count
+        with contextlib.suppress(StoreError):
+            await self._ports.store.write(lambda tx: tx.files.give_back(file))
 
     async def _read(self, file: File, progress: _Progress) -> File:
         """The file with what became of it. Raises: LeaseLost, StoreError."""

@@ -30,6 +30,7 @@ from perdure.memory.folders import (
 __all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders", "attach_opening", "embedding"]
 
 POLL_S = 0.1
+LOOKED_AT = 16  # files, at a time
 FILES_A_STEP = 200  # of one transaction
 TEXT_CHARS = 20_000_000  # more than any file has
 
@@ -186,23 +187,34 @@ class AsyncFolder:
         Args:
             files: ids; by default all of the folder, at most 10,000.
             progress: told of the files from time to time: `done` of `total`, and the status.
-        Raises: NotFound: one was deleted; TimeoutError.
+        Raises: NotFound: one was deleted; TimeoutError; StoreFull, StoreError: what was read can't be stored. The files
+            wait then, and are read once they can be.
         """
-        wanted = None if files is None else list(files)
+        store, worker = self._app.store, self._app.files
+        held_up_before = worker.held_up
+        given = None if files is None else list(files)
+        wanted = given if given is not None else [file.id for file in await store.read(self._all)]
+        known: dict[FileId, File] = {}
 
         def look(tx: Tx) -> Sequence[File]:
-            if wanted is None:
-                return tx.files.list(self.id, limit=10_000)
-            return [tx.files.get(file_id) for file_id in wanted]
+            # The oldest are read first, so of many only the first that wait can have changed.
+            waiting = [file_id for file_id in wanted if file_id not in known or not known[file_id].ended]
+            return [tx.files.get(file_id) for file_id in (waiting[:LOOKED_AT] if known else waiting)]
 
         async with asyncio.timeout(timeout_s):
             while True:
-                found = await self._app.store.read(look)
+                known |= {file.id: file for file in await store.read(look)}
+                found = [known[file_id] for file_id in wanted]
                 if progress is not None:
                     progress(found)
                 if all(file.ended for file in found):
                     return found
+                if (error := worker.held_up) is not None and error is not held_up_before:
+                    raise error
                 await asyncio.sleep(POLL_S)
+
+    def _all(self, tx: Tx) -> Sequence[File]:
+        return tx.files.list(self.id, limit=10_000)
 
     async def agents(self) -> Sequence[AgentId]:
         """The agents that have it, oldest first. Raises: NotFound."""

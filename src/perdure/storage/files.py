@@ -237,13 +237,19 @@ class Files:
         if file.status == "completed":
             self._db.run("UPDATE folders SET version = version + 1 WHERE id = :id", {"id": file.folder_id})
 
+    _RELEASE = (
+        "UPDATE files SET lease_owner = NULL, lease_until = NULL, tries = tries - 1,"
+        " status = CASE WHEN status = 'deleted' THEN status ELSE 'pending' END"
+    )
+
     def release(self, owner: str) -> None:
         self._db.run(
-            f"UPDATE files SET lease_owner = NULL, lease_until = NULL, tries = tries - 1,"
-            " status = CASE WHEN status = 'deleted' THEN status ELSE 'pending' END"
-            f" WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED}",
+            f"{self._RELEASE} WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED}",
             {"org_id": self._org_id, "owner": owner},
         )
+
+    def give_back(self, file: File) -> None:
+        self._db.run(f"{self._RELEASE} WHERE {_HELD}", self._held(file))
 
     # -- its text ------------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,10 @@ class Files(Protocol):
         """Nobody works any more on what `owner` worked on, and it counts as not tried."""
         ...
 
+    def give_back(self, file: File) -> None:
+        """Nobody works any more on this file, and it counts as not tried; nothing if another has it by now."""
+        ...
+
     # its text
 
     def put_parts(self, file_id: FileId, parts: Sequence[FilePart], page_starts: Sequence[int] = ()) -> None:

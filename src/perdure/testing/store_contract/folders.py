@@ -212,6 +212,14 @@ class FolderContract(Contract):
             free = await store.read(lambda tx: tx.files.get(second.id))
             assert (free.status, free.lease_owner, free.tries) == ("pending", None, 1)
 
+            mine = await store.write(claim("me"))
+            assert mine is not None
+            await store.write(lambda tx: tx.files.give_back(replace(mine, lease_owner="they")))
+            assert await store.read(lambda tx: tx.files.get(mine.id)) == mine
+            await store.write(lambda tx: tx.files.give_back(mine))
+            free = await store.read(lambda tx: tx.files.get(mine.id))
+            assert (free.status, free.lease_owner, free.tries) == ("pending", None, mine.tries - 1)
+
     async def test_what_became_of_a_file_is_kept(self) -> None:
         """All that is known of its text; its folder has another version when it can be read, and it is found by its
         bytes."""
