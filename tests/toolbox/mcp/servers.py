@@ -12,16 +12,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import perdure.testing
+from tests.warm import KILL, warm
 
-__all__ = ["COMMAND", "Running", "child_arguments", "running", "wait_until_gone"]
+__all__ = ["COMMAND", "Running", "child_arguments", "running", "wait_until_gone", "warm_command"]
 
 COMMAND = sys.executable
 _PROGRAM = Path(perdure.testing.__file__).with_name("mcp_server.py")
 
 
-def child_arguments(*more: str) -> Sequence[str]:
-    """What Python is given to be the server."""
-    return ("-P", str(_PROGRAM), *more)
+def child_arguments() -> Sequence[str]:
+    """What Python is given to be the server, from a cold start."""
+    return ("-P", str(_PROGRAM))
+
+
+def warm_command() -> str:
+    """The command that is the server without the second that importing the SDK takes."""
+    return str(warm("perdure.testing.mcp_server", {**os.environ, "PYTHONPATH": str(_PROGRAM.parents[2])}))
 
 
 class Running:
@@ -31,14 +37,17 @@ class Running:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
-        self._arguments = child_arguments(option, str(self.port), "--state", str(state))
+        self._arguments = (option, str(self.port), "--state", str(state))
         self.url = f"http://127.0.0.1:{self.port}{path}"
         self.state = state
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [COMMAND, *self._arguments], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            [warm_command(), *self._arguments],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
         )
         until = time.monotonic() + 60
         while time.monotonic() < until:
@@ -48,7 +57,7 @@ class Running:
         raise AssertionError("the MCP server did not start")
 
     def kill(self) -> None:
-        self.process.kill()
+        self.process.send_signal(KILL)
         self.process.wait()
 
 

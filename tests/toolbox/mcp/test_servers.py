@@ -19,7 +19,7 @@ from perdure.core.messages import ToolResult
 from perdure.library.agent import AsyncAgent
 from perdure.testing import calls, says
 from tests.library.opened import open_async
-from tests.toolbox.mcp.servers import COMMAND, Running, child_arguments, running, wait_until_gone
+from tests.toolbox.mcp.servers import COMMAND, Running, child_arguments, running, wait_until_gone, warm_command
 
 CANARY = "canary-7be1"
 
@@ -78,7 +78,7 @@ async def test_an_agent_uses_two_servers_and_outlives_one_that_is_killed(tmp_pat
         *(calls("notes__add", a=5, b=6), says("it is back")),
     )
     async with opened(tmp_path, *script) as perdure:
-        await perdure.mcp.add("notes", command=COMMAND, args=child_arguments())
+        await perdure.mcp.add("notes", command=warm_command())
         await perdure.mcp.add("web", url=web.url)
         agent = await perdure.create_agent("ada", tools=["notes__add", "notes__hang", "web__add"])
         pid = int((await perdure.mcp.run("notes", "pid")).text)
