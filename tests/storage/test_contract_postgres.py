@@ -9,15 +9,15 @@ from perdure.core.ports import Store
 from perdure.storage.postgres import PostgresStore
 from perdure.testing.clock import START
 from perdure.testing.store_contract import StoreContract
-from tests.storage.postgres_server import address_of_a_new_schema
+from tests.storage.postgres_server import address_of_an_empty_store
 
 
 class TestPostgresStore(StoreContract):
     address: str
 
     @pytest.fixture(autouse=True)
-    def _in_its_own_schema(self) -> None:
-        self.address = address_of_a_new_schema()
+    def _empty(self) -> None:
+        self.address = address_of_an_empty_store()
 
     async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
         return await PostgresStore.open(self.address, at=START, org_id=org_id)
