@@ -22,7 +22,7 @@ run: .venv/.run-stamp ## start the chat; lines on stdin are messages; ARGS="..."
 setup: .venv/.dev-stamp ## make .venv with all that checks and tests need
 
 test: .venv/.dev-stamp ## run the tests; ARGS="-k name" for some of them
-	@$(BIN)/pytest -n 2 $(ARGS)
+	@$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
 
 check: .venv/.dev-stamp ## lint, formatting, types
 	@$(BIN)/ruff check
@@ -35,6 +35,7 @@ format: .venv/.dev-stamp ## put code and imports into shape
 
 faults: .venv/.dev-stamp ## the long fault and property runs
 	@PERDURE_FAULTS=full $(BIN)/pytest tests/faults tests/properties -q $(ARGS)
+	@PERDURE_FAULTS=full $(BIN)/pytest --ignore tests/faults --ignore tests/properties -m hypothesis -q $(ARGS)
 
 bench: .venv/.dev-stamp ## measure and print
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -34,8 +34,10 @@ sys.dont_write_bytecode = False
 # Contracts ship as plain classes with plain asserts; rewritten, a failing one shows its values.
 pytest.register_assert_rewrite("perdure.testing", "tests.contracts")
 
-# A loaded machine is slow, not wrong: a time limit per example fails tests that hold.
-settings.register_profile("perdure", deadline=None)
+# A loaded machine is slow, not wrong: a time limit per example fails tests that hold. Examples differ from run to run,
+# so many short runs see what a long one does; `make faults` is the long one.
+EXAMPLES = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 40
+settings.register_profile("perdure", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("perdure")
 
 

@@ -126,7 +126,7 @@ def answered_turns(draw: st.DrawFn) -> list[list[Part]]:
     return turns
 
 
-@effort(150, 5000)
+@effort(60, 5000)
 @given(TURNS | answered_turns())
 def test_exactly_the_legal_logs_are_accepted(turns: list[list[Part]]) -> None:
     """As a small reference decides."""

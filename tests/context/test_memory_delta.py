@@ -33,7 +33,7 @@ def edits(draw: st.DrawFn) -> tuple[list[Block], list[Block]]:
     return before, draw(st.permutations(after + new))
 
 
-@effort(80, 3000)
+@effort(50, 3000)
 @given(edits())
 def test_the_deltas_lead_to_the_current_blocks(edited: tuple[list[Block], list[Block]]) -> None:
     """A reader who knew the blocks as seen, and follows the deltas, knows them as they are."""
@@ -53,7 +53,7 @@ def test_the_deltas_lead_to_the_current_blocks(edited: tuple[list[Block], list[B
     assert known == {block.id: (block.version, block.value) for block in after}
 
 
-@effort(80, 3000)
+@effort(50, 3000)
 @given(edits())
 def test_there_are_deltas_exactly_when_something_changed(edited: tuple[list[Block], list[Block]]) -> None:
     """One for each block that is new, changed or gone; the order of the blocks is no change."""

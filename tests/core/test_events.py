@@ -14,14 +14,14 @@ from perdure.testing.store_contract.events import FACTS
 from perdure.testing.strategies import effort, events, log_of
 
 
-@effort(80, 3000)
+@effort(50, 3000)
 @given(events())
 def test_an_event_comes_back_from_json(event: Event) -> None:
     """Exactly as it was, from its kind and its body."""
     assert event_from_json(event.type, event_to_json(event)) == event
 
 
-@effort(80, 3000)
+@effort(50, 3000)
 @given(events())
 def test_the_body_is_compact_json(event: Event) -> None:
     """As the encoder writes it, also where the braces are written by hand."""

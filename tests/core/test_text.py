@@ -124,7 +124,7 @@ def test_a_loosened_query_asks_for_every_token() -> None:
     assert query.loosened().clauses == (Clause(("a",)), Clause(("b",)), Clause(("学",), prefix=True))
 
 
-@effort(80, 3000)
+@effort(50, 3000)
 @given(any_text())
 @example('" OR 1=1 -- * ^ NEAR( : { } + - \\')
 @example("́e ́ 学́")
@@ -141,7 +141,7 @@ def test_any_text_is_a_query_of_clean_tokens(text: str) -> None:
         assert TOKEN.fullmatch(word), word
 
 
-@effort(80, 3000)
+@effort(50, 3000)
 @given(st.lists(st.one_of(any_text(), st.sampled_from(["running", "it's", "a_b", "x" * 300, ""]))).map(" ".join))
 @example("The dog’s café — running, \u0301e 学 homes")
 def test_the_index_holds_what_a_query_takes_apart(text: str) -> None:
@@ -151,7 +151,7 @@ def test_the_index_holds_what_a_query_takes_apart(text: str) -> None:
     assert index_words(text).split(" ")[: len(tokens)] == tokens
 
 
-@effort(80, 3000)
+@effort(50, 3000)
 @given(any_text())
 def test_a_text_is_found_by_itself(text: str) -> None:
     """Whatever has words is found by its own words, and by them as one phrase."""
@@ -172,7 +172,7 @@ def test_words_do_not_depend_on_what_stands_beside_them(one: str, other: str) ->
 # -- text in a column --------------------------------------------------------------------------------------------------
 
 
-@effort(150, 5000)
+@effort(60, 5000)
 @given(any_text())
 @example("\x1b\x1b")
 @example("\x1bd800")

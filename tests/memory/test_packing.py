@@ -282,7 +282,7 @@ def test_the_counter_is_asked_seldom() -> None:
     assert len(asked) == len(set(asked)) <= 400
 
 
-@effort(100, 2000)
+@effort(50, 2000)
 @given(any_text(200), sentences(3), st.integers(-1, 250))
 def test_an_excerpt_is_within_its_length(text: str, query: str, chars: int) -> None:
     """A part of the text; all of it where it fits; never nothing of something."""

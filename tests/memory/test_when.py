@@ -351,7 +351,7 @@ def test_any_text_gives_true_spans(pieces: list[str], joint: str, now: datetime,
 _WORDS = ["What", "dog", "Caroline", "狗", "名字", "친구", "für", "où", "last", "past"]
 
 
-@effort(100, 2000)
+@effort(50, 2000)
 @given(st.lists(st.sampled_from(_WORDS), max_size=12))
 def test_text_without_digits_and_heads_has_none(words: list[str]) -> None:
     """The cheap look at the words alone decides."""

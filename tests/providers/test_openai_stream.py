@@ -104,7 +104,7 @@ def test_an_answer_is_put_together_from_its_pieces() -> None:
 
 
 @given(cuts=st.lists(st.integers(0, len(RICH)), max_size=30))
-@effort(100, 3000)
+@effort(50, 3000)
 def test_where_the_network_cuts_does_not_matter(cuts: list[int]) -> None:
     """Between the bytes of a character, between CR and LF, in the middle of a field's name."""
     places = [0, *sorted(cuts), len(RICH)]

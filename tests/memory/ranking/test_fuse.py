@@ -103,7 +103,7 @@ def test_an_arm_that_says_the_same_of_all_changes_nothing(pool: Pool, weights: W
     assert rank(without, ANY_HINTS, weights).order.tolist() == rank(constant, ANY_HINTS, weights).order.tolist()
 
 
-@effort(80, 2000)
+@effort(50, 2000)
 @given(pools(wild=True), WEIGHTS)
 def test_scores_are_finite_for_any_numbers(pool: Pool, weights: Weights) -> None:
     """Whatever a column holds, there is one finite score for each row, falling along the order."""
