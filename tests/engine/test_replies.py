@@ -9,10 +9,11 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import ModelOverloaded, RunFailed
-from perdure.core.messages import ToolCall
+from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Step
 from perdure.core.tx import Tx
+from perdure.library.reply import Reply
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says
 
 MODEL = "test/scripted"
@@ -152,6 +153,64 @@ async def test_calls_of_one_answer_share_what_their_arguments_may_take() -> None
         calls_made = [call for message in reply.messages for call in message.calls]
         assert {len(call.name) for call in calls_made} == {201}
         assert len({call.call_id for call in calls_made}) == 4
+
+
+BESIDE = LONG[:300_000]
+"""What is said beside a call; larger than this window."""
+
+SMALL = {"context_window_tokens": 16_000}
+
+
+def search(*before: Text | Reasoning) -> ModelReply:
+    """An answer that says or thinks this, and calls a tool."""
+    return ModelReply(parts=(*before, ToolCall("a", "conversation_search", '{"query": "tea"}')))
+
+
+@pytest.mark.parametrize("approved", [False, True])
+@pytest.mark.parametrize("before", [(Text(BESIDE),), (Reasoning(BESIDE),), (Reasoning(BESIDE), Text(BESIDE))])
+async def test_what_is_said_beside_a_call_is_shown_in_part_where_it_is_too_long(
+    before: tuple[Text | Reasoning, ...], approved: bool
+) -> None:
+    """The call is run and the run goes on, also where a person had to approve it; the rest is behind a handle."""
+    opens = calls("context_expand", handle="msg-1", lines="1:200000..200020")
+    model = ScriptedModel(search(*before), opens, search(Text("short")), says("I see"))
+    async with await opened(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, settings=SMALL)
+        if approved:
+            await agent.require_approval("conversation_search")
+        reply: Reply | None = await agent.send("hello")
+        while reply is not None and reply.stop_reason == "requires_approval":
+            reply = await agent.approve()
+
+        assert reply is not None and (reply.stop_reason, reply.text[-5:]) == ("end_turn", "I see")
+        shown = [part for part in model.asked[1].messages[1].parts if isinstance(part, Text | Reasoning)]
+        assert [type(part) for part in shown] == [type(part) for part in before]
+        assert all("of 300,000 characters are not shown" in part.text for part in shown)
+        handles = ['context_expand("msg-1")' in part.text for part in shown]
+        assert handles == [isinstance(part, Text) for part in shown]
+        if isinstance(before[-1], Text):
+            opened_rows = [
+                row for row in await agent.messages() if row.results and row.results[0].name != "conversation_search"
+            ]
+            assert opened_rows[0].results[0].status == "success" and "so it goes" in opened_rows[0].text
+        kept = next(message for message in await agent.messages() if message.calls)
+        assert kept.parts[:-1] == before
+        for step in await agent.steps():
+            await agent.request(step.id)  # is rebuilt to its digest
+
+
+async def test_the_words_beside_a_call_come_before_the_thoughts() -> None:
+    """And signed reasoning is as its provider wants it back."""
+    thought = Reasoning("hm " * 100, signature="s")
+    model = ScriptedModel(search(thought, Reasoning(BESIDE), Text("I look for tea.")), says("I see"))
+    async with await opened(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, settings=SMALL)
+        assert (await agent.send("hello")).stop_reason == "end_turn"
+
+        first, second, third, _ = model.asked[1].messages[1].parts
+        assert first == thought
+        assert isinstance(second, Reasoning) and len(second.text) < len(BESIDE)
+        assert third == Text("I look for tea.")
 
 
 async def test_a_provider_s_long_error_is_cut() -> None:

@@ -150,8 +150,8 @@ def plan(situation: Situation) -> Plan | None:
     says that it does not, and nothing more can go, its provider has the last word.
 
     In this order: a newcomer that is too large by itself is cut; summaries that have become many are merged; the oldest
-    atoms are evicted; what is left of the newest turn is cut, its tool results before its user's words; at last
-    summaries are joined and shortened, whatever is lost of them.
+    atoms are evicted; what is left of the newest turn is cut, its tool results and what its model said beside calls
+    before its user's words; at last summaries are joined and shortened, whatever is lost of them.
 
     Raises: IrreducibleFloor: before anything else is done, where all of that could not be enough.
     """
@@ -164,7 +164,7 @@ def plan(situation: Situation) -> Plan | None:
         _cut_oversized(situation)
         or _merge(situation)
         or _evict(situation)
-        or _cut(situation, [*_newest_results(situation), *_input_cut_before(situation)])
+        or _cut(situation, [*_newest_results(situation), *_answers(situation), *_input_cut_before(situation)])
         or _cut(situation, list(_input(situation)))
         or _join(situation)
         or _evict(situation, least=LEAST_SUMMARY)
@@ -244,11 +244,16 @@ def _may_go(situation: Situation, atom: Atom) -> bool:
 
 def _staying(situation: Situation) -> list[Message]:
     """The rows that no eviction can take away: the run's input, what no model has seen, and the newest atom."""
+    may_go, left = _parted(situation)
+    stay = {message.seq for message in _input(situation)}
+    return [message for message in (*situation.pinned, *_messages(may_go)) if message.seq in stay] + _messages(left)
+
+
+def _parted(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
+    """The atoms that may leave, oldest first, and those that can't yet."""
     every = atoms(situation.rows)
     may_go = list(takewhile(lambda atom: _may_go(situation, atom), every[:-1]))
-    stay = {message.seq for message in _input(situation)}
-    left = [message for atom in every[len(may_go) :] for message in atom.messages]
-    return [message for message in (*situation.pinned, *_messages(may_go)) if message.seq in stay] + left
+    return may_go, every[len(may_go) :]
 
 
 def _to_a_turn(
@@ -306,7 +311,9 @@ def _cut_oversized(situation: Situation) -> Stub | None:
     """Newcomers that no model has seen, each cut to its share of the room, or to more if that much can be freed."""
     room = situation.room_tokens * _too_high(situation.certificate)
     newcomers = [
-        message for message in (*_newest_results(situation), *_input(situation)) if message.seq > situation.sent_upto
+        message
+        for message in (*_newest_results(situation), *_answers(situation), *_input(situation))
+        if message.seq > situation.sent_upto
     ]
     rows = {message.seq: situation.tokens_of(message) for message in newcomers}
     staying = sum(map(situation.tokens_of, _staying(situation)))
@@ -360,6 +367,11 @@ def _newest_results(situation: Situation) -> Iterator[Message]:
     for message in situation.rows:
         if message.role == "tool" and message.run_seq == situation.run_seq and message.seq > situation.seen_upto:
             yield message
+
+
+def _answers(situation: Situation) -> Iterator[Message]:
+    """What the model said or thought beside calls, as long as these can't leave."""
+    return (message for message in _messages(_parted(situation)[1]) if message.calls)
 
 
 def _input(situation: Situation) -> Iterator[Message]:
