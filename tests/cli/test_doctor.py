@@ -57,6 +57,7 @@ def test_a_store_is_looked_at_and_left_alone(tmp_path: Path) -> None:
     assert checks["writing"]["status"] == "ok"
     assert "Python 3." in checks["versions"]["text"]
     assert "lexical-only" in checks["embeddings"]["text"]
+    assert (checks["files"]["status"], checks["files"]["fix"]) == ("ok", "")
     assert (tmp_path / "perdure.db").read_bytes() == before
 
 

@@ -57,18 +57,20 @@ def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:
     assert "1 failed, 10 skipped." in first.stdout
     assert "failed: torn.pdf: " in first.stderr
     assert "Traceback" not in first.stderr
+    assert "there already" not in first.stdout
     (root / "torn.pdf").unlink()
     (root / "a.py").write_text("def b(): ...\n")
     assert perdure(home, "chat", "helper", "--new", "-p", "hello").returncode == 0
     again = perdure(home, "upload", str(root), "--agent", "helper")
     assert (again.returncode, again.stdout[:13]) == (0, "4 files done ")
+    assert "; 3 of them there already)" in again.stdout
     assert "perdure chat helper" in again.stderr
     assert perdure(home, "folders").stdout == "work · 5 files · 1 agent\n"
     listed = perdure(home, "files", "work").stdout.splitlines()
     assert "docs/plan.md · 3 lines" in listed
     assert any(line.startswith("torn.pdf · error: ") for line in listed)
     assert "work/docs/plan.md · 3 lines" in perdure(home, "files", "helper").stdout
-    assert "  docs/plan.md:1-3  # Plan  Build it." in perdure(home, "search", "build plan", "--agent", "helper").stdout
+    assert "  docs/plan.md:1-3  # Plan Build it." in perdure(home, "search", "build plan", "--agent", "helper").stdout
     missing = perdure(home, "upload", str(tmp_path / "none"))
     assert (missing.returncode, "there is no file or directory" in missing.stderr) == (1, True)
     nobody = perdure(home, "files", "nobody")
@@ -82,12 +84,12 @@ def test_a_chat_shows_which_lines_were_read() -> None:
         return outcome(ToolResult("call", name, text))
 
     assert shown("open_files", "docs/plan.md: lines 17-18 of 40, page 2\n17: a\n18: b\n\n[closed: docs/x]") == (
-        "docs/plan.md:17-18"
+        "docs/plan.md:17-18 (page 2)"
     )
     assert shown("grep_files", "docs/plan.md:17\n16| a\n17> b: lines\nsrc/a b.py:3\n3> c\n[2 files searched]") == (
         "docs/plan.md:17, src/a b.py:3"
     )
     assert shown("semantic_search_files", "docs/plan.md: lines 1-9, page 1\ntext\n\ndocs/b: lines 2-3\nx") == (
-        "docs/plan.md:1-9, docs/b:2-3"
+        "docs/plan.md:1-9 (page 1), docs/b:2-3"
     )
     assert shown("grep_files", "[no match; 3 files searched]") == "[no match; 3 files searched]"

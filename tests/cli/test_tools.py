@@ -52,10 +52,15 @@ def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> 
     assert called(home, "tool", "list").stdout.splitlines()[0].split()[:3] == ["tool", "kind", "agents"]
     shown = json.loads(called(home, "tool", "show", "roll", "--json").stdout)
     assert (shown["source"], shown["environment"]) == (ROLL, {"A": "b"})
-    assert "def roll" in called(home, "tool", "show", "roll").stdout
+    told = called(home, "tool", "show", "roll").stdout
+    assert "def roll" in told
+    assert "\ncustom; up to 5 s; no network; sees A\n" in told
     assert "no longer" in called(home, "tool", "detach", "roll", "--agent", "ann").stderr
     assert called(home, "tool", "remove", "roll").returncode == 0
     assert json.loads(called(home, "tool", "list", "--json").stdout) == []
+    listed = called(home, "tool", "list", "--all").stdout
+    assert max(map(len, listed.splitlines())) < 250
+    assert "letta_" not in listed
     every = json.loads(called(home, "tool", "list", "--all", "--json").stdout)
     assert {"memory_insert", "run_code"} <= {row["name"] for row in every}
 

@@ -154,7 +154,7 @@ def test_the_text_reads_in_order() -> None:
         turn(9, "It was at the pier."),
         turn(6, "Where was it?", 0.5, neighbours_of=("turn-5",), role="assistant", name=""),
         turn(5, "I saw a walrus!", 3.0),
-        passage(4, "They swim.", lines=(20, 20)),
+        passage(4, "They swim.", lines=(20, 20), page=2),
         passage(1, "Walruses sleep.\nThey eat clams.", 2.0, lines=(3, 4), occurred_at=NOON),
         block("human", "Name: Ada\nLikes: walruses", description="What you know."),
     )
@@ -171,7 +171,7 @@ def test_the_text_reads_in_order() -> None:
         "  Walruses sleep.\n"
         "  They eat clams.\n"
         "…\n"
-        "[3] line 20: They swim.\n"
+        "[3] line 20, page 2: They swim.\n"
         "## Conversations\n"
         "### 2023-05-05, walk\n"
         "[4] 12:05 Ada: I saw a walrus!\n"

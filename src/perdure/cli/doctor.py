@@ -7,6 +7,7 @@ import platform
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 
 from perdure.app import (
     PROVIDERS,
@@ -25,6 +26,7 @@ from perdure.cli.hooks import hooks_check
 from perdure.cli.models import price
 from perdure.cli.store_checks import store_checks
 from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.pip_line import pip_line
 from perdure.settings import Settings
 
 __all__ = ["doctor", "examine"]
@@ -94,6 +96,7 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     yield await _sandbox(settings)
     progress("embedding a word…")
     yield await _embeddings(settings.embedding)
+    yield _files()
     yield _web_search(settings)
     yield hooks_check(settings)
 
@@ -232,6 +235,15 @@ async def _sandbox(settings: Settings) -> Check:
         fix = "" if settings.sandbox == "off" else "docs/sandbox.md says what the kernel or the container has to allow"
         return Check("sandbox", "note", f"custom tools and run_code are refused: {told}", fix)
     return Check("sandbox", "ok", told)
+
+
+def _files() -> Check:
+    """Whether every kind of file can be read."""
+    lacking = [kind for kind, package in (("PDF", "pypdf"), ("DOCX", "mammoth")) if find_spec(package) is None]
+    if lacking:
+        told = f"{' and '.join(lacking)} can't be read; text, source code, HTML, CSV, JSON and XLSX can"
+        return Check("files", "note", told, pip_line("'perdure[files]'"))
+    return Check("files", "ok", "PDF, DOCX, XLSX, HTML, source code and text can be read")
 
 
 def _web_search(settings: Settings) -> Check:

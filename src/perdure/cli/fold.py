@@ -28,7 +28,11 @@ _CONTROLS |= {0x7F: "␡"} | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
 _CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 # As `memory.file_tools` begins what it shows of a file.
-_PLACE = re.compile(r"^(?P<path>\S[^\n]{0,300}?)(?:: lines (?P<lines>\d+-\d+)|:(?P<line>\d+)$)", re.MULTILINE)
+_PLACE = re.compile(
+    r"^(?P<path>\S[^\n]{0,300}?)"
+    r"(?:: lines (?P<lines>\d+-\d+)(?: of \d+)?(?:, (?P<page>pages? [\d-]+))?|:(?P<line>\d+)$)",
+    re.MULTILINE,
+)
 _WORD = re.compile(r"\w+")
 
 
@@ -54,7 +58,8 @@ def place(passage: Passage) -> str:
     source = passage.source
     if "file_name" not in source:
         return "archive"
-    return f"{source['file_name']}:{source.get('first_line')}-{source.get('last_line')}"
+    page = f" (page {source['page']})" if source.get("page") else ""
+    return f"{source['file_name']}:{source.get('first_line')}-{source.get('last_line')}{page}"
 
 
 def call_line(call: ToolCall) -> str:
@@ -91,9 +96,12 @@ def outcome(result: ToolResult) -> str:
 
 
 def _places(text: str) -> list[str]:
-    """Which lines of which files a result shows: `docs/plan.md:17-18`."""
-    found = _PLACE.finditer(text[:200_000])
-    return list(dict.fromkeys(f"{one['path']}:{one['lines'] or one['line']}" for one in found))
+    """Which lines of which files a result shows: `docs/plan.pdf:17-18 (page 2)`."""
+    places: dict[str, None] = {}
+    for one in _PLACE.finditer(text[:200_000]):
+        page = f" ({one['page']})" if one["page"] else ""
+        places[f"{one['path']}:{one['lines'] or one['line']}{page}"] = None
+    return list(places)
 
 
 def diff_lines(diff: str) -> Iterator[tuple[DiffMark, str]]:
@@ -120,7 +128,7 @@ def snippet(text: str, query: str) -> tuple[str, list[tuple[int, int]]]:
     spans = found_spans(text, query)
     start = max(0, spans[0][0] - SNIPPET_CHARS // 3) if spans else 0
     part = text[start : start + SNIPPET_CHARS]
-    line = re.sub(r"\s", " ", visible(part))
+    line = " ".join(visible(part).split())
     line = f"{'…' if start else ''}{line}{'…' if start + SNIPPET_CHARS < len(text) else ''}"
     return line, found_spans(line, query)
 

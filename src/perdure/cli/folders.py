@@ -111,6 +111,7 @@ async def _upload(
         into = await perdure.folders.create(folder)
     reader = None if agent is None else await perdure.agent(agent)
     taken: dict[FileId, str] = {}
+    there: set[FileId] = set()
     failed: list[str] = []
     try:
         with _bars(terminal) as progress:
@@ -119,6 +120,8 @@ async def _upload(
                 try:
                     file = await into.upload(one.path, name=one.name)
                     taken[file.id] = one.name
+                    if file.status == "completed":
+                        there.add(file.id)
                 except InvalidInput as error:
                     failed.append(f"{one.name}: {error}")
                 progress.advance(whole)
@@ -133,7 +136,7 @@ async def _upload(
     failed += [f"{file.name}: {file.problem}" for file in read if file.status == "error"]
     if reader is not None:
         await reader.files.attach(into.id, open_files=len(chosen) == 1)
-    _told(terminal, read, failed, skipped, into.name, None if reader is None else reader.name)
+    _told(terminal, read, failed, skipped, into.name, None if reader is None else reader.name, len(there))
     return int(bool(failed))
 
 
@@ -162,10 +165,12 @@ def _told(
     skipped: Sequence[Skipped],
     folder: str,
     agent: str | None,
+    there: int,
 ) -> None:
     done = [file for file in read if file.status == "completed"]
     lines, pages = sum(file.line_count for file in done), sum(file.page_count for file in done)
     size = f"{lines:,} lines" + (f", {pages:,} pages" if pages else "")
+    size += f"; {there:,} of them there already" if there else ""
     _say(terminal, f"{_count(len(done), 'file')} done ({size}), {len(failed)} failed, {len(skipped)} skipped.")
     for what, items in (("failed", failed), ("skipped", [str(one) for one in skipped])):
         for item in items[:SHOWN]:
@@ -173,7 +178,9 @@ def _told(
         if len(items) > SHOWN:
             terminal.hint(f"... and {len(items) - SHOWN} more {what}.")
     if failed:
-        terminal.hint("Upload those again once they are mended; the others stay as they are.")
+        terminal.hint("Upload those again once that is mended; the others stay as they are.")
+    if not done:
+        return
     if agent is None:
         terminal.hint(f"`perdure upload ... --folder {folder!r} --agent NAME` lets an agent read them.")
     else:

@@ -65,6 +65,8 @@ async def add_server(
     shown.view.hint(f"Registered {visible(name)} with {_count(len(tools))}{f': {names}' if tools else ''}.")
     for one in state.server.left_out:
         shown.view.hint(_left_out(one))
+    if tools:
+        shown.view.hint(f"`perdure tool attach {visible(tools[0])} --agent NAME` gives an agent one of them.")
     return 0
 
 

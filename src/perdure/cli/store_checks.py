@@ -12,6 +12,7 @@ from pathlib import Path
 from perdure.app import KEY_FILE, schema_version
 from perdure.cli.checks import Check
 from perdure.core.errors import InvalidInput
+from perdure.core.pip_line import pip_line
 from perdure.settings import Settings
 
 __all__ = ["store_checks"]
@@ -111,7 +112,7 @@ def _mcp_servers(connection: sqlite3.Connection) -> Iterator[Check]:
         told = f"{name} ({transport}): {every:,} tool{'' if every == 1 else 's'}"
         told += f", {removed:,} of them removed here" if removed else ""
         if not installed:
-            yield Check("mcp", "broken", f"{told}, which can't be called", "pip install 'perdure[mcp]'")
+            yield Check("mcp", "broken", f"{told}, which can't be called", pip_line("'perdure[mcp]'"))
         elif failure:
             yield Check("mcp", "note", f"{told}; the last try failed: {failure}", f"`perdure mcp refresh {name}`")
         elif waiting:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.fold import visible
+from perdure.cli.fold import fold, visible
 from perdure.cli.opened import Shown, with_store
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.tool_arguments import read_json
@@ -22,6 +23,8 @@ __all__ = ["add_tool", "attach_tool", "detach_tool", "list_tools", "remove_tool"
 
 SOURCE_BYTES = 2_000_000
 PAGE = 100
+SIGNATURE_CHARS = 48
+_SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
 NOTHING_YET = "There are no tools of your own yet: `perdure tool add FILE.py` makes one."
 
 
@@ -93,6 +96,7 @@ async def show_tool(name: str, *, as_json: bool) -> int:
             shown.json(_shape(tool, code))
             return 0
         shown.print(f"{_signature(tool)}\n\n{visible(tool.spec.description)}\n")
+        shown.print(f"{_how_it_runs(tool, code)}\n")
         shown.print(json.dumps(dict(tool.spec.parameters), ensure_ascii=False, indent=2))
         if code is not None:
             shown.print(f"\n{visible(code.source).strip()}")
@@ -193,7 +197,7 @@ def _source(file: Path) -> str:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{file} is no text in UTF-8 ({error})") from error
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{str(file)!r} can't be read: {error}") from error
+        raise InvalidInput(f"{str(file)!r} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:
@@ -273,6 +277,26 @@ def _signature(tool: Tool) -> str:
     return f"{visible(tool.spec.name)}({', '.join(map(visible, names))})"
 
 
+def _how_it_runs(tool: Tool, code: ToolCode | None) -> str:
+    """Kind, limits and permissions, in a line."""
+    spec = tool.spec
+    told = [_kind(tool)]
+    if spec.requires_approval:
+        told.append("a person approves each call")
+    if code is not None:
+        if spec.timeout_s is not None:
+            told.append(f"up to {spec.timeout_s:g} s")
+        told.append("network, where it is allowed" if code.network else "no network")
+        told += [f"needs {requirement}" for requirement in code.requirements]
+        told += [f"sees {name}" for name in code.environment]
+    return visible("; ".join(told))
+
+
+def _kind(tool: Tool) -> str:
+    kind = tool.spec.tool_type
+    return "built in" if kind.startswith("letta_") else {"external_mcp": "MCP"}.get(kind, kind)
+
+
 def _example(tool: Tool) -> str:
     """Arguments to begin with: those that are required."""
     samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
@@ -309,9 +333,9 @@ def _table(tools: Sequence[Tool], having: dict[str, list[str]]) -> Any:
         table.add_column(name, overflow="fold")
     for tool in tools:
         table.add_row(
-            Text(_signature(tool), style="bold"),
-            Text(tool.spec.tool_type, style="dim"),
+            Text(fold(_signature(tool), SIGNATURE_CHARS), style="bold"),
+            Text(_kind(tool), style="dim"),
             Text(visible(", ".join(having.get(tool.spec.name, []))) or "-"),
-            Text(visible(tool.spec.description.split("\n", 1)[0])),
+            Text(visible(_SENTENCE.split(tool.spec.description.strip(), maxsplit=1)[0])),
         )
     return table

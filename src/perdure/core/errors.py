@@ -88,6 +88,7 @@ from perdure.core.outside_errors import (
     SecretKeyMissing,
     SecretUnreadable,
 )
+from perdure.core.pip_line import pip_line
 from perdure.core.runs import StopReason
 from perdure.core.store_errors import (
     NotAStore,
@@ -393,7 +394,8 @@ class ExtraMissing(PerdureError):
     code = "extra_missing"
 
     def __init__(self, what: str, *, extra: str) -> None:
-        super().__init__(f"{what} needs packages that are not installed: pip install 'perdure[{extra}]'")
+        package = f"'perdure[{extra}]'"
+        super().__init__(f"{what} needs packages that are not installed: {pip_line(package)}")
         self.what, self.extra = what, extra
 
 

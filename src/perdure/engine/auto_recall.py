@@ -114,8 +114,10 @@ def _shape(source: Source) -> Mapping[str, Any]:
 
 def _name(source: Source) -> str:
     if source.kind == "passage":
-        name = str((source.source or {}).get("file_name") or source.archive_name)
-        return name if source.lines is None else f"{name} lines {source.lines[0]}-{source.lines[1]}"
+        told = source.source or {}
+        name = str(told.get("file_name") or source.archive_name)
+        page = f" (page {told['page']})" if told.get("page") else ""
+        return name if source.lines is None else f"{name}:{source.lines[0]}-{source.lines[1]}{page}"
     said = source.name or source.role or "turn"
     return f"{said} {source.occurred_at:%Y-%m-%d}" if source.occurred_at else said
 

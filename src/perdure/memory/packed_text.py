@@ -26,7 +26,8 @@ class Candidate:
         score: higher is better, no unit; of blocks it decides only among themselves.
         why: how it was found, handed on to its piece.
         label, description: of a block.
-        source, position, lines: of a passage: its archive or file, its place in it, its first and last line there.
+        source, position, lines, page: of a passage: its archive or file, its place in it, its first and last line and
+            its page there.
         conversation, seq, role, name: of a turn; `seq` rises by one from turn to turn.
         occurred_at: with an offset.
         neighbours_of: for a turn that is no hit itself: the ids of the hits that it stands next to. It is taken only
@@ -43,6 +44,7 @@ class Candidate:
     source: str = ""
     position: int = 0
     lines: tuple[int, int] | None = None
+    page: int | None = None
     conversation: str = ""
     seq: int = 0
     role: str = ""
@@ -129,7 +131,8 @@ def item(each: Excerpt, number: int, home: tzinfo) -> str:
         note = _one_line(candidate.description)[:_NOTE_CHARS]
         head = _name(candidate.label) + (f" ({note})" if note else "")
     elif candidate.kind == "passage":
-        facts = [_line_numbers(each), _day(candidate.occurred_at, home)]
+        page = "" if candidate.page is None else f"page {candidate.page}"
+        facts = [_line_numbers(each), page, _day(candidate.occurred_at, home)]
         head = ", ".join(filter(None, facts))
     else:
         at = _local(candidate.occurred_at, home)

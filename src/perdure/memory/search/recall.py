@@ -186,6 +186,7 @@ def _add_passages(
                 source=str(passage.source.get("file_name") or names[passage.archive_id]),
                 position=passage.seq,
                 lines=lines,
+                page=page if isinstance(page := passage.source.get("page"), int) else None,
                 occurred_at=passage.occurred_at,
             ),
             why=why_passage(ranked, row) if explain else None,

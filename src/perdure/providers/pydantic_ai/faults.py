@@ -20,6 +20,7 @@ from perdure.core.errors import (
     ModelTimeout,
     ModelUnreachable,
 )
+from perdure.core.pip_line import pip_line
 from perdure.providers.masking import masked_text
 
 __all__ = ["fault", "missing", "redirected"]
@@ -31,7 +32,8 @@ _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", 
 
 def missing(provider: str, extra: str, error: ImportError) -> ModelRequestRefused:
     """What to install for a provider."""
-    return ModelRequestRefused(f'models of {provider} need a package more: pip install "{extra}" ({error})')
+    package = f'"{extra}"'
+    return ModelRequestRefused(f"models of {provider} need a package more: {pip_line(package)} ({error})")
 
 
 def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[str]) -> ModelError | None:
