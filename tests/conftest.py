@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
 import os
 import sys
@@ -82,6 +83,12 @@ def _new_stores_are_copies(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with copied_stores():
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of the garbage collector's rounds: it all lives to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:

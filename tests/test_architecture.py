@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -77,9 +77,7 @@ def imports(src: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]
     `from a import b` is given as `a.b`, whether b is a module or a name in one; the room is the same.
     """
     package = path.parent.relative_to(src).parts
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
-            continue  # a `match` asks each of all nodes three questions
+    for node in _imports_and_calls(tree):
         match node:
             case ast.Import(names=names):
                 yield from ((node.lineno, alias.name) for alias in names)
@@ -92,6 +90,12 @@ def imports(src: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]
             ):
                 if called in {"import_module", "__import__"} and not name.startswith("."):
                     yield node.lineno, name
+
+
+@functools.cache
+def _imports_and_calls(tree: ast.Module) -> Sequence[ast.AST]:
+    """All of them in one walk, which is asked for more than once; a `match` on each of all nodes takes longer still."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)]
 
 
 def room_imported(src: Path, name: str) -> str | None:
@@ -127,7 +131,7 @@ def prints(src: Path) -> list[str]:
         f"{path.relative_to(src).as_posix()}:{node.lineno}"
         for path, tree in modules(src)
         if room_of(src, path) in QUIET_ROOMS
-        for node in ast.walk(tree)
+        for node in _imports_and_calls(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
 

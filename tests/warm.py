@@ -23,7 +23,10 @@ from tests.warm_server import LENGTH_BYTES
 __all__ = ["KILL", "warm"]
 
 SERVER = Path(__file__).parent / "warm_server.py"
-SHARED = ("perdure.cli", "perdure.testing", "perdure.providers.extractive", "typer._adapters")
+SHARED = (
+    *("perdure.cli", "perdure.testing", "perdure.providers.extractive", "typer._adapters", "perdure.server"),
+    *("perdure.providers.openai_chat", "uvicorn.protocols.http.httptools_impl", "uvloop"),
+)
 
 KILL = signal.SIGUSR1
 """SIGKILL reaches only the process that was started. This it passes on as SIGKILL, and ends so itself, afterwards."""
@@ -54,13 +57,12 @@ os._exit(code)
 """
 
 
-def warm(module: str, environment: Mapping[str, str], *imports: str) -> Path:
+def warm(module: str, environment: Mapping[str, str]) -> Path:
     """A program that does what `python -m MODULE` does in this environment; its name is the module's.
 
-    Args:
-        imports: packages and modules to start with beside those that all have.
+    A path that ends in .py is a module too: it is run as `python FILE` would.
     """
-    return _program(module, _server(frozenset(filter(_is_read_at_start, environment.items())), imports))
+    return _program(module, _server(frozenset(filter(_is_read_at_start, environment.items()))))
 
 
 def _is_read_at_start(variable: tuple[str, str]) -> bool:
@@ -71,7 +73,7 @@ def _is_read_at_start(variable: tuple[str, str]) -> bool:
 
 @functools.cache
 def _program(module: str, folder: Path) -> Path:
-    program = folder / module
+    program = folder / Path(module).name
     words = (sys.executable, "-IS", folder / "client.py", folder / "socket", module)
     program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
@@ -79,12 +81,12 @@ def _program(module: str, folder: Path) -> Path:
 
 
 @functools.cache
-def _server(variables: frozenset[tuple[str, str]], imports: tuple[str, ...]) -> Path:
+def _server(variables: frozenset[tuple[str, str]]) -> Path:
     """The folder of a running server, which ends with this process."""
     folder = Path(tempfile.mkdtemp(prefix="perdure-warm-"))
     (folder / "client.py").write_text(CLIENT, encoding="utf-8")
     server = subprocess.Popen(
-        [sys.executable, SERVER, folder / "socket", *SHARED, *imports],
+        [sys.executable, SERVER, folder / "socket", *SHARED],
         env={name: value for name, value in os.environ.items() if not _is_read_at_start((name, value))}
         | dict(variables),
         stdin=subprocess.PIPE,

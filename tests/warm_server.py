@@ -145,7 +145,10 @@ def run(module: str) -> int:
     if not hasattr(sys.modules.get(module), "__path__"):
         sys.modules.pop(module, None)  # it is not to run twice in one process
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if module.endswith(".py"):
+            runpy.run_path(module, run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as left:
         if left.code is None or isinstance(left.code, int):
             return left.code or 0

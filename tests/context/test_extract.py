@@ -259,7 +259,7 @@ def test_a_megabyte_of_anything_is_read_in_linear_time(unit: str, part: type[Tex
     start = time.process_time()
     render_extract(extract(messages), max_tokens=500, counter=COUNTER)
 
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 20
 
 
 def test_a_large_result_is_found_in_at_both_ends() -> None:

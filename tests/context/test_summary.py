@@ -308,7 +308,7 @@ def test_a_huge_answer_is_judged_in_linear_time(text: str) -> None:
             check(text, max_tokens=limit)
     with_missing(text, extract(MESSAGES), max_tokens=10**7, counter=COUNTER)
 
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 20
 
 
 @effort(60, 3000)

@@ -194,4 +194,4 @@ def test_a_megabyte_takes_no_time(part: str) -> None:
     began = time.process_time()
 
     assert 0 < COUNTER.at_least(text) <= COUNTER.count(text)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20

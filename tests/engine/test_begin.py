@@ -75,7 +75,7 @@ async def test_a_message_whose_sender_left_does_not_block_the_next(tmp_path: Pat
         await asyncio.sleep(0)  # its transaction is handed to the store
         leaving.cancel()
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             assert (await agent.send("two")).text == "OK."
 
         said = [message.text for message in await agent.messages()]
@@ -90,7 +90,7 @@ async def test_a_run_cancelled_as_soon_as_it_is_accepted_ends() -> None:
 
         await agent.cancel(accepted.run.id)
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             events = [event async for event in agent.follow(accepted.run.id)]
         assert events
         assert (await agent.run(accepted.run.id)).status == "cancelled"

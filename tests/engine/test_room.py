@@ -96,7 +96,7 @@ def garbage(request: ModelRequest) -> ModelReply:
 ADVERSARIES: dict[str, Callable[[ModelRequest], ModelReply]] = {
     "empty": lambda request: says(""),
     "garbage": garbage,
-    "huge": lambda request: says("and then they spoke of words again " * 2_000),
+    "huge": lambda request: says("and then they spoke of words again " * 700),
     "echo": lambda request: says(request.messages[-1].text),
     "prompt": lambda request: says(request.system),
     "apology": lambda request: says("I'm sorry, but I can't help with that."),

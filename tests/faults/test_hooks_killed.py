@@ -12,6 +12,7 @@ import pytest
 from tests.warm import warm
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("hooked_program.py")
 
 
 @pytest.mark.faults
@@ -33,9 +34,9 @@ def test_a_hook_is_asked_again_and_what_it_says_is_kept_once(tmp_path: Path, poi
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
-        [warm("tests.faults.hooked_program", environment), *arguments],
+        [warm(str(PROGRAM), environment), *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,

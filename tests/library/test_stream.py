@@ -215,7 +215,7 @@ async def test_deleting_an_agent_ends_what_it_was_saying(tmp_path: Path) -> None
     async with await open_async(tmp_path / "agents.db", model=model) as perdure:
         agent = await perdure.create_agent()
         with pytest.raises(NotFound):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(50):
                 async for sent in agent.stream("count"):
                     if isinstance(sent, Delta):
                         await perdure.delete_agent(agent.id)

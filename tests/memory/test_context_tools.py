@@ -231,7 +231,7 @@ async def test_a_very_long_message_is_opened_quickly() -> None:
         await expand(s, "msg-0..1")
         await grep(s, "nothing like it")
 
-        assert time.process_time() - began < 5
+        assert time.process_time() - began < 20
 
 
 async def test_there_is_nothing_behind_the_end() -> None:

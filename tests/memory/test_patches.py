@@ -179,7 +179,7 @@ def test_a_hundred_thousand_characters_take_seconds_at_most(make: Callable[[int]
     with suppress(PatchInvalid):
         apply_patch(text, patch)
 
-    assert time.process_time() - start < 5  # at most 1 s here; the quadratic way takes minutes
+    assert time.process_time() - start < 20  # at most 1 s here; the quadratic way takes minutes
 
 
 # -- unified diff ------------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ __all__ = ["MODEL", "Server", "free_port", "obey", "served"]
 
 MODEL = "openai/test"
 SRC = Path(__file__).resolve().parents[2] / "src"
-IMPORTS = ("perdure.server", "perdure.providers.openai_chat", "uvicorn.protocols.http.httptools_impl", "uvloop")
 START_S = 30.0
 
 STEPS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -105,7 +104,7 @@ class Server:
         environment = {
             name: value
             for name, value in os.environ.items()
-            if name in ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPYCACHEPREFIX")
+            if name in ("PATH", "HOME", "LANG", "TMPDIR") or name.startswith(("LC_", "PYTHON"))
         }
         environment |= {
             "PYTHONPATH": str(SRC),
@@ -117,7 +116,7 @@ class Server:
         }
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(warm("perdure", environment, *IMPORTS), "serve", "--port", str(self.port)),
+                *(warm("perdure", environment), "serve", "--port", str(self.port)),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
