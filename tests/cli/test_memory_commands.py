@@ -219,6 +219,11 @@ def test_history_is_imported(tmp_path: Path) -> None:
     (agent,) = json.loads(called(tmp_path, "agents", "--json").stdout)
     assert agent["messages"] == 2 + 2 + 2
     assert "Bob" in called(tmp_path, "search", "medlars").stdout
+    called(tmp_path, "reset", "helper", "--yes")
+    file.write_text("\n".join(map(json.dumps, talk)))
+    gone = called(tmp_path, "import-messages", "helper", str(file)).stderr
+    assert "2 of the skipped messages were taken out of view by a reset" in " ".join(gone.split())
+    assert "--conversation new" in gone
 
 
 def test_the_hooks_of_this_machine_are_listed(tmp_path: Path) -> None:

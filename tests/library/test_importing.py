@@ -79,6 +79,22 @@ def test_the_same_history_is_not_imported_twice(tmp_path: Path) -> None:
         assert agent.import_messages(history(4), conversation=other.id).imported == 4
 
 
+def test_history_that_was_reset_is_told_as_that(tmp_path: Path) -> None:
+    """It is there, and out of view: the result says so and what helps; what is new beside it is taken."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        assert agent.import_messages(history(4)).hint == ""
+        agent.reset()
+        again = agent.import_messages(history(6))
+        once_more = agent.import_messages(history(6))
+        new = agent.import_messages(history(6), conversation=agent.new_conversation().id)
+
+        assert (again.imported, again.skipped, again.reset) == (2, 4, 4)
+        assert again.hint.startswith("4 of the skipped messages were taken out of view by a reset")
+        assert (once_more.imported, once_more.skipped, once_more.reset) == (0, 6, 4)
+        assert (new.imported, new.reset, new.hint) == (6, 0, "")
+
+
 def test_the_order_is_that_of_the_list(tmp_path: Path) -> None:
     """Whatever the times say; how many are earlier than one before them is told."""
     with open_sync(tmp_path / "agents.db") as perdure:

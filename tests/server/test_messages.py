@@ -266,11 +266,16 @@ async def test_history_is_imported(tmp_path: Path) -> None:
         there = await client.post(path, json={"messages": [said], "conversation_id": other.id})
         listed = (await client.get(f"/v1/agents/{agent.id}/messages")).json()
 
-        told = {"conversation_id": (await agent.find_conversation()).id, "out_of_order": 0}
+        told = {"conversation_id": (await agent.find_conversation()).id, "out_of_order": 0, "reset": 0, "hint": None}
         assert first.json() == told | {"imported": 1, "skipped": 0}
         assert again.json() == told | {"imported": 0, "skipped": 1}
         assert there.json() == {**told, "conversation_id": other.id, "imported": 1, "skipped": 0}
         assert [(one["date"], one["name"]) for one in listed] == [("2023-05-07T09:00:00+00:00", "Ada")] * 2
+
+        await client.patch(f"/v1/agents/{agent.id}/reset-messages")
+        gone = (await client.post(path, json={"messages": [said]})).json()
+        assert (gone["imported"], gone["skipped"], gone["reset"]) == (0, 1, 1)
+        assert gone["hint"].startswith("1 of the skipped messages was taken out of view by a reset")
 
         wrong: list[tuple[dict[str, Any], int, str]] = [
             ({"messages": [said, {**said, "role": "tool"}]}, 422, "message 1: role"),

@@ -105,6 +105,8 @@ async def import_messages(*, agent: str, file: str, conversation: str | None) ->
         shown.view.note(
             f"{came.out_of_order:,} of them were said before one that stands in front of them; the order is the file's."
         )
+    if came.hint:
+        shown.view.note(f"{came.hint}: `--conversation new`.")
     there = _there(came.skipped)
     shown.view.hint(
         f"Imported {came.imported:,} message{'s' * (came.imported != 1)} into {came.conversation_id}{there}."

@@ -30,7 +30,7 @@ from perdure.engine.leave_view import leave_view
 from perdure.engine.ports import Ports
 from perdure.engine.prefixes import compile_prefix, read_memory
 from perdure.engine.summarise import Summary, extract_summary
-from perdure.memory.importing import add_imported
+from perdure.memory.importing import Added, add_imported
 
 __all__ = ["import_drafts"]
 
@@ -49,21 +49,21 @@ class _Shown:
     status: str
 
 
-async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> int:
-    """How many of the messages were not there and were added, all in one transaction; then room is made.
+async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> Added:
+    """Add those of the messages that are not there, all in one transaction; then room is made.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, StoreError: none of them was added.
     """
     tokens = await asyncio.to_thread(_tokens, drafts, ports)
     added = await ports.store.write(_add, agent_id, conversation_seq, drafts, tokens, at=ports.clock.now())
-    if added:
+    if added.new:
         await _make_room(agent_id, conversation_seq, ports)
     return added
 
 
 def _add(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
-) -> int:
+) -> Added:
     tx.agents.lock(agent_id)
     refuse_while_pending(tx, tx.conversations.opening(agent_id, conversation_seq).conversation, what="import messages")
     return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)

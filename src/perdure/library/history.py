@@ -23,6 +23,7 @@ class ImportResult:
 
     Args:
         skipped: messages that were there already, from an earlier import of the same history.
+        reset: so many of the skipped ones are out of view, since the conversation was reset.
         out_of_order: messages that were said before one that stands in front of them; their order is kept as given.
     """
 
@@ -30,6 +31,15 @@ class ImportResult:
     imported: int
     skipped: int
     out_of_order: int
+    reset: int = 0
+
+    @property
+    def hint(self) -> str:
+        """What helps, where something is not as one might think; empty if nothing is."""
+        if not self.reset:
+            return ""
+        told = "1 of the skipped messages was" if self.reset == 1 else f"{self.reset:,} of the skipped messages were"
+        return f"{told} taken out of view by a reset, and stays so: import the history into a new conversation instead"
 
 
 def check_messages(messages: Any, *, limit_chars: int) -> list[ImportedMessage]:
@@ -62,11 +72,16 @@ async def import_history(
     """
     importer = Importer(conversation.agent_id, conversation.id)
     waiting = iter(messages)
-    seen = added = 0
+    seen = new = reset = 0
     while drafts := [importer.draft(message) for message in islice(waiting, BATCH)]:
-        added += await import_drafts(conversation.agent_id, conversation.seq, drafts, app.ports)
+        added = await import_drafts(conversation.agent_id, conversation.seq, drafts, app.ports)
+        new, reset = new + added.new, reset + added.reset
         seen += len(drafts)
         progress(seen)
     return ImportResult(
-        conversation_id=conversation.id, imported=added, skipped=seen - added, out_of_order=importer.out_of_order
+        conversation_id=conversation.id,
+        imported=new,
+        skipped=seen - new,
+        out_of_order=importer.out_of_order,
+        reset=reset,
     )

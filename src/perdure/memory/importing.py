@@ -16,6 +16,7 @@ from perdure.core.tx import Tx
 
 __all__ = [
     "BATCH",
+    "Added",
     "ImportedMessage",
     "ImportedRole",
     "Importer",
@@ -141,11 +142,19 @@ class Importer:
         return key if self._same[key] == 1 else derived_id("message", key, str(self._same[key]))
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """How many messages were `new` and added, and how many were there and out of view, since a `reset` took them."""
+
+    new: int
+    reset: int
+
+
 def add_imported(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
-) -> int:
-    """How many of the messages were not there and were added, at the end of the conversation, in their order; no call
-    of it may wait for an answer.
+) -> Added:
+    """Add those of the messages that are not there at the end of the conversation, in their order; no call of it may
+    wait for an answer.
 
     Raises: NotFound; ConversationBusy: they would stand between a run's calls and their results.
     """
@@ -160,7 +169,7 @@ def add_imported(
     if new:
         added, counts = zip(*new.values(), strict=True)
         tx.messages.append(agent_id, added, conversation_seq=conversation_seq, at=at, tokens=counts)
-    return len(new)
+    return Added(len(new), len(tx.messages.reset_among(sorted(known))))
 
 
 def _word(name: str, value: Any, limit: int) -> str | None:

@@ -136,6 +136,18 @@ class Messages:
     def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
         return set(map(MessageId, owners_of(self._db, self._org_id, ids)))
 
+    def reset_among(self, ids: Sequence[MessageId]) -> set[MessageId]:
+        if not ids:
+            return set()
+        names = {f"id{index}": storable(id_) for index, id_ in enumerate(ids)}
+        rows = self._db.rows(
+            "SELECT m.id FROM ids i JOIN messages m ON m.agent_id = i.owner_id AND m.seq = i.seq"
+            f" WHERE i.org_id = :org_id AND i.id IN ({', '.join(f':{name}' for name in names)})"
+            " AND m.id = i.id AND m.removed = 2",
+            names | {"org_id": self._org_id},
+        )
+        return {MessageId(row[0]) for row in rows}
+
     def list(
         self,
         agent_id: AgentId,

@@ -81,6 +81,10 @@ class Messages(Protocol):
         """Those that are taken, also by messages that were removed from view."""
         ...
 
+    def reset_among(self, ids: Sequence[MessageId]) -> set[MessageId]:
+        """Those that a reset took out of view."""
+        ...
+
     def list(
         self,
         agent_id: AgentId,

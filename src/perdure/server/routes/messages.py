@@ -314,7 +314,7 @@ async def import_messages(library: Library, agent_id: AgentPath, body: ImportReq
     result = await agent.import_messages(
         body.messages, conversation=None if wanted in (None, "default") else ConversationId(wanted)
     )
-    return json_answer(asdict(result))
+    return json_answer(asdict(result) | {"hint": result.hint or None})
 
 
 @router.get("/v1/messages/{message_id}")

@@ -39,6 +39,7 @@ class Property:
     agent: Agent
     conversation: Conversation
     message: Message
+    reset_message: Message
     block: Block
     archive: Archive
     passage: Passage
@@ -80,7 +81,7 @@ class OrganisationContract(Contract):
         tool = tx.tools.add(Tool(id=ToolId(self.ids.new("tool")), spec=spec), code=code, at=AT)
         tx.tools.attach(agent.id, "look")
         second = tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
-        self.say(tx, agent.id, "forgotten", conversation_seq=1)
+        (forgotten,) = self.say(tx, agent.id, "forgotten", conversation_seq=1)
         tx.resets.add(second, author=ADA, at=AT)
         tx.nodes.add(node_of(agent.id))
         for owner in (ORGANISATION, agent.id):
@@ -102,6 +103,7 @@ class OrganisationContract(Contract):
             agent=tx.agents.get(agent.id),
             conversation=tx.conversations.at(agent.id, 0),
             message=message,
+            reset_message=forgotten,
             block=block,
             archive=tx.archives.get(archive.id),
             passage=passage,
@@ -168,6 +170,7 @@ class OrganisationContract(Contract):
             "messages.get": lambda tx: tx.messages.get(p.message.id),
             "messages.place": lambda tx: tx.messages.place(p.message.id),
             "messages.known": lambda tx: tx.messages.known([p.message.id]),
+            "messages.reset_among": lambda tx: tx.messages.reset_among([p.reset_message.id]),
             "messages.list": lambda tx: tx.messages.list(agent_id),
             "messages.view": lambda tx: tx.messages.view(agent_id, 0, from_seq=0, upto_seq=9),
             "messages.of_run": lambda tx: tx.messages.of_run(p.run),

@@ -72,6 +72,10 @@ class ResetContract(Contract):
                 one.id for one in before
             }
             assert await store.read(lambda tx: tx.messages.place(before[0].id)) == (agent.id, 0)
+            ids = [new.id, *(one.id for one in before)]
+            gone = {one.id for one in before if one.conversation_seq == 0}
+            assert await store.read(lambda tx: tx.messages.reset_among(ids)) == gone
+            assert await store.read(lambda tx: tx.messages.reset_among([])) == set()
 
     async def test_a_past_request_shows_what_it_showed(self) -> None:
         """By the settings revision it was made with, whatever was taken out of view since."""
