@@ -18,7 +18,7 @@ from perdure.cli.terminal import Terminal
 from perdure.cli.text_view import TextView
 from perdure.core.events import Delta, Event, StepAbandoned, StoredEvent
 from perdure.core.ids import AgentId, MessageId, StepId
-from perdure.core.messages import Message, Text
+from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from perdure.testing.clock import START
 from tests.cli.running import Chat, Screen, open_chat
@@ -93,17 +93,45 @@ async def test_an_escape_sequence_is_shown_not_done() -> None:
 
 
 async def test_tool_calls_are_folded_to_a_line() -> None:
-    """A call and its result are one line, whether it worked or not."""
+    """A call and its result are one line; what went wrong is told to its end."""
     script = [calls("weather", place="Turin"), calls("weather", place="nowhere"), calls("no_tool"), says("done")]
     async with open_chat(*script, tools=[weather]) as chat:
         await chat.take("how is the weather?")
 
-        first, second, third, answer = chat.out.getvalue().splitlines()
+        first, *rest, answer = chat.out.getvalue().splitlines()
         assert first == '⚙ weather("Turin") → sunny'
-        assert second.startswith('⚙ weather("nowhere") → error: ')
-        assert "there is no weather there" in second
-        assert third.startswith("⚙ no_tool() → error: there is no tool 'no_tool'")
+        errors = " ".join(rest)
+        assert errors.startswith('⚙ weather("nowhere") → error: ')
+        assert "there is no weather there ⚙ no_tool() → error: there is no tool 'no_tool'; your tools are" in errors
         assert answer == "done"
+
+
+async def test_lines_that_were_read_are_listed_where_they_do_not_fit_beside_the_call() -> None:
+    """File, lines and page of each, up to eight."""
+    out = Screen()
+    renderer = RunRenderer(Terminal(out, out, interactive=True, coloured=False))
+    found = "\n\n".join(f"docs/a long name.pdf: lines {n}1-{n}9, page {n}\ntext" for n in range(1, 11))
+    call = ToolCall("call-1", "semantic_search_files", '{"query": "text"}')
+    parts: list[ToolCall | ToolResult] = [call, ToolResult("call-1", "semantic_search_files", found)]
+    for seq, part in enumerate(parts):
+        message = Message(
+            id=MessageId(f"message-{seq}"),
+            agent_id=AgentId("agent-1"),
+            seq=seq,
+            conversation_seq=0,
+            role="assistant" if part is call else "tool",
+            parts=(part,),
+            created_at=START,
+            occurred_at=START,
+        )
+        event = MessageAdded(seq, message)
+        renderer.saw(StoredEvent(agent_id=message.agent_id, run_seq=0, seq=seq, event=event, created_at=START))
+
+    assert out.getvalue().splitlines() == [
+        '⚙ semantic_search_files("text") → 10 places:',
+        *(f"  docs/a long name.pdf:{n}1-{n}9 (page {n})" for n in range(1, 9)),
+        "  … and 2 more",
+    ]
 
 
 async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:
@@ -127,7 +155,7 @@ async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:
             "    + Lives in: Oslo",
         ]
         assert lines[9].startswith('⚙ memory_replace("human", "Rome", "Oslo") → error: ')
-        assert lines[10:] == ["Done."]
+        assert lines[-1] == "Done."
 
 
 async def test_a_failing_model_is_an_error_that_says_the_message_is_kept() -> None:

@@ -13,7 +13,18 @@ from perdure.core.passages import Passage
 from perdure.core.text import stems
 from perdure.memory.tool_specs import FILE_TOOLS
 
-__all__ = ["call_line", "diff_lines", "fold", "found_spans", "local_time", "outcome", "place", "snippet", "visible"]
+__all__ = [
+    "call_line",
+    "diff_lines",
+    "fold",
+    "found_spans",
+    "local_time",
+    "outcome",
+    "place",
+    "places_read",
+    "snippet",
+    "visible",
+]
 
 ARGUMENT_CHARS = 60
 OUTCOME_CHARS = 80
@@ -82,7 +93,7 @@ def outcome(result: ToolResult) -> str:
     """What came of a call, in a few words."""
     if result.status == "error":
         return f"error: {fold(result.text.removeprefix('Error: '), OUTCOME_CHARS * 2)}"
-    if result.name in FILE_TOOLS and (places := _places(result.text)):
+    if places := places_read(result):
         return fold(", ".join(places), OUTCOME_CHARS * 2)
     try:
         value = json.loads(result.text)
@@ -95,10 +106,12 @@ def outcome(result: ToolResult) -> str:
     return "ok" if isinstance(value, dict) else fold(result.text, OUTCOME_CHARS)
 
 
-def _places(text: str) -> list[str]:
-    """Which lines of which files a result shows: `docs/plan.pdf:17-18 (page 2)`."""
+def places_read(result: ToolResult) -> list[str]:
+    """Which lines of which files a result shows: `docs/plan.pdf:17-18 (page 2)`; none where it is no file's."""
     places: dict[str, None] = {}
-    for one in _PLACE.finditer(text[:200_000]):
+    if result.name not in FILE_TOOLS or result.status == "error":
+        return []
+    for one in _PLACE.finditer(result.text[:200_000]):
         page = f" ({one['page']})" if one["page"] else ""
         places[f"{one['path']}:{one['lines'] or one['line']}{page}"] = None
     return list(places)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text as Line
 
-from perdure.cli.fold import call_line, diff_lines, outcome, visible
+from perdure.cli.fold import call_line, diff_lines, outcome, places_read, visible
 from perdure.cli.terminal import Terminal
 from perdure.core.events import (
     Delta,
@@ -37,6 +37,7 @@ _MAKING_ROOM = {
     "stub": "shortening what is longest…",
 }
 
+PLACES_NAMED = 8
 RECALLED_NAMED = 4
 DIFF_LINES = 40
 DIFF_STYLES = {"+": "green", "-": "red", " ": "dim", "…": "dim"}
@@ -176,11 +177,20 @@ class RunRenderer:
             return  # the agent says it next
         if result.call_id in self._told and result.status == "success":
             return  # its diff says it all
-        self._tool_line(f"{call_line(call)} → {outcome(result)}", failed=result.status == "error")
+        told, places = f"{call_line(call)} → {outcome(result)}", places_read(result)
+        if len(places) > 1 and (told.endswith("…") or _line(told).cell_len > self._terminal.width):
+            self._tool_line(f"{call_line(call)} → {len(places):,} places:")
+            for place in places[:PLACES_NAMED]:
+                self._terminal.note(Line(f"  {visible(place)}", style="dim"))
+            if len(places) > PLACES_NAMED:
+                self._terminal.note(Line(f"  … and {len(places) - PLACES_NAMED:,} more", style="dim"))
+            return
+        self._tool_line(told, failed=result.status == "error")
 
     def _tool_line(self, text: str, *, failed: bool = False) -> None:
-        line = Line(f"⚙ {visible(text)}".replace("\n", " "), style="yellow" if failed else "dim")
-        line.truncate(max(20, self._terminal.width), overflow="ellipsis")
+        line = _line(text, style="yellow" if failed else "dim")
+        if not failed:  # what went wrong is short, and read to its end
+            line.truncate(max(20, self._terminal.width), overflow="ellipsis")
         self._terminal.note(line)
 
     def _abandoned(self, step_id: StepId) -> None:
@@ -209,3 +219,7 @@ class RunRenderer:
             )
         elif end.stop_reason not in ("end_turn", "tool_rule", "requires_approval"):  # of the last, whoever asks tells
             self._terminal.note(Line(f"stopped: {end.stop_reason}", style="yellow"))
+
+
+def _line(text: str, *, style: str = "") -> Line:
+    return Line(f"⚙ {visible(text)}".replace("\n", " "), style=style)
