@@ -488,6 +488,11 @@ def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
     ("name", "arguments", "says_so"),
     [
         ("open_files", {"file_requests": [{"file_name": "none.txt"}]}, "not found: there are docs/a/x.py, docs/b/x.py"),
+        (
+            "open_files",
+            {"file_requests": [{"file_name": "docs/xx.py"}]},
+            "not found: is it docs/a/x.py or docs/b/x.py?",
+        ),
         ("open_files", {"file_requests": [{"file_name": "x.py"}]}, "may be docs/a/x.py, docs/b/x.py"),
         ("open_files", {"file_requests": [{"file_name": "a/x.py", "offset": 99}]}, "has 40 lines"),
         ("open_files", {"file_requests": [{"file_name": "a/x.py", "offset": -1}]}, "offset=-1"),

@@ -45,6 +45,7 @@ async def test_a_folder_through_the_official_client() -> None:
         assert (sent.source_id, sent.file_type, sent.original_file_name) == (folder.id, "text/markdown", "plan.md")
         file = (await until_read(server, folder.id))["plan.md"]
         assert (file.processing_status, file.error_message, file.chunks_embedded) == ("completed", None, 0)
+        assert (file.model_extra or {})["progress"] == 100
         assert file.total_chunks
         whole = await letta.folders.files.retrieve(file.id, folder_id=folder.id, include_content=True)
         assert whole.content == TEXT.decode()

@@ -16,7 +16,7 @@ from perdure.core.tool_arguments import fit_arguments
 from perdure.core.tool_rules import ChildTools, RunFirst, rules_of, rules_to_settings
 from perdure.core.tx import Tx
 from perdure.core.zones import is_zone
-from perdure.memory.automatic import auto_capture_of, check_automatic
+from perdure.memory.automatic import AUTOMATIC_SETTINGS, auto_capture_of, check_automatic
 from perdure.memory.blocks import create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.memory.values import as_tags, check_json
@@ -26,6 +26,7 @@ __all__ = ["AgentChanges", "NewAgent", "NewBlock", "check_filled", "create_agent
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """Less does not hold a base prompt and a message."""
 
+_OURS = (*AUTOMATIC_SETTINGS, "context_window_tokens", "file_view_chars", "max_files_open", "tool_rules")
 _NOT_YET = (
     "memgpt_agent",
     "memgpt_v2_agent",
@@ -173,6 +174,10 @@ def _checked(agent: Agent, *, rules: Any = None) -> Agent:
             f"context_window_tokens is {window!r:.80}: give a whole number of tokens,"
             f" at least {CONTEXT_WINDOW_TOKENS_MIN:,}"
         )
+    _check_names(agent.settings)
+    for name in ("max_files_open", "file_view_chars"):
+        if (value := agent.settings.get(name)) is not None and (type(value) is not int or value < 1):
+            raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
     waived = agent.settings.get("approval_waived") or []
     if not isinstance(waived, list) or not all(isinstance(one, str) for one in waived):
@@ -182,6 +187,17 @@ def _checked(agent: Agent, *, rules: Any = None) -> Agent:
         settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
         agent = replace(agent, settings=settings | ({"tool_rules": kept} if kept else {}))
     return agent
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """Nothing, when no setting is one of ours misspelt. Others are the model's own. Raises: InvalidInput."""
+    for name in settings:
+        if name in _OURS:
+            continue
+        from difflib import get_close_matches
+
+        if near := get_close_matches(str(name)[:80], _OURS, n=1, cutoff=0.9):
+            raise InvalidInput(f"there is no setting {str(name)!r:.80}: is it {near[0]!r}?")
 
 
 def check_filled(tx: Tx, agent_id: AgentId, settings: Mapping[str, Any]) -> None:

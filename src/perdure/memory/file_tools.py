@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import translate
 from typing import Any
 
@@ -33,6 +34,7 @@ LINE_CHARS = 200
 FOUND_CHARS = 2_000
 INCLUDE_CHARS = 200
 FILES_A_PAGE = 100
+NAMES_COMPARED, NAMES_SHOWN = 500, 8
 
 
 def open_files(
@@ -99,6 +101,20 @@ def _span(request: Mapping[str, Any]) -> tuple[int, int | None]:
     return offset + 1, None if length is None else offset + length
 
 
+def _names_like(wanted: str, known: Sequence[str]) -> str:
+    """What there is instead: names that are much like it, or else the first ones."""
+    if not known:
+        return "your folders have no files"
+    ends: dict[str, list[str]] = {}
+    for path in known:
+        ends.setdefault(path.rpartition("/")[2].lower(), []).append(path)
+    near = get_close_matches(wanted.rpartition("/")[2].lower()[:200], ends, n=NAMES_SHOWN, cutoff=0.6)
+    if near:
+        return f"is it {' or '.join([path for end in near for path in ends[end]][:NAMES_SHOWN])}?"
+    more = " and others; semantic_search_files finds what they say" if len(known) > NAMES_SHOWN else ""
+    return f"there are {', '.join(known[:NAMES_SHOWN])}{more}"
+
+
 def _found(tx: Tx, call: MemoryCall, name: str) -> AgentFile:
     """The file that a model means. Raises: ToolError."""
     wanted = name.strip().strip("\"'`").removeprefix("./").lstrip("/")
@@ -108,9 +124,8 @@ def _found(tx: Tx, call: MemoryCall, name: str) -> AgentFile:
     if len(candidates) > 1:
         raise ToolError(f"{name[:80]!r} may be {', '.join(file.path for file in candidates[:8])}: give the whole path")
     if not candidates:
-        known = [file.path for file in tx.agent_files.list(call.agent.id, limit=8)]
-        hint = f"there are {', '.join(known)}{' and others: grep_files finds them' if len(known) == 8 else ''}"
-        raise ToolError(f"file {name[:80]!r} not found: {hint if known else 'your folders have no files'}")
+        known = [file.path for file in tx.agent_files.list(call.agent.id, limit=NAMES_COMPARED)]
+        raise ToolError(f"file {name[:80]!r} not found: {_names_like(wanted, known)}")
     (file,) = candidates
     if file.file.status == "error":
         raise ToolError(f"{file.path} can't be read: {file.file.problem}")

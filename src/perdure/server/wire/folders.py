@@ -93,6 +93,7 @@ def file_shape(file: File, *, waiting: int = 0, embedded: bool = False, content:
         "file_last_modified_date": None,
         "processing_status": file.status,
         "error_message": file.problem or None,
+        "progress": 100 if file.status == "completed" else 100 * file.done // max(1, file.total),
         "total_chunks": file.chunk_count if file.ended or file.status == "embedding" else None,
         "chunks_embedded": file.chunk_count - waiting if embedded else 0,
         "content": content,
