@@ -7,6 +7,7 @@ replaced is read from the file, which still holds it for this transaction.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ CERTAIN_TOP = 10
 """Stored vectors are read until none is likely to be left that belongs to the best ten."""
 
 CERTAINTY = 3.0  # standard deviations of the estimate's error
-SPREAD_ROWS = 16_384  # at most so many say how the differing signs of all are spread
+FARTHEST = 2**16 - 1  # signs that differ, of a row that is not seen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,6 +229,7 @@ class _Search:
         self._tx, self._scope, self._seen, self._query, self._limit = tx, scope, seen, query, limit
         self._rows, self._only = seen.rows, only
         self._every: FloatArray | None = None  # the score of each row, where all were computed
+        self._exact: tuple[IntArray, FloatArray] | None = None  # or those of some, by number
 
     def result(self) -> Dense:
         if self._seen.gathered is not None:
@@ -270,11 +272,12 @@ class _Search:
             return *self._joined(rows.seqs_of(at), found[at], extra), mean, std, count
         differing = rows.differing(self._query)
         if dead is not None:
-            differing[dead] = 2**16 - 1
-        step = max(1, len(differing) // SPREAD_ROWS)
-        mean, std = self._estimated_spread(differing[::step][differing[::step] < 2**16 - 1])
-        at = _fewest(differing, self._near(rows.count))
-        at = at[differing[at] < 2**16 - 1]
+            differing[dead] = FARTHEST
+        shares = _shares(differing)
+        mean, std = self._estimated_spread(shares)
+        at = _fewest(differing, self._near(rows.count), shares)
+        if dead is not None:
+            at = at[differing[at] < FARTHEST]
         return *self._joined(*self._rescored(at), extra), mean, std, count
 
     def _within(self) -> tuple[IntArray, FloatArray, float, float, int]:
@@ -307,8 +310,9 @@ class _Search:
             return np.concatenate([seqs, extra_seqs]), found, *_spread(found), count
         many = 16 * len(at) > rows.count  # then picking them one by one costs more than looking at all
         differing = rows.differing(self._query)[at] if many else rows.differing(self._query, at)
-        mean, std = self._estimated_spread(differing)
-        near = at[_fewest(differing, self._near(len(at)))]
+        shares = _shares(differing)
+        mean, std = self._estimated_spread(shares)
+        near = at[_fewest(differing, self._near(len(at)), shares)]
         seqs, found = self._rescored(near)
         return np.concatenate([seqs, extra_seqs]), np.concatenate([found, extra]), mean, std, count
 
@@ -335,7 +339,9 @@ class _Search:
         """The best of these rows by their stored vectors: those that look best, and then as many as may belong to the
         best ten as well, going by how far the estimates were off."""
         if self._rows.form == "halves":
-            return self._rows.seqs_of(at), self._rows.scored(self._query, at)
+            seqs, found = self._rows.seqs_of(at), self._rows.scored(self._query, at)
+            self._exact = seqs, found
+            return seqs, found
         estimated = self._rows.estimated(self._query, at)
         order = np.argsort(-estimated)
         at, estimated = at[order], estimated[order]
@@ -364,23 +370,28 @@ class _Search:
     def _in_order(self, seqs: IntArray, found_seqs: IntArray, found: FloatArray) -> FloatArray:
         """The score of each of `seqs`, nan where there is none."""
         out = np.full(len(seqs), np.nan, np.float32)
-        if len(found_seqs):
+        if len(found_seqs) and len(seqs):
             order = np.argsort(found_seqs)
             at = np.minimum(np.searchsorted(found_seqs, seqs, sorter=order), len(found_seqs) - 1)
             same = found_seqs[order[at]] == seqs
             out[same] = found[order[at]][same]
         return out
 
-    def _estimated_spread(self, differing: npt.NDArray[np.uint16]) -> tuple[float, float]:
+    def _estimated_spread(self, shares: npt.NDArray[np.int64]) -> tuple[float, float]:
         """Mean and deviation of the scores of rows with these numbers of differing signs, by a sample of both."""
         of, to = self._rows.sampled(self._query)
         slope, base, error = _line(of.astype(np.float32), to)
-        mean, std = _spread(differing.astype(np.float32))
-        return base + slope * mean, float(np.hypot(slope * std, error))
+        places, rows = np.arange(len(shares)), max(1, int(shares.sum()))
+        mean = float(places @ shares) / rows
+        std = math.sqrt(max(0.0, float(places * places @ shares) / rows - mean * mean))
+        return base + slope * mean, math.hypot(slope * std, error)
 
     def _scores_of(self, seqs: Sequence[int] | IntArray) -> FloatArray:
         wanted = np.asarray(seqs, np.int64)
-        out = self._in_order(wanted, self._seen.extra_seqs, scores(self._seen.extra, self._query))
+        if len(self._seen.extra_seqs):
+            out = self._in_order(wanted, self._seen.extra_seqs, scores(self._seen.extra, self._query))
+        else:
+            out = np.full(len(wanted), np.nan, np.float32)
         at = self._rows.rows_of(wanted)
         if len(self._seen.hidden):
             at[np.isin(at, self._seen.hidden)] = NO_ROW
@@ -390,6 +401,11 @@ class _Search:
         if self._every is not None:
             out[there] = self._every[at[there]]
         elif self._rows.form != "signs":
+            if self._exact is not None:  # reading a vector anew takes longer than finding its score
+                known = self._in_order(wanted, *self._exact)
+                computed = there & ~np.isnan(known)
+                out[computed] = known[computed]
+                there &= ~computed
             out[there] = self._rows.scored(self._query, at[there])
         else:
             out[there] = self._in_order(wanted[there], *self._stored(np.unique(wanted[there])))
@@ -397,18 +413,27 @@ class _Search:
 
 
 def _spread(found: npt.NDArray[np.float32]) -> tuple[float, float]:
-    return (float(found.mean()), float(found.std())) if len(found) else (0.0, 0.0)
+    if not len(found):
+        return 0.0, 0.0
+    mean = float(found.sum(dtype=np.float64)) / len(found)
+    apart = found - np.float32(mean)
+    return mean, math.sqrt(float(apart @ apart) / len(found))
 
 
 def _line(of: FloatArray, to: FloatArray) -> tuple[float, float, float]:
     """Slope, base and standard error of the line that leads from one to the other; nan is left out."""
     known = ~np.isnan(to)
-    of, to = of[known], to[known]
-    if len(of) < 2:
-        return 0.0, float(to.mean()) if len(to) else 0.0, 0.0
-    x, y = of - of.mean(), to - to.mean()
-    slope = float(x @ y) / max(float(x @ x), 1e-9)
-    return slope, float(to.mean() - slope * of.mean()), float(np.std(y - slope * x))
+    if not known.all():
+        of, to = of[known], to[known]
+    size = len(of)
+    if size < 2:
+        return 0.0, float(to[0]) if size else 0.0, 0.0
+    middle_of, middle_to = float(of.sum()) / size, float(to.sum()) / size
+    x, y = of - middle_of, to - middle_to
+    together = float(x @ y)
+    slope = together / max(float(x @ x), 1e-9)
+    left = max(0.0, float(y @ y) - slope * together)  # of the squares, what the line does not explain
+    return slope, middle_to - slope * middle_of, math.sqrt(left / size)
 
 
 def _largest(found: FloatArray, limit: int) -> npt.NDArray[np.int64]:
@@ -420,18 +445,27 @@ def _largest(found: FloatArray, limit: int) -> npt.NDArray[np.int64]:
     return np.concatenate([above, equal[len(equal) - (limit - len(above)) :]])
 
 
-def _fewest(differing: npt.NDArray[np.uint16], limit: int) -> npt.NDArray[np.int64]:
+def _step(rows: int) -> int:
+    return 16 if rows > 16 * 1_024 else 1
+
+
+def _shares(differing: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
+    """Of one row in `_step`, how many have 0, 1, 2, ... differing signs: counting all takes longer than comparing them
+    did."""
+    return np.bincount(differing[:: _step(len(differing))], minlength=1)[:FARTHEST]
+
+
+def _fewest(differing: npt.NDArray[np.uint16], limit: int, shares: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Where about the `limit` smallest are, at least; of equal ones at the edge the later."""
     if len(differing) <= limit:
         return np.arange(len(differing))
-    # The edge from a sixteenth of them, then counted: sorting or counting all takes longer than comparing them did.
-    step = 16 if len(differing) > 16 * 1_024 else 1
-    counts = np.cumsum(np.bincount(differing[::step]))
-    edge = int(np.searchsorted(counts, limit / step))
+    edge = int(np.searchsorted(np.cumsum(shares), limit / _step(len(differing))))
     at = np.flatnonzero(differing <= edge)
-    while len(at) < limit:
+    while len(at) < limit and edge < len(shares):
         edge += 1
         at = np.flatnonzero(differing <= edge)
+    if len(at) < limit:  # those that were not counted are all farther than those that were
+        return np.flatnonzero(differing < FARTHEST)
     if len(at) <= 2 * limit:
         return at
     below, equal = np.flatnonzero(differing < edge), np.flatnonzero(differing == edge)

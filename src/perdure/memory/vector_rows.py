@@ -291,9 +291,20 @@ class Rows:
         """The rows by segment: which of them, and where they lie in it."""
         if len(self.segments) == 1:
             return [(self.segments[0], slice(None), rows)]
+        if not len(rows):
+            return []
         at = rows >> SEGMENT_BITS
-        picks = [(segment, np.flatnonzero(at == index)) for index, segment in enumerate(self.segments)]
-        return [(segment, picked, rows[picked] & (SEGMENT_ROWS - 1)) for segment, picked in picks if len(picked)]
+        if (at[1:] >= at[:-1]).all():  # as a rule they come in order, and then each segment's stand together
+            edges = np.searchsorted(at, np.arange(len(self.segments) + 1)).tolist()
+            picks: list[tuple[Segment, Any]] = [
+                (segment, slice(edges[index], edges[index + 1]))
+                for index, segment in enumerate(self.segments)
+                if edges[index] < edges[index + 1]
+            ]
+        else:
+            every = [(segment, np.flatnonzero(at == index)) for index, segment in enumerate(self.segments)]
+            picks = [(segment, picked) for segment, picked in every if len(picked)]
+        return [(segment, picked, rows[picked] & (SEGMENT_ROWS - 1)) for segment, picked in picks]
 
     def _without(self, seqs: IntArray, gone: Sequence[tuple[int, int]], version: int) -> Rows:
         """At the new version, without the rows of these numbers."""
