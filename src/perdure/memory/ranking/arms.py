@@ -47,10 +47,18 @@ class Neighbours:
         together: Column = self.session[step:] == self.session[:-step]
         return np.logical_and(beside, together)
 
+    def _any(self, steps: int) -> bool:
+        """Whether any two rows may stand at most so many places from each other in one session."""
+        near = np.logical_and(self.place[1:] - self.place[:-1] <= steps, self.session[1:] == self.session[:-1])
+        return bool(near.any())
+
     def shared(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
         """`values` (..., n) plus the given shares of the rows 1, 2, ... before and after."""
         total = values.copy()
-        for step in range(1, max(len(before), len(after)) + 1):
+        steps = max(len(before), len(after))
+        if not self._any(steps):
+            return total
+        for step in range(1, steps + 1):
             if step >= values.shape[-1]:
                 break
             pairs = self.pairs(step)

@@ -141,9 +141,12 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
         )
     if hints.role != NO_ROLE:
         parts["role"] = weights.role * (rows.role == hints.role)
-    parts["length"] = weights.length * shape_scores(rows)
-    parts["asks"] = weights.asks * rows.asks.astype(bool)
-    parts["answers"] = weights.answers * rows.after_question.astype(bool)
+    if weights.length:
+        parts["length"] = weights.length * shape_scores(rows)
+    if weights.asks:
+        parts["asks"] = weights.asks * rows.asks.astype(bool)
+    if weights.answers:
+        parts["answers"] = weights.answers * rows.after_question.astype(bool)
     if hints.when:
         parts["when"] = weights.when * rows.timed.astype(bool)
     if hints.spans:
@@ -203,8 +206,11 @@ def with_late(ranked: Ranked, rows: Column, late: Column) -> Ranked:
 def _sorted(pool: Pool) -> tuple[Pool, Column]:
     """(the pool by session and place with finite numbers, where each of its rows went)."""
     order = np.lexsort((pool.seq, pool.place, pool.session))
+    places = np.arange(pool.size)
+    if np.array_equal(order, places):
+        return replace(pool, counts=_bounded(pool.counts), chars=_bounded(pool.chars)), places
     back = np.empty(pool.size, np.int64)
-    back[order] = np.arange(pool.size)
+    back[order] = places
     columns = {name: getattr(pool, name)[..., order] for name in _COLUMNS}
     for name in ("counts", "chars"):
         columns[name] = _bounded(columns[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 __all__ = ["ALIKE", "thinned"]
 
@@ -14,6 +14,10 @@ ALIKE = 0.9
 COMPARED_CHARS = 2_000
 FEWEST_WORDS = 8  # shorter texts must be equal: one word more is a tenth of them
 _WORDS = re.compile(r"\w+")
+_IN_WORDS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_ASCII_WORDS = bytes(code if code in _IN_WORDS else ord(" ") for code in range(256)).lower()
+FEW = 20
+"""Up to so many texts each pair is compared as it is; of more, first their longest words."""
 
 
 def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -31,7 +35,8 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
     shown: list[int] = []
     left_out: dict[int, list[int]] = {}
     by_words: dict[tuple[str, ...], int] = {}
-    sets: list[tuple[int, frozenset[str], frozenset[str]]] = []
+    sets: list[tuple[int, frozenset[str]]] = []
+    longest: list[frozenset[str]] = []
     for index, text in enumerate(texts):
         if len(shown) >= limit:
             break
@@ -39,15 +44,18 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
         key = words if len(text) <= COMPARED_CHARS else (*words, text)
         first = by_words.get(key)
         distinct = frozenset(words)
-        telling = _telling(distinct)
         if first is None and len(words) >= FEWEST_WORDS:
-            possible = ((at, others) for at, others, some in sets if not telling.isdisjoint(some))
+            possible: Iterable[tuple[int, frozenset[str]]] = sets
+            if len(sets) > FEW:
+                longest += [_telling(others) for _, others in sets[len(longest) :]]
+                telling = _telling(distinct)
+                possible = [one for one, some in zip(sets, longest, strict=True) if not telling.isdisjoint(some)]
             first = next((at for at, others in possible if _alike(distinct, others)), None)
         if first is not None:
             left_out[first].append(index)
             continue
         by_words[key] = index
-        sets.append((index, distinct, telling))
+        sets.append((index, distinct))
         shown.append(index)
         left_out[index] = []
     return [_newest(index, left_out[index], texts, seqs) for index in shown]
@@ -56,6 +64,8 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
 def _newest(
     index: int, others: Sequence[int], texts: Sequence[str], seqs: Sequence[int]
 ) -> tuple[int, tuple[int, ...]]:
+    if not others:
+        return index, ()
     words = _words(texts[index][:COMPARED_CHARS])
     equal = [at for at in others if _words(texts[at][:COMPARED_CHARS]) == words]
     newest = max([index, *equal], key=lambda at: seqs[at])
@@ -90,4 +100,6 @@ def _has_digit(word: str) -> bool:
 
 @functools.lru_cache(maxsize=4_096)
 def _words(text: str) -> tuple[str, ...]:
+    if text.isascii():
+        return tuple(text.encode().translate(_ASCII_WORDS).decode().split())
     return tuple(_WORDS.findall(text.casefold()))
