@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
-from perdure.core.quick import quick
+from perdure.core.quick import maker, quick
 
-__all__ = ["Archive", "Passage", "PassageText", "TagMatch"]
+__all__ = ["Archive", "Passage", "PassageText", "TagMatch", "make_passage", "make_passage_text"]
 
 TagMatch = Literal["any", "all"]
 
@@ -33,6 +33,7 @@ class Archive:
     updated_at: datetime
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """One text in an archive, numbered by the archive's own count.
@@ -55,10 +56,15 @@ class Passage:
 @dataclass(frozen=True, slots=True)
 class PassageText:
     """What a search has to know of a passage: `occurred_at` in epoch seconds; `origin` names the file or conversation
-    that it is a part of, if any; `uses`: how often it was shown to an agent that looked for it."""
+    that it is a part of, if any; `uses`: how often it was shown to an agent that looked for it; `whole` makes the
+    passage, without reading it again."""
 
     seq: int
     text: str
     occurred_at: float
     origin: str | None
     uses: int
+    whole: Callable[[], Passage] = field(compare=False, repr=False)
+
+
+make_passage, make_passage_text = maker(Passage), maker(PassageText)

@@ -171,15 +171,15 @@ class Search:
 
         def find_more(tx: Tx) -> Hits[PassageHit]:
             found = search.rank_passages(tx, searched(tx), asked, where=where, limit=HITS_MAX)
-            return search.read_passages(tx, found, limit=HITS_MAX, explain=explain)
+            return search.read_passages(found, limit=HITS_MAX, explain=explain)
 
         if self._late is None:
-            hits = await self._store.read(lambda tx: search.read_passages(tx, rank(tx), limit=first, explain=explain))
+            hits = await self._store.read(lambda tx: search.read_passages(rank(tx), limit=first, explain=explain))
         else:
             found = await self._store.read(rank)
             ranked, left_out = await self._late.reordered(found.ranked, text, found.first_texts)
             found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
-            hits = await self._store.read(search.read_passages, found, limit=first, explain=explain)
+            hits = search.read_passages(found, limit=first, explain=explain)
         if most > FIRST_HITS:
             hits = hits.joined(await self._store.read(find_more), key=lambda hit: hit.passage.id)
         return hits.page(offset, limit)

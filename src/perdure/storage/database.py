@@ -7,13 +7,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
 from perdure.core.ids import OrgId
 from perdure.core.json_encoder import compact_json
 from perdure.core.text import Clause, restored, storable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "OWN_AGENT",
@@ -74,9 +78,14 @@ class Database(Protocol):
         """The condition that a column is one of many numbers, and its parameter, by this name."""
         ...
 
+    def picked(self, table: str, column: str, name: str, values: Sequence[int]) -> tuple[str, str, dict[str, Any]]:
+        """The same of the rows of one table, where numbers often follow each other: what to select from, the condition,
+        and the parameter."""
+        ...
+
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 
-    def numbers(self, sql: str, params: Mapping[str, Any]) -> Sequence[int]:
+    def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
         """The rows of a statement that selects whole numbers, `AS number`, in its order."""
         ...
 

@@ -279,11 +279,11 @@ class Messages:
     def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
         if not seqs:
             return {}
-        listed = ", ".join(str(int(seq)) for seq in seqs)
+        source, among, params = self._db.picked("messages", "seq", "seqs", seqs)
         rows = self._db.rows(
-            f"SELECT seq, parts, revision FROM messages WHERE {OWN_AGENT} AND agent_id = :agent_id AND removed = 0"
-            f" AND seq IN ({listed})",
-            {"agent_id": agent_id, "org_id": self._org_id},
+            f"SELECT seq, parts, revision FROM {source} WHERE {OWN_AGENT} AND agent_id = :agent_id AND removed = 0"
+            f" AND {among}",
+            {"agent_id": agent_id, "org_id": self._org_id, **params},
         )
         found = {row[0]: text_of_json(restored(row[1])) for row in rows if not row[2]}
         if revised := [row[0] for row in rows if row[2]]:
@@ -353,15 +353,14 @@ class Messages:
 def read_messages(
     db: Database, org_id: OrgId, agent_id: AgentId, seqs: Sequence[int], *, reset: bool = False
 ) -> dict[int, Message]:
-    """seq -> message, without the removed ones, and without those of before a reset unless asked for. The numbers stand
-    in the statement: they are ours and whole."""
+    """seq -> message, without the removed ones, and without those of before a reset unless asked for."""
     if not seqs:
         return {}
-    listed = ", ".join(str(int(seq)) for seq in seqs)
+    among, params = db.among("seq", "seqs", seqs)
     found = _read(
         db,
-        f"agent_id = :agent_id AND seq IN ({listed}) AND removed {'IN (0, 2)' if reset else '= 0'} AND {OWN_AGENT}",
-        {"agent_id": agent_id, "org_id": org_id},
+        f"agent_id = :agent_id AND {among} AND removed {'IN (0, 2)' if reset else '= 0'} AND {OWN_AGENT}",
+        {"agent_id": agent_id, "org_id": org_id, **params},
     )
     return {message.seq: message for message in found}
 

@@ -6,6 +6,7 @@ transaction.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId
-from perdure.core.passages import Passage, PassageText
+from perdure.core.passages import Passage, PassageText, make_passage, make_passage_text
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tx import Matches, PassageFilter, Postings
 from perdure.storage.agents import contains, pattern_of
@@ -240,19 +241,19 @@ class Passages:
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:
         if not seqs:
             return []
-        among, params = self._db.among("seq", "seqs", seqs)
+        source, among, params = self._db.picked("passages", "seq", "seqs", seqs)
         rows = self._db.rows(
-            "SELECT seq, text, occurred_at, source, uses FROM passages"
-            f" WHERE {OWN_ARCHIVE} AND archive_id = :archive_id AND {among}",
+            f"SELECT {_COLUMNS}, uses FROM {source} WHERE {OWN_ARCHIVE} AND archive_id = :archive_id AND {among}",
             {"archive_id": archive_id, "org_id": self._org_id, **params},
         )
         found = {
-            row[0]: PassageText(
-                row[0],
-                restored(row[1]),
-                datetime.fromisoformat(row[2]).timestamp(),
-                None if row[3] == "{}" else _origin(load(row[3])),
-                row[4],
+            row[2]: make_passage_text(
+                row[2],
+                restored(row[3]),
+                datetime.fromisoformat(row[8]).timestamp(),
+                None if row[6] == "{}" else _origin(load(row[6])),
+                row[9],
+                functools.partial(_passage, row),
             )
             for row in rows
         }
@@ -368,7 +369,7 @@ def _conditions(where: PassageFilter) -> tuple[str, dict[str, Any]]:
 
 
 def _passage(row: Row) -> Passage:
-    return Passage(
+    return make_passage(
         id=row[0],
         archive_id=row[1],
         seq=row[2],

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import PerdureError, StoreBusy, StoreClosed, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from perdure.core.ids import DEFAULT_ORG, OrgId
@@ -23,6 +23,10 @@ try:
     from psycopg_pool import ConnectionPool
 except ImportError as exc:
     raise ImportError("the PostgreSQL store needs psycopg: install 'perdure[postgres]'") from exc
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["PostgresDatabase", "PostgresStore"]
 
@@ -62,11 +66,16 @@ class PostgresDatabase:
     def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
 
+    def picked(self, table: str, column: str, name: str, values: Sequence[int]) -> tuple[str, str, dict[str, Any]]:
+        return table, *self.among(column, name, values)
+
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
 
-    def numbers(self, sql: str, params: Mapping[str, Any]) -> Sequence[int]:
-        return [row[0] for row in self.rows(sql, params)]
+    def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
+        import numpy as np
+
+        return np.array([row[0] for row in self.rows(sql, params)], np.int64)
 
     def joined(self, column: str) -> str:
         return f"string_agg(CAST({column} AS TEXT), ',')"

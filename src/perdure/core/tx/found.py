@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.text import Clause
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = ["Matches", "Postings"]
 
-Postings = dict[tuple[tuple[Clause, ...], int], Sequence[int]]
+Postings = dict[tuple[tuple[Clause, ...], int], "NDArray[Any]"]
 """Clauses that a row holds all of, and how many rows were asked for -> the newest of them, as one state of a scope and
 one filter have them."""
 

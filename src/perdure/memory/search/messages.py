@@ -22,7 +22,7 @@ from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import HYBRID, LEXICAL
 from perdure.memory.search.arms import Meaning, by_meaning, by_words
 from perdure.memory.search.asked import Asked
-from perdure.memory.search.history import History
+from perdure.memory.search.history import History, once
 from perdure.memory.search.hits import HITS_MAX, Arm, Hits, MessageHit, Ran, Why
 from perdure.memory.when import Span, spans
 
@@ -175,7 +175,7 @@ def _with_neighbours(
     near = history.with_neighbours(at[at >= 0][:NEIGHBOURED], steps=NEIGHBOURS)
     if mask is not None:
         near = near[mask[near]]
-    return np.union1d(candidates, history.seq[near])
+    return once(np.concatenate([candidates, history.seq[near]]))
 
 
 def _within(history: History, mask: NDArray[np.bool_] | None, named: Sequence[Span]) -> NDArray[np.int64]:
@@ -193,7 +193,7 @@ def _log_clock(history: History, now: datetime) -> datetime:
     if not history.rows:
         return now
     # Not that of the last row: an old history may have been imported into a conversation of today.
-    return min(now, datetime.fromtimestamp(float(history.occurred_at.max()), UTC))
+    return min(now, datetime.fromtimestamp(history.latest_at, UTC))
 
 
 def _pool(
@@ -208,9 +208,12 @@ def _pool(
 ) -> Pool:
     at = history.indexes(seqs)
     told = at >= 0
+    all_told = bool(told.all())
     read = [texts[seq] for seq in seqs.tolist()]
 
     def column(values: NDArray[Any], otherwise: float) -> NDArray[Any]:
+        if all_told:
+            return values[at]
         return np.where(told, values[at], otherwise) if history.rows else np.full(len(seqs), otherwise)
 
     # A tool's result stands in no session, so each is one of its own.
@@ -220,7 +223,7 @@ def _pool(
     scope = Scope(
         rows=max(history.rows, len(seqs)),
         sessions=max(1, len(history.sizes)),
-        mean_chars=float(history.chars.mean()) if history.rows else 150.0,
+        mean_chars=history.mean_chars,
         dense_mean=meaning.mean,
         dense_std=meaning.std,
         clause_rows=np.asarray(matches.frequency, float) if matches.frequency else None,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.ids import ArchiveId
-from perdure.core.passages import Archive, Passage, PassageText
+from perdure.core.passages import Archive, PassageText
 from perdure.core.text import Query
 from perdure.core.tx import Matches, PassageFilter, Tx
 from perdure.memory.ranking.fuse import Ranked, rank
@@ -35,20 +34,11 @@ APART = 1_000  # places between rows that are nobody's neighbours
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPassages:
-    """A search before its hits are read: rows of a pool in order; row i is `texts[i]` of the archive `owners[i]`."""
+    """A search before its hits are read: rows of a pool in order; row i is `texts[i]`."""
 
-    owners: Sequence[ArchiveId]
     texts: Sequence[PassageText]
     ranked: Ranked
     ran: Ran
-
-    def read(self, tx: Tx, rows: Sequence[int]) -> dict[int, Passage]:
-        """Row of the pool -> its passage, of those that are there."""
-        passages: dict[int, Passage] = {}
-        for archive_id in dict.fromkeys(self.owners[row] for row in rows):
-            own = {self.texts[row].seq: row for row in rows if self.owners[row] == archive_id}
-            passages |= {own[passage.seq]: passage for passage in tx.passages.by_seqs(archive_id, list(own))}
-        return passages
 
     @property
     def first_texts(self) -> list[str]:
@@ -91,14 +81,12 @@ def rank_passages(
         for archive, only in zip(archives, within, strict=True)
     ]
     named = spans(asked.text, now=asked.now, timezone=asked.timezone)
-    owners: list[ArchiveId] = []
     texts: list[PassageText] = []
     dense: list[NDArray[np.float64]] = []
     for archive, matches, meaning in zip(archives, found, meanings, strict=True):
         candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
         seqs = list(dict.fromkeys((*candidates, *_within(tx, archive, where, named))))
         read = tx.passages.texts(archive.id, seqs)
-        owners += [archive.id] * len(read)
         texts += read
         dense.append(meaning.scores_of(np.array([text.seq for text in read], np.int64)))
     now = asked.now
@@ -118,22 +106,19 @@ def rank_passages(
         rows=sum(archive.passage_count for archive in archives),
         pool=len(texts),
     )
-    return RankedPassages(owners, texts, rank(pool, hints, PASSAGES), ran)
+    return RankedPassages(texts, rank(pool, hints, PASSAGES), ran)
 
 
-def read_passages(tx: Tx, found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
+def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
     """The first `limit` of them, near-duplicates thinned."""
     order = found.ranked.order[: max(2 * limit, limit + 20)].tolist()
     chosen = thinned([found.texts[row].text for row in order], [found.texts[row].seq for row in order], limit=limit)
-    passages = found.read(tx, [order[at] for index, same in chosen for at in (index, *same)])
     hits = []
     for index, same in chosen:
-        passage = passages.get(order[index])
-        if passage is None:
-            continue
+        passage = found.texts[order[index]].whole()
         # A newer one that says the same may stand for a better one: the score is that of the best of them.
         score = float(found.ranked.scores[min((index, *same))])
-        others = [passages[order[at]].id for at in same if order[at] in passages]
+        others = [found.texts[order[at]].whole().id for at in same] if explain else []
         hits.append(
             PassageHit(passage, score, why_passage(found, order[min((index, *same))], others) if explain else None)
         )

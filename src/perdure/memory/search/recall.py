@@ -82,7 +82,7 @@ def recall(
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter())
-        _add_passages(tx, ranked, archives, scope, found, limit=limit, floor=floor, explain=explain)
+        _add_passages(ranked, archives, scope, found, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.messages and turns is not None:
         where = _where(tx, agent, turns, scope)
         ranked_messages = rank_messages(tx, agent, turns, where=where)
@@ -156,7 +156,6 @@ def _chosen(ranked: Ranked, *, limit: int, floor: float, usable: Callable[[int],
 
 
 def _add_passages(
-    tx: Tx,
     ranked: RankedPassages,
     archives: Iterable[Archive],
     scope: RecallScope,
@@ -169,7 +168,8 @@ def _add_passages(
     names = {archive.id: archive.name for archive in archives}
     found.ran["passages"] = ranked.ran
 
-    passages = ranked.read(tx, ranked.ranked.order[: READ_AHEAD * limit].tolist())
+    order = ranked.ranked.order[: READ_AHEAD * limit].tolist()
+    passages = {row: ranked.texts[row].whole() for row in order}
 
     def usable(row: int) -> bool:
         return row in passages and not _searched_as_turns(passages[row], scope)

@@ -13,7 +13,7 @@ __all__ = ["Words"]
 
 SCOPES = 64
 CLAUSES = 500
-"""Of one archive and filter. A clause takes 16 kB at most (200 numbers, sometimes 1,000), most take far less."""
+"""Of one archive and filter. A clause takes 8 kB at most (200 numbers, sometimes 1,000), most take far less."""
 
 
 class Words:
