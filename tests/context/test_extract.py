@@ -107,7 +107,7 @@ def test_what_is_found_stands_word_for_word_in_its_message(messages: list[Messag
             assert any(item.text in source for source in sources(messages[item.seq]))
 
 
-@effort(60, 3000)
+@effort(150, 3000)
 @given(logs(), st.integers(-1, 120))
 def test_a_rendered_extract_fits_and_names_messages_of_its_range(messages: list[Message], limit: int) -> None:
     """Never over the limit; every whole line opens with the handle of a message it was given; the same each time."""
