@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from perdure.cli.agreed import agreed
 from perdure.cli.view import AgentRow, View
 from perdure.core.agents import Agent
-from perdure.core.errors import PerdureError
+from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import AgentId
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -15,8 +16,8 @@ __all__ = ["agents", "list_agents"]
 PAGE = 100
 
 
-async def agents(*, as_json: bool) -> int:
-    """Print the agents of the data folder. A folder that is not there is left so."""
+async def agents(*, delete: str | None, yes: bool, as_json: bool) -> int:
+    """Print the agents of the data folder, once the one to delete is gone. A folder that is not there is left so."""
     from perdure.cli.terminal import standard_streams
 
     out, err = standard_streams()
@@ -35,7 +36,12 @@ async def agents(*, as_json: bool) -> int:
         settings = Settings.from_environment()
         if settings.store_path.exists():
             async with await AsyncPerdure.open(settings=settings) as perdure:
+                if delete is not None and not await _deleted(perdure, delete, yes=yes):
+                    view.hint("Nothing was deleted.")
+                    return 1
                 rows = await list_agents(perdure)
+        elif delete is not None:
+            raise NotFound("agent", delete, hint="there is none yet")
     except PerdureError as error:
         view.error(error)
         return 1
@@ -57,6 +63,20 @@ async def list_agents(perdure: AsyncPerdure) -> list[AgentRow]:
         rows += [await _row(agent) for agent in page]
         after = page[-1].id
     return sorted(rows, key=lambda row: row.used_at, reverse=True)
+
+
+async def _deleted(perdure: AsyncPerdure, name: str, *, yes: bool) -> bool:
+    """Whether a person wanted it so."""
+    agent = await perdure.agent(name)
+    count = await agent.message_count()
+    told = (
+        f"Agent {agent.name!r} ({agent.id}) with {count:,} message{'' if count == 1 else 's'} will be gone for good;"
+        " its memory blocks, archives and files stay. Delete?"
+    )
+    if not yes and not agreed(told, whether="the agent shall be deleted"):
+        return False
+    await perdure.delete_agent(agent.id)
+    return True
 
 
 async def _row(agent: AsyncAgent) -> AgentRow:

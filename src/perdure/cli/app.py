@@ -115,11 +115,17 @@ def conversations(
 
 
 @app.command()
-def agents(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
+def agents(
+    delete: Annotated[
+        str | None, typer.Option("--delete", metavar="AGENT", help="Remove one with its whole history.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
     """List the agents, the one used last first."""
     from perdure.cli.agents import agents
 
-    _leave(agents(as_json=as_json))
+    _leave(agents(delete=delete, yes=yes, as_json=as_json))
 
 
 @app.command()
@@ -395,21 +401,31 @@ def upload(
 
 
 @app.command()
-def folders() -> None:
-    """List the folders of files."""
+def folders(
+    attach: Annotated[
+        tuple[str, str] | None, typer.Option("--attach", metavar="FOLDER AGENT", help="Let an agent read one.")
+    ] = None,
+    detach: Annotated[
+        tuple[str, str] | None, typer.Option("--detach", metavar="FOLDER AGENT", help="Take one from an agent.")
+    ] = None,
+    delete: Annotated[str | None, typer.Option("--delete", metavar="FOLDER", help="Remove one with its files.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """List the folders of files, or change one of them."""
     from perdure.cli.folders import folders
 
-    _leave(folders())
+    _leave(folders(attach=attach, detach=detach, delete=delete, yes=yes))
 
 
 @app.command()
 def files(
     name: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder; or an agent, for what it has open.")],
+    delete: Annotated[str | None, typer.Option("--delete", metavar="FILE", help="Remove a file of the folder.")] = None,
 ) -> None:
     """List the files of a folder, and how far each is."""
     from perdure.cli.folders import files
 
-    _leave(files(name=name))
+    _leave(files(name=name, delete=delete))
 
 
 @app.command()

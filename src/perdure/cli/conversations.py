@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
+from perdure.cli.agreed import agreed
 from perdure.cli.opened import Shown, with_store
 from perdure.cli.opening import existing_agent, go_on_with
 from perdure.cli.view import ConversationRow
 from perdure.core.conversations import Conversation
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -38,7 +37,7 @@ async def conversations(
             )
         if delete is not None:
             line = await conversation_named(agent, delete)
-            if not yes and not await _agreed(agent, line):
+            if not yes and not _agreed(agent, line):
                 shown.view.hint("Nothing was deleted.")
                 return 1
             await agent.delete_conversation(line.id)
@@ -94,15 +93,10 @@ async def conversation_row(agent: AsyncAgent, line: Conversation, current: Conve
     )
 
 
-async def _agreed(agent: AsyncAgent, line: Conversation) -> bool:
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput("nobody is there to be asked whether the conversation shall be deleted: say so with --yes")
-    import typer
-
+def _agreed(agent: AsyncAgent, line: Conversation) -> bool:
     about = f" ({line.summary!r:.80})" if line.summary else ""
-    return typer.confirm(
+    return agreed(
         f"What was said in conversation {line.seq}{about} of agent {agent.name!r} will be in no list, search or view,"
         " for good; memory blocks, archives and files stay. Delete?",
-        default=False,
-        err=True,
+        whether="the conversation shall be deleted",
     )

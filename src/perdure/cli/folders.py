@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perdure.cli.agreed import agreed
 from perdure.cli.fold import fold, visible
 from perdure.cli.terminal import Terminal, standard_streams
 from perdure.cli.tree import Picked, Skipped, picked
@@ -29,13 +30,29 @@ SHOWN = 12  # skipped or failed files that are named one by one
 PROBLEM_CHARS = 160
 
 
-async def folders() -> int:
-    """List the folders; the exit code."""
+async def folders(
+    *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool
+) -> int:
+    """List the folders, once what is asked for has been done to one of them; the exit code.
+
+    Args:
+        attach, detach: a folder and an agent.
+    """
     terminal = _terminal()
     try:
         found: list[tuple[AsyncFolder, int]] = []
-        if _settings().store_path.exists():
+        if not _settings().store_path.exists():
+            if asked := attach or detach or delete:
+                raise NotFound("folder", asked if isinstance(asked, str) else asked[0], hint="there is none yet")
+        else:
             async with await AsyncPerdure.open(settings=_settings()) as perdure:
+                if attach is not None:
+                    await (await perdure.agent(attach[1])).files.attach(attach[0], open_files=False)
+                if detach is not None:
+                    await (await perdure.agent(detach[1])).files.detach(detach[0])
+                if delete is not None and not await _deleted(perdure, delete, yes=yes):
+                    terminal.hint("Nothing was deleted.")
+                    return 1
                 after: FolderId | None = None
                 while page := await perdure.folders.list(limit=PAGE, after=after):
                     found += [(folder, len(await folder.agents())) for folder in page]
@@ -51,8 +68,22 @@ async def folders() -> int:
     return 0
 
 
-async def files(*, name: str) -> int:
-    """List the files of a folder, or those that an agent has; the exit code."""
+async def _deleted(perdure: AsyncPerdure, name: str, *, yes: bool) -> bool:
+    """Whether a person wanted it so."""
+    folder = await perdure.folders.get(name)
+    agents = len(await folder.agents())
+    told = (
+        f"Folder {folder.name!r} with {_count(folder.info.file_count, 'file')} will be gone for good, also for"
+        f" {_count(agents, 'agent')}. Delete?"
+    )
+    if not yes and not agreed(told, whether="the folder shall be deleted"):
+        return False
+    await perdure.folders.delete(folder.id)
+    return True
+
+
+async def files(*, name: str, delete: str | None = None) -> int:
+    """List the files of a folder, once one of them is deleted, or those that an agent has; the exit code."""
     terminal = _terminal()
     try:
         if not _settings().store_path.exists():
@@ -62,12 +93,16 @@ async def files(*, name: str) -> int:
                 folder = await perdure.folders.get(name)
             except NotFound as error:
                 try:
+                    if delete is not None:  # it is a folder's
+                        raise
                     agent = await perdure.agent(name)
                 except NotFound:
                     raise error from None
                 for one in await agent.files.list(limit=10_000):
                     _say(terminal, f"{one.path} · {_state(one.file)}{_view(one)}")
                 return 0
+            if delete is not None:
+                await folder.delete_file(delete)
             after: FileId | None = None
             while page := await folder.files(limit=PAGE, after=after):
                 for file in page:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
+from perdure.cli.agreed import agreed
 from perdure.cli.opened import Shown, with_store
-from perdure.core.errors import InvalidInput
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
@@ -20,14 +18,9 @@ async def reset(name: str, *, yes: bool) -> int:
 
     async def work(perdure: AsyncPerdure) -> int:
         agent = await perdure.agent(name)
-        if not yes:
-            if sys.stdin is None or not sys.stdin.isatty():
-                raise InvalidInput("nobody is there to be asked whether the agent shall begin anew: say so with --yes")
-            import typer
-
-            if not typer.confirm(await _question(agent), default=False, err=True):
-                shown.view.hint("Nothing was changed.")
-                return 1
+        if not yes and not agreed(await _question(agent), whether="the agent shall begin anew"):
+            shown.view.hint("Nothing was changed.")
+            return 1
         shown.view.reset(await agent.reset())
         return 0
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import translate
 from typing import Any
 
@@ -105,6 +104,8 @@ def _names_like(wanted: str, known: Sequence[str]) -> str:
     """What there is instead: names that are much like it, or else the first ones."""
     if not known:
         return "your folders have no files"
+    from difflib import get_close_matches
+
     ends: dict[str, list[str]] = {}
     for path in known:
         ends.setdefault(path.rpartition("/")[2].lower(), []).append(path)
