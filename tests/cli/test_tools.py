@@ -43,6 +43,8 @@ def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> 
     wrong = called(home, "tool", "test", "roll", '{"sides": "six"}')
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "'sides' must be of type integer" in wrong.stderr
+    raised = called(home, "tool", "test", "run_code", '{"code": "1/0"}')
+    assert raised.stderr.startswith("error: line 1, in <module>: 1/0\n")
     assert "agent 'used last' not found: there is none yet" in called(home, "tool", "attach", "roll").stderr
     with open_sync(home / "perdure.db") as store:
         store.create_agent("ann")

@@ -484,6 +484,22 @@ def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
             assert "files" in {part.name for part in agent.context().parts}
 
 
+def test_a_long_file_leaves_room_for_those_behind_it(tmp_path: Path) -> None:
+    """Of those that are opened unasked."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        docs = perdure.folders.create("docs")
+        docs.upload(("a line of a long file\n" * 20_000).encode(), name="long.txt")
+        for name in ("b.txt", "c.txt"):
+            docs.upload(b"short\n", name=name)
+        reading(docs)
+        agent = perdure.create_agent("ann")
+
+        agent.files.attach("docs")
+        opened = {file.file.name: file.last_line for file in agent.files.list(is_open=True)}
+        assert (opened["b.txt"], opened["c.txt"]) == (1, 1)
+        assert 100 < opened["long.txt"] < 2_000
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "says_so"),
     [

@@ -321,7 +321,7 @@ def _show(shown: Shown, outcome: ToolOutcome) -> None:
     if outcome.status == "success":
         shown.print(visible(outcome.text))
     else:
-        shown.view.error(InvalidInput(outcome.text))
+        shown.view.error(InvalidInput(outcome.text.removeprefix("error:").strip()))
 
 
 def _table(tools: Sequence[Tool], having: dict[str, list[str]]) -> Any:

@@ -154,13 +154,13 @@ def open_where_room(
     there = {file.file.id for file in opened}
     left = limits.unasked_tokens - sum(map(_tokens_of_view, opened))
     made: list[AgentFile] = []
-    for file in files:
+    readable = [file for file in files if file.status == "completed" and file.id not in there]
+    for behind, file in enumerate(readable, start=1 - len(readable)):
         if len(opened) + len(made) >= limits.max_open or left < LEAST_VIEW_TOKENS:
             break
-        if file.status != "completed" or file.id in there:
-            continue
         agent_file = tx.agent_files.get(agent_id, file.id)
-        one, view = open_view(tx, agent_id, agent_file, limits, tokens=left, counter=counter, at=at)
+        share = max(LEAST_VIEW_TOKENS, left // 2) if behind else left  # a long one leaves room for those behind it
+        one, view = open_view(tx, agent_id, agent_file, limits, tokens=share, counter=counter, at=at)
         left -= counter.count(view.whole)
         made.append(one)
     return made
