@@ -181,13 +181,13 @@ class Runs:
     def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
         return self._read(
             f"r.{_UNENDED} AND (r.lease_until IS NULL OR r.lease_until < :at) AND {_OLDEST}"
-            " ORDER BY r.created_at LIMIT :limit",
+            " ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit",
             {"at": iso(at), "limit": limit},
         )
 
     def held(self, *, limit: int = 32) -> Sequence[Run]:
         return self._read(
-            f"r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at LIMIT :limit",
+            f"r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit",
             {"limit": limit},
         )
 

@@ -84,11 +84,12 @@ class Runs(Protocol):
         ...
 
     def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
-        """The oldest unended run of every conversation whose lease has run out, or is held by nobody."""
+        """The oldest unended run of every conversation whose lease has run out, or is held by nobody; the oldest first,
+        those of the same moment by agent and number."""
         ...
 
     def held(self, *, limit: int = 32) -> Sequence[Run]:
-        """The oldest unended run of every conversation, whoever holds it."""
+        """The oldest unended run of every conversation, whoever holds it; in the same order."""
         ...
 
     def claim(
