@@ -109,9 +109,9 @@ def _names_like(wanted: str, known: Sequence[str]) -> str:
     ends: dict[str, list[str]] = {}
     for path in known:
         ends.setdefault(path.rpartition("/")[2].lower(), []).append(path)
-    near = get_close_matches(wanted.rpartition("/")[2].lower()[:200], ends, n=NAMES_SHOWN, cutoff=0.6)
+    near = get_close_matches(wanted.rpartition("/")[2].lower()[:200], ends, n=3, cutoff=0.7)
     if near:
-        return f"is it {' or '.join([path for end in near for path in ends[end]][:NAMES_SHOWN])}?"
+        return f"is it {' or '.join([path for end in near for path in ends[end]][:4])}?"
     more = " and others; semantic_search_files finds what they say" if len(known) > NAMES_SHOWN else ""
     return f"there are {', '.join(known[:NAMES_SHOWN])}{more}"
 
