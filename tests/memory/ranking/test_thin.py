@@ -21,6 +21,16 @@ def test_nearly_the_same_text_is_shown_once() -> None:
     assert thinned([LONG, f"{LONG} today"], [1, 2], limit=9) == [(0, (1,))]
 
 
+def test_near_duplicates_are_found_among_many_texts() -> None:
+    """However many others stand before them, and words that are no ASCII among them too."""
+    others = [" ".join(f"word{number}x{place}" for place in range(12)) for number in range(50)]
+    texts = [LONG, *others[:25], f"{LONG} today", *others[25:], f"Über {others[3]}"]
+
+    found = dict(thinned(texts, range(len(texts)), limit=99))
+
+    assert {shown: same for shown, same in found.items() if same} == {0: (26,), 4: (52,)}
+
+
 def test_another_number_is_another_memory() -> None:
     """Texts that differ in a number are not alike, nor short texts that differ at all."""
     texts = [f"{LONG} in 2023", f"{LONG} in 2024", "see you at noon", "see you at nine"]
