@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -104,7 +105,7 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
 def _versions() -> Check:
     versions = {
         "Perdure": _version("perdure"),
-        "Python": platform.python_version(),
+        "Python": f"{platform.python_version()} ({sys.executable})",
         "SQLite": sqlite3.sqlite_version,
         "letta-client": _version("letta-client"),
     }

@@ -8,10 +8,14 @@ __all__ = ["pip_line"]
 
 
 def pip_line(what: str) -> str:
-    """A command in backticks: `pip install what`, or with this interpreter's name where pip is another one's."""
+    """A command in backticks: `pip install what`, or where pip is another Python's, with the one to be named.
+
+    Without the interpreter's path, which clients of a server are not to be told: `perdure doctor` has it.
+    """
     import shutil
     from pathlib import Path
 
     pip = shutil.which("pip")
-    here = pip is not None and Path(pip).parent == Path(sys.executable).parent
-    return f"`{'pip' if here else f'{sys.executable} -m pip'} install {what}`"
+    if pip is not None and Path(pip).parent == Path(sys.executable).parent:
+        return f"`pip install {what}`"
+    return f"`PYTHON -m pip install {what}` with the PYTHON that `perdure doctor` names"

