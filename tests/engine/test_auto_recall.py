@@ -61,6 +61,20 @@ async def test_what_memory_has_goes_with_the_message_and_is_told() -> None:
             assert sum(parts.values()) == explained.estimated_tokens
 
 
+@pytest.mark.parametrize(
+    ("text", "recalled"), [("2", False), ("2.", False), ("?!", False), ("2 walruses", True), ("海", True)]
+)
+async def test_the_number_of_an_option_is_looked_up_nowhere(text: str, recalled: bool) -> None:
+    """It would be found in any list."""
+    async with await _opened() as perdure:
+        agent = await perdure.create_agent(settings=ON)
+        await agent.archive("2 walruses at the pier, 海象.")
+
+        told = [event for event in await _said(agent, text) if isinstance(event, MemoryRecalled)]
+
+        assert bool(told) is recalled
+
+
 async def test_what_is_in_view_is_not_recalled_again() -> None:
     """A conversation's own messages are in front of the model; those of another one are not."""
     async with await _opened() as perdure:

@@ -123,9 +123,11 @@ def _name(source: Source) -> str:
 
 
 def _query(run_log: RunLog) -> str:
-    """What the user says with this run."""
+    """What the user says with this run; nothing where that is a number or a sign, as the choice among options is."""
     said = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
     text = "\n".join(said).strip()
+    if not any(map(str.isalpha, text)):
+        return ""
     half = QUERY_CHARS // 2
     return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n{text[-half:]}"
 
