@@ -61,7 +61,7 @@ def fill(tx: Tx) -> tuple[AgentId, ArchiveId, int]:
     agent, archive = units.add_agent(tx), units.add_archive(tx)
     tx.vectors.open(agent.number, "agent", agent.id, MODEL)
     tx.vectors.open(archive.number, "archive", archive.id, MODEL)
-    units.say(tx, agent.id, "a walrus said", "a penguin")
+    units.say(tx, agent.id, "a walrus said", "a penguin " * 200)  # so long that the index does not wait for more
     for text in ("the walrus", "the penguin", "the gull"):
         units.add_passage(tx, archive.id, text, "sea", "cold")
     for number in (agent.number, archive.number):

@@ -47,6 +47,7 @@ def matches(
     params: Mapping[str, Any] | None = None,
     known: Postings | None = None,
     few: bool = False,
+    waiting: Sequence[tuple[int, str]] = (),
 ) -> Matches:
     """The best `limit` candidates of one scope.
 
@@ -57,6 +58,8 @@ def matches(
         join, conditions, params: what else must hold of them, as SQL; `{key}` in `join` is the row's sequence number.
         known: what was read before of the same rows, with the same labels and conditions; it is added to.
         few: the labels leave no more than `CLAUSE_ROWS` rows; there are no conditions.
+        waiting: number and words of rows that the index does not have yet and that may match, the newest first; those
+            that it has, below `below`, are all older.
     """
 
     read: Postings = {} if known is None else known
@@ -73,7 +76,9 @@ def matches(
             f" ORDER BY {text.order}{'' if few else ' DESC LIMIT :w_limit'}",
             {**(params or {}), **text.params, "w_limit": most},
         )
-        return found[::-1] if few else found  # an index is read forwards in three quarters of the time
+        older = found[::-1] if few else found  # an index is read forwards in three quarters of the time
+        newer = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
+        return _joined(newer, older)[:most] if newer else older
 
     held = [rows(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
     newest = max((int(found[0]) for found in held if len(found)), default=0)
@@ -93,6 +98,16 @@ def matches(
         for one, other in itertools.islice(itertools.combinations(many, 2), PAIRS)
     ]
     return Matches(_best([(held[at], weights[at]) for at in rarest_first], pairs, limit), frequency)
+
+
+def _holds(words: str, clause: Clause) -> bool:
+    return f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" in f" {words} "
+
+
+def _joined(newer: Sequence[int], older: NDArray[Any]) -> NDArray[Any]:
+    import numpy as np
+
+    return np.concatenate((np.array(newer, np.int64), older))
 
 
 def _best(found: Sequence[Weighed], least: Sequence[Weighed], limit: int) -> list[int]:

@@ -2,6 +2,9 @@
 
 A row is never changed but for `revision` and `removed`: they point at its newest revision, which holds the parts to
 show instead, or say that it is out of view since its conversation was reset.
+
+Words enter the full-text index some messages at a time: what it writes for one row costs as much as for ten. The last
+few of an agent, from its `words_seq` on, are searched as they stand in their rows.
 """
 
 from __future__ import annotations
@@ -38,9 +41,14 @@ from perdure.storage.full_text import matches
 from perdure.storage.message_rows import COLUMNS, NULLABLE, insert_statement, message_of, params_of
 from perdure.storage.vectors import forget_texts, queue_texts
 
-__all__ = ["Messages", "embedded_texts_of", "message_words_of", "read_messages"]
+__all__ = ["Messages", "embedded_texts_of", "indexed_words_of", "message_words_of", "read_messages"]
 
 _FORM_CHARS = len(parts_to_json([Text("")]))
+
+WAITING_ROWS = 8
+"""At every so many of an agent's rows the index takes in those that wait for it."""
+WAITING_CHARS = 1_000
+"""Longer ones, in their stored form, don't wait: a search takes the words of all that do."""
 
 
 class Messages:
@@ -102,11 +110,18 @@ class Messages:
                 "seq": conversation_seq,
             },
         )
-        if words := list(filter(None, map(_words, messages))):
-            self._db.index_words("message_words", number, words)
+        size = sum([len(row["parts"]) for row in rows])
+        if size > WAITING_CHARS or first // WAITING_ROWS != (first + len(rows)) // WAITING_ROWS:
+            self._index(agent_id, number, messages)
         if embedded:
             queue_texts(self._db, number, [message.seq for message in messages if is_embedded(message)])
         return messages
+
+    def _index(self, agent_id: AgentId, number: int, newest: Sequence[Message]) -> None:
+        """Take the words of all that wait into the index; `newest` are the last of these."""
+        waiting = message_words_of(self._db, agent_id, _words_seq(self._db, agent_id), newest[0].seq - 1)
+        self._db.index_words("message_words", number, [*waiting, *filter(None, map(_words, newest))])
+        self._db.run("UPDATE agents SET words_seq = :next WHERE id = :id", {"next": newest[-1].seq + 1, "id": agent_id})
 
     def _take_numbers(self, agent_id: AgentId, drafts: Sequence[Draft]) -> tuple[int, int, bool]:
         """The number of the first of these messages, the agent's own, and whether its messages get vectors."""
@@ -224,26 +239,41 @@ class Messages:
         )
 
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
-        numbers = self._db.rows(
-            "SELECT number FROM agents WHERE id = :id AND org_id = :org_id", {"id": agent_id, "org_id": self._org_id}
+        found = self._db.rows(
+            "SELECT number, words_seq, message_seq FROM agents WHERE id = :id AND org_id = :org_id",
+            {"id": agent_id, "org_id": self._org_id},
         )
-        if not numbers or not query.clauses:
+        if not found or not query.clauses:
             return Matches()
+        number, words_seq, next_seq = found[0]
+        below = next_seq if where.before_seq is None else min(where.before_seq, next_seq)
+        waiting = self._waiting(agent_id, words_seq, below - 1, where) if words_seq < below else ()
         # The index knows roles and numbers, and a removed message is not in it; the rest is asked of the message.
         rest = replace(where, roles=(), before_seq=None)
         conditions, params = _conditions(rest, "m.")
         return matches(
             self._db,
             "message_words",
-            numbers[0][0],
+            number,
             query,
             limit=limit,
             labels=where.roles,
-            below=where.before_seq,
+            below=min(below, words_seq),
+            waiting=waiting,
             join="JOIN messages m ON m.agent_id = :agent_id AND m.seq = {key}" if conditions else "",
             conditions=conditions,
             params={"agent_id": agent_id, **params} if conditions else None,
         )
+
+    def _waiting(self, agent_id: AgentId, first: int, last: int, where: MessageFilter) -> Sequence[tuple[int, str]]:
+        """Number and words of those between two numbers that the filter lets through, the newest first."""
+        conditions, params = _conditions(where)
+        rows = _read(
+            self._db,
+            f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0{conditions} ORDER BY seq DESC",
+            {"agent_id": agent_id, "first": first, "last": last, **params},
+        )
+        return [(seq, words) for seq, _, words in filter(None, map(_words, rows))]
 
     def next_seq(self, agent_id: AgentId) -> int:
         rows = self._db.rows(
@@ -308,9 +338,9 @@ class Messages:
         revision = before.revision + 1
         # A request that showed the old parts must not be built on: the settings revision makes the prefix new, and
         # tells which of the message's revisions a recorded request showed.
-        number, settings_revision, embedded = self._db.rows(
+        number, settings_revision, embedded, words_seq = self._db.rows(
             "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id"
-            " RETURNING number, settings_revision, embedded",
+            " RETURNING number, settings_revision, embedded, words_seq",
             {"id": before.agent_id},
         )[0]
         self._db.run(
@@ -331,7 +361,8 @@ class Messages:
             "UPDATE messages SET revision = :revision, removed = :removed WHERE agent_id = :agent_id AND seq = :seq",
             params | {"revision": revision, "removed": int(parts is None)},
         )
-        if old := _words(before):
+        indexed = before.seq < words_seq
+        if indexed and (old := _words(before)):
             self._db.unindex_words("message_words", number, [old])
         after: Message | None = None
         if parts is None:
@@ -339,7 +370,7 @@ class Messages:
                 "UPDATE agents SET message_count = message_count - :said WHERE id = :id",
                 {"said": int(before.kind == "message"), "id": before.agent_id},
             )
-        elif new := _words(after := self.get(message_id)):
+        elif (new := _words(after := self.get(message_id))) and indexed:
             self._db.index_words("message_words", number, [new])
         if embedded:
             forget_texts(self._db, number, [before.seq])
@@ -365,10 +396,22 @@ def read_messages(
     return {message.seq: message for message in found}
 
 
-def message_words_of(
+def _words_seq(db: Database, agent_id: AgentId) -> int:
+    rows = db.rows("SELECT words_seq FROM agents WHERE id = :id", {"id": agent_id})
+    return int(rows[0][0]) if rows else 0
+
+
+def indexed_words_of(
     db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
     """What the full-text index holds of an agent, made again from the messages; also of one conversation."""
+    return message_words_of(db, agent_id, first, min(last, _words_seq(db, agent_id) - 1), conversation_seq)
+
+
+def message_words_of(
+    db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
+) -> Iterator[tuple[int, str, str]]:
+    """The full-text rows of an agent's messages, also of those that wait for it."""
     where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0"
     where += "" if conversation_seq is None else f" AND conversation_seq = {int(conversation_seq)}"
     yield from filter(None, map(_words, _read(db, where, {"agent_id": agent_id, "first": first, "last": last})))

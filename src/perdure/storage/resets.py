@@ -12,7 +12,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text import restored, storable
 from perdure.storage.database import OWN_AGENT, Database, from_iso, iso
-from perdure.storage.messages import message_words_of
+from perdure.storage.messages import indexed_words_of
 from perdure.storage.vectors import forget_texts
 
 __all__ = ["Resets"]
@@ -36,7 +36,7 @@ class Resets:
         shown = "agent_id = :agent_id AND conversation_seq = :seq AND removed = 0"
         said = [row[0] for row in self._db.rows(f"SELECT seq FROM messages WHERE {shown} AND kind = 'message'", params)]
         # The words are taken from the rows as they are shown, so these go last.
-        words = list(message_words_of(self._db, agent_id, conversation.first_seq, conversation_seq=seq))
+        words = list(indexed_words_of(self._db, agent_id, conversation.first_seq, conversation_seq=seq))
         if not self._db.run(f"UPDATE messages SET removed = 2 WHERE {shown}", params):
             return None
         self._db.unindex_words("message_words", number, words)

@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId, ArchiveId, OrgId
 from perdure.core.text import storable
 from perdure.core.tx import Checked, Fault, FaultKind, Owner, OwnerKind
 from perdure.storage.database import Database, load
-from perdure.storage.messages import embedded_texts_of, message_words_of
+from perdure.storage.messages import embedded_texts_of, indexed_words_of
 from perdure.storage.passages import passage_words_of
 from perdure.storage.vectors import forget_texts, queue_texts
 
@@ -68,7 +68,7 @@ class Upkeep:
 
 def _words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> Iterator[tuple[int, str, str]]:
     if kind == "agent":
-        return message_words_of(db, AgentId(id_), first, last)
+        return indexed_words_of(db, AgentId(id_), first, last)
     return passage_words_of(db, ArchiveId(id_), first, last)
 
 

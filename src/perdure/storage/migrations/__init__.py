@@ -26,6 +26,7 @@ from perdure.storage.migrations import (
     m0014_resets,
     m0015_unended_runs,
     m0016_conversations,
+    m0017_words,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -47,6 +48,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (14, "resets", m0014_resets.apply),
     (15, "unended_runs", m0015_unended_runs.apply),
     (16, "conversations", m0016_conversations.apply),
+    (17, "words", m0017_words.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]
