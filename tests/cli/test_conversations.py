@@ -10,6 +10,7 @@ from perdure.settings import Settings
 from tests.cli.running import called, open_chat
 
 SETTINGS = Settings(model="perdure/extractive", embedding="none")
+CHANGES = (("--rename", "1", "greetings"), ("--delete", "1", "--yes"))
 
 
 async def test_the_chat_switches_between_conversations() -> None:
@@ -70,6 +71,23 @@ def test_the_command_lists_renames_and_deletes(tmp_path: Path) -> None:
     assert "--yes" in refused[0].stderr
     assert deleted.returncode == 0
     assert "greetings" not in deleted.stdout
+    assert [line.split()[:2] for line in deleted.stdout.splitlines()[1:]] == [["▸", "0"]]
+
+
+def test_where_there_is_nothing_to_change_the_command_says_so(tmp_path: Path) -> None:
+    """And makes nothing; a list of none is one."""
+    for _ in ("no store", "no agent"):
+        changes = [called(tmp_path, "conversations", *arguments) for arguments in CHANGES]
+        listed = called(tmp_path, "conversations", "--json")
+        chats = [called(tmp_path, "chat", "--conversation", "1", "-p", "Nowhere.")]
+        chats.append(called(tmp_path, "chat", "eve", "--new", "--conversation", "1", "-p", "Nowhere."))
+
+        assert [one.returncode for one in changes] == [1, 1]
+        assert all("conversation '1' not found: there is no agent yet" in one.stderr for one in changes)
+        assert (listed.returncode, json.loads(listed.stdout)) == (0, {"conversations": []})
+        assert [one.returncode for one in chats] == [1, 2]
+        with Perdure(tmp_path / "perdure.db", settings=SETTINGS) as store:
+            assert store.agents() == []
 
 
 def test_a_chat_goes_on_where_it_is_told_to(tmp_path: Path) -> None:

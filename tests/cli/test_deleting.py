@@ -36,7 +36,9 @@ def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
     assert called(tmp_path, "folders", "--attach", "docs", "ann").stdout == "docs · 2 files · 1 agent\n"
     assert "docs/b.txt · 1 line" in called(tmp_path, "files", "ann").stdout
     assert called(tmp_path, "files", "ann", "--delete", "b.txt").returncode == 1
-    assert called(tmp_path, "files", "docs", "--delete", "b.txt").stdout == "a.txt · 1 line\n"
+    unasked = called(tmp_path, "files", "docs", "--delete", "b.txt")
+    assert (unasked.returncode, "say so with --yes" in unasked.stderr) == (1, True)
+    assert called(tmp_path, "files", "docs", "--delete", "b.txt", "--yes").stdout == "a.txt · 1 line\n"
     assert "'c.txt' not found" in called(tmp_path, "files", "docs", "--delete", "c.txt").stderr
     assert called(tmp_path, "folders", "--detach", "docs", "ann").stdout == "docs · 1 file · 0 agents\n"
     unasked = called(tmp_path, "folders", "--delete", "docs")

@@ -89,6 +89,8 @@ def chat(
     """
     if new and not agent:
         raise typer.BadParameter("it needs the name of the agent to make: perdure chat NAME --new", param_hint="--new")
+    if new and conversation is not None:
+        raise typer.BadParameter("an agent that is made has none yet: leave it out", param_hint="--conversation")
     from perdure.cli.chat import chat
 
     _leave(chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation))
@@ -421,11 +423,12 @@ def folders(
 def files(
     name: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder; or an agent, for what it has open.")],
     delete: Annotated[str | None, typer.Option("--delete", metavar="FILE", help="Remove a file of the folder.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
 ) -> None:
     """List the files of a folder, and how far each is."""
     from perdure.cli.folders import files
 
-    _leave(files(name=name, delete=delete))
+    _leave(files(name=name, delete=delete, yes=yes))
 
 
 @app.command()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from perdure.cli.conversations import conversation_named
+from perdure.cli.conversations import NOTHING, conversation_named
 from perdure.cli.opening import check_first_model, go_on_with, greet, open_agent, warn_of_model
 from perdure.cli.session import WAITING, Session
 from perdure.cli.slash import names
 from perdure.cli.source import GivenLines, Source, StdinLines
 from perdure.cli.terminal import Terminal, standard_streams
 from perdure.cli.view import View
-from perdure.core.errors import PerdureError
+from perdure.core.errors import NotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
@@ -36,7 +36,11 @@ async def chat(
     try:
         settings = Settings.from_environment()
         check_first_model(settings, model)
+        if conversation is not None and not settings.store_path.exists():
+            raise NotFound("conversation", conversation, hint=NOTHING)
         async with await AsyncPerdure.open(settings=settings) as perdure:
+            if conversation is not None and name is None and await perdure.last_agent() is None:
+                raise NotFound("conversation", conversation, hint=NOTHING)
             opened = await open_agent(perdure, name=name, new=new, model=model, view=view)
             line = opened.conversation
             if conversation is not None:

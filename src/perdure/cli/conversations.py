@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from perdure.cli.agreed import agreed
 from perdure.cli.opened import Shown, with_store
-from perdure.cli.opening import existing_agent, go_on_with
+from perdure.cli.opening import existing_agent, go_on_with, last_conversation
 from perdure.cli.view import ConversationRow
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound
-from perdure.core.ids import ConversationId
+from perdure.core.ids import ConversationId, is_id
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["conversation_named", "conversation_row", "conversations", "list_conversations"]
+__all__ = ["NOTHING", "conversation_named", "conversation_row", "conversations", "list_conversations"]
 
 NOTHING = "there is no agent yet: `perdure` makes one and starts the chat"
 PAGE = 100
@@ -23,10 +23,15 @@ async def conversations(
 ) -> int:
     """List an agent's conversations, once what is asked for has been done to one of them; the exit code."""
     shown = Shown(as_json=as_json)
+    asked = delete if rename is None else rename[0]
+    missing = None if asked is None else NotFound("conversation", asked, hint=NOTHING)
 
     async def work(perdure: AsyncPerdure) -> int:
         opened = await existing_agent(perdure, name)
         if opened is None:
+            if missing is not None:
+                raise missing
+            shown.view.conversations(())
             shown.view.hint(NOTHING)
             return 0
         agent = opened.agent
@@ -37,31 +42,32 @@ async def conversations(
             )
         if delete is not None:
             line = await conversation_named(agent, delete)
-            if not yes and not _agreed(agent, line):
+            if line.seq and not yes and not _agreed(agent, line):  # the first can't be deleted
                 shown.view.hint("Nothing was deleted.")
                 return 1
             await agent.delete_conversation(line.id)
-        shown.view.conversations(await list_conversations(agent, current=opened.conversation))
+        shown.view.conversations(await list_conversations(agent, current=await last_conversation(agent)))
         shown.view.hint(f"`{go_on_with(agent)} --conversation NUMBER` goes on with one of them.")
         return 0
 
-    return await with_store(shown, work, empty=NOTHING)
+    return await with_store(shown, work, empty=missing or NOTHING, empty_json={"conversations": []})
 
 
 async def conversation_named(agent: AsyncAgent, name: str) -> Conversation:
-    """The conversation of this number, `default` (the first) or id. Raises: NotFound, InvalidInput."""
+    """The conversation of this number, `default` (the first) or id. Raises: NotFound."""
     if name == "default":
         return await agent.find_conversation()
-    if not name.isdecimal():
+    if is_id("conversation", name):
         return await agent.find_conversation(ConversationId(name))
-    found = await agent.conversations(limit=1, after_seq=int(name) - 1) if len(name) < 10 else ()
-    if not found or found[0].seq != int(name):
-        raise NotFound(
-            "conversation",
-            name,
-            hint=f"agent {agent.name!r} has none of this number; `perdure conversations` lists them",
-        )
-    return found[0]
+    if name.isdecimal() and len(name) < 10:
+        found = await agent.conversations(limit=1, after_seq=int(name) - 1)
+        if found and found[0].seq == int(name):
+            return found[0]
+    raise NotFound(
+        "conversation",
+        name,
+        hint=f"agent {agent.name!r} has none of this number; `perdure conversations` lists them",
+    )
 
 
 async def list_conversations(agent: AsyncAgent, *, current: ConversationId | None = None) -> list[ConversationRow]:

@@ -82,7 +82,17 @@ async def _deleted(perdure: AsyncPerdure, name: str, *, yes: bool) -> bool:
     return True
 
 
-async def files(*, name: str, delete: str | None = None) -> int:
+async def _file_deleted(folder: AsyncFolder, name: str, *, yes: bool) -> bool:
+    """Whether a person wanted it so."""
+    file = await folder.file(name)
+    told = f"File {file.name!r} of folder {folder.name!r} will be gone for good. Delete?"
+    if not yes and not agreed(told, whether="the file shall be deleted"):
+        return False
+    await folder.delete_file(file.id)
+    return True
+
+
+async def files(*, name: str, delete: str | None, yes: bool) -> int:
     """List the files of a folder, once one of them is deleted, or those that an agent has; the exit code."""
     terminal = _terminal()
     try:
@@ -101,8 +111,9 @@ async def files(*, name: str, delete: str | None = None) -> int:
                 for one in await agent.files.list(limit=10_000):
                     _say(terminal, f"{one.path} · {_state(one.file)}{_view(one)}")
                 return 0
-            if delete is not None:
-                await folder.delete_file(delete)
+            if delete is not None and not await _file_deleted(folder, delete, yes=yes):
+                terminal.hint("Nothing was deleted.")
+                return 1
             after: FileId | None = None
             while page := await folder.files(limit=PAGE, after=after):
                 for file in page:

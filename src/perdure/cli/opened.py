@@ -36,17 +36,22 @@ class Shown:
         self.print(to_line(value, self._out))
 
 
-async def with_store(shown: Shown, work: Callable[[AsyncPerdure], Awaitable[int]], *, empty: str) -> int:
+async def with_store(
+    shown: Shown, work: Callable[[AsyncPerdure], Awaitable[int]], *, empty: str | PerdureError, empty_json: object = ()
+) -> int:
     """What `work` returns, given the open store of the data folder; a folder that is not there is left so.
 
     Args:
-        empty: what a person is told where there is no store yet.
+        empty: what a person is told where there is no store yet; an error, where something there was to be changed.
+        empty_json: what a program is told in its place.
     """
     try:
         settings = Settings.from_environment()
         if not settings.store_path.exists():
+            if isinstance(empty, PerdureError):
+                raise empty
             if shown.as_json:
-                shown.json([])
+                shown.json(empty_json)
             else:
                 shown.view.hint(empty)
             return 0

@@ -29,6 +29,7 @@ __all__ = [
     "existing_agent",
     "go_on_with",
     "greet",
+    "last_conversation",
     "open_agent",
     "shell_word",
     "warn_of_model",
@@ -94,7 +95,7 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
             f"agent {agent.name!r} has the model {agent.info.model}: --model is for an agent that is made,"
             " as in `perdure chat NAME --new --model HANDLE`"
         )
-    return Opened(agent, False, await _last_conversation(agent))
+    return Opened(agent, False, await last_conversation(agent))
 
 
 async def existing_agent(perdure: AsyncPerdure, name: str | None) -> Opened | None:
@@ -103,7 +104,7 @@ async def existing_agent(perdure: AsyncPerdure, name: str | None) -> Opened | No
     Raises: NotFound: there is none of this name.
     """
     agent = await _existing(perdure, name, new=False)
-    return None if agent is None else Opened(agent, False, await _last_conversation(agent))
+    return None if agent is None else Opened(agent, False, await last_conversation(agent))
 
 
 async def choose(perdure: AsyncPerdure, view: View) -> None:
@@ -173,7 +174,7 @@ async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> As
     return agent
 
 
-async def _last_conversation(agent: AsyncAgent) -> ConversationId | None:
+async def last_conversation(agent: AsyncAgent) -> ConversationId | None:
     """The one used last of those that are not archived; None: the first."""
     newest: tuple[datetime, ConversationId] | None = None
     after = -1
