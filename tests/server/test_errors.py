@@ -171,6 +171,8 @@ async def test_a_refusal_reads_as_one_sentence_for_each_field(tmp_path: Path, bo
         ({"metadata": {"a": 1e999}}, "body.metadata: it holds a number that is not finite: {'a': inf}"),
         ({"secrets": {"A": 1}}, "body.secrets.A: Input should be a text"),
         ({"secrets": 5}, "body.secrets: Input should be an object or a list"),
+        ({"secrets": "hunter2"}, "body.secrets: Input should be an object or a list"),
+        ([{"secrets": {"A": "hunter2"}}], "body: Input should be an object"),
     ],
 )
 async def test_a_field_of_several_types_is_told_once(tmp_path: Path, body: Any, told: str) -> None:
@@ -181,6 +183,17 @@ async def test_a_field_of_several_types_is_told_once(tmp_path: Path, body: Any, 
             f"/v1/agents/{agent.id}", content=json.dumps(body), headers={"content-type": "application/json"}
         )
         assert (answered.status_code, answered.json()["detail"]) == (422, told)
+
+
+async def test_what_may_be_secret_is_not_told_whatever_is_wrong_with_it_or_around_it(tmp_path: Path) -> None:
+    async with in_process(tmp_path) as (client, _):
+        answers = [
+            await client.post("/v1/tools/run", json={"source_code": "x", "args": {}, "env_vars": "hunter2"}),
+            await client.put("/v1/tools/mcp/servers", json=[{"auth_token": "hunter2"}]),
+            await client.put("/v1/tools/mcp/servers", json={"server_name": "a", "custom_headers": ["hunter2"]}),
+        ]
+    assert [answered.status_code for answered in answers] == [422, 422, 422]
+    assert not any("hunter2" in answered.text for answered in answers)
 
 
 def reply_that_failed(kind: str) -> Reply:

@@ -128,7 +128,7 @@ def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int | N
         if not text_of(draft.parts).strip():
             raise EmptyMessage
     if max_steps is not None and not 1 <= max_steps <= MAX_STEPS:
-        raise InvalidInput(f"max_steps is {max_steps}: it must be from 1 to {MAX_STEPS:,}")
+        raise InvalidInput(f"max_steps is {max_steps!r:.80}: it must be from 1 to {MAX_STEPS:,}")
 
 
 def accept(

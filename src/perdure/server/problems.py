@@ -9,8 +9,9 @@ from typing import Any
 
 __all__ = ["problems_text"]
 
-SECRET_FIELDS = frozenset({"secrets", "tool_exec_environment_variables", "config", "env"})
-"""What stands in these is never told, not even where it is refused."""
+SECRET_FIELDS = frozenset({"secrets", "tool_exec_environment_variables", "config", "env", "env_vars", "environment"})
+SECRET_FIELDS |= {"auth_header", "auth_token", "token", "custom_headers", "headers"}
+"""What stands in these is never told, not even where it is refused, or something around it."""
 
 SHOWN_CHARS = 80
 
@@ -21,7 +22,7 @@ _TEXTS = {
     **dict.fromkeys(("float_parsing", "float_type"), "Input should be a number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "Input should be true or false"),
     **dict.fromkeys(("string_type", "string_sub_type"), "Input should be a text"),
-    **dict.fromkeys(("list_type", "is_instance_of"), "Input should be a list"),
+    **dict.fromkeys(("list_type", "is_instance_of", "sequence_str"), "Input should be a list"),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "Input should be an object"),
     **dict.fromkeys(("datetime_parsing", "datetime_from_date_parsing", "datetime_type"), _MOMENT),
 }
@@ -55,7 +56,7 @@ def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
     text, error = " or ".join(said), errors[0]
     if error["type"] in ("json_invalid", "missing", *_LENGTHS, "string_too_long"):
         return f"{place}: {text}"
-    if not SECRET_FIELDS.isdisjoint(map(str, error["loc"])):
+    if not SECRET_FIELDS.isdisjoint(map(str, error["loc"])) or _holds_secret(error.get("input")):
         return f"{place}: {text}"
     return f"{place}: {text}{':' if error['type'] == 'value_error' else ', not'} {_shown(error.get('input'))}"
 
@@ -69,6 +70,12 @@ def _text(error: Mapping[str, Any]) -> str:
     if kind == "string_too_long":
         return f"String should have at most {facts['max_length']:,} characters, not {len(error['input']):,}"
     return _TEXTS.get(kind) or str(error["msg"]).removeprefix("Value error, ")
+
+
+def _holds_secret(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(name in SECRET_FIELDS or _holds_secret(one) for name, one in value.items())
+    return isinstance(value, list) and any(map(_holds_secret, value))
 
 
 def _shown(value: Any) -> str:
