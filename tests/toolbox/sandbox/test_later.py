@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import sys
 import threading
 from collections.abc import Iterator
@@ -62,6 +63,12 @@ def test_deleting_first_loads_it(later: Later) -> None:
     del later.value
 
     assert (hasattr(later, "value"), loads()) == (False, 1)
+
+
+def test_listing_its_names_loads_it(later: Later) -> None:
+    """For whoever looks around in it: `dir`, `inspect`, `help`."""
+    assert {"value", "read"} <= set(dir(later))
+    assert (dict(inspect.getmembers(later))["value"], loads()) == (1, 1)
 
 
 def test_names_that_it_does_not_have_are_missing(later: Later) -> None:

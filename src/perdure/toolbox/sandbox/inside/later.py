@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from _thread import RLock
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,8 @@ _loading = RLock()
 
 
 class Later(ModuleType):
-    """A module that fills itself when anything in it is read, set or deleted; from then on it is an ordinary one."""
+    """A module that fills itself when anything in it is read, set, deleted or listed; from then on it is an ordinary
+    one."""
 
     def __init__(self, found: ModuleSpec) -> None:
         super().__init__(found.name)
@@ -36,6 +37,10 @@ class Later(ModuleType):
     def __delattr__(self, name: str) -> None:
         _load(self, name)
         delattr(self, name)
+
+    def __dir__(self) -> Iterable[str]:
+        _load(self, "names")
+        return dir(self)
 
 
 def import_later(found: ModuleSpec) -> Later:
