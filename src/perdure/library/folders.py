@@ -86,19 +86,26 @@ class AsyncFolders:
         return [AsyncFolder(self._app, folder) for folder in await self._app.store.read(page)]
 
     async def delete(self, folder_id: FolderId) -> None:
-        """Take the folder from all agents and remove it with its files. Raises: NotFound."""
+        """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
+
+        Raises: NotFound; StoreFull, StoreError: what its files said can't be removed now; it is, once it can be, and
+            the folder by another call.
+        """
         check_text("folder_id", folder_id)
-        store = self._app.store
+        store, worker = self._app.store, self._app.files
+        held_up_before = worker.held_up
         await store.write(_detach_all, folder_id)
-        # Step by step, so that nobody waits for a large one; the folder itself goes last.
-        while await store.write(delete_files, folder_id, limit=FILES_A_STEP):
-            pass
         while True:
-            self._app.files.wake()
+            # Step by step, so that nobody waits for a large one; the folder itself goes last.
+            while await store.write(delete_files, folder_id, limit=FILES_A_STEP):
+                pass
+            worker.wake()
             try:
                 await store.write(lambda tx: tx.folders.delete(folder_id))
                 return
             except InvalidInput:  # what its files said is still being removed
+                if (error := worker.held_up) is not None and error is not held_up_before:
+                    raise error from None
                 await asyncio.sleep(POLL_S)
 
 
