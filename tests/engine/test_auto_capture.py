@@ -232,3 +232,28 @@ async def test_a_reset_goes_on_where_the_archive_of_capture_is_gone(caplog: pyte
 
         assert reset.message_count == 2
         assert house.id in caplog.text
+
+
+async def test_what_is_said_while_a_reset_captures_is_captured_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _opened(*[says("Which pier?")] * 2) as perdure:
+        agent = await perdure.create_agent(settings=ON)
+        await agent.send("I saw a walrus.")
+        store = perdure.app.store
+        write, late = store.write, True
+
+        async def talking(work: Any, *args: Any, **more: Any) -> Any:
+            nonlocal late
+            done = await write(work, *args, **more)
+            if late and work.__name__ == "capture":
+                late = False
+                await agent.send("It was in Torshavn.")
+            return done
+
+        monkeypatch.setattr(store, "write", talking)
+        (reset,) = await agent.reset()
+
+        assert reset.message_count == 4
+        assert [passage.text.splitlines()[0] for passage in await _captured(perdure, agent)] == [
+            "user: I saw a walrus.",
+            "user: It was in Torshavn.",
+        ]

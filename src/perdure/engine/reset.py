@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from perdure.core import hooks
@@ -18,6 +18,7 @@ from perdure.engine.auto_capture import capture_rest
 from perdure.engine.hook_rows import hook_draft, hook_tokens
 from perdure.engine.ports import Ports
 from perdure.memory.automatic import auto_capture_of
+from perdure.memory.capture import due
 
 __all__ = ["delete_conversation", "reset_conversations"]
 
@@ -35,10 +36,16 @@ async def reset_conversations(
 
     Raises: NotFound, StoreError; ConversationBusy: a run has not ended, and nothing is changed.
     """
-    now = ports.clock.now()
-    if seqs := await ports.store.read(_captured, agent_id, conversation_seq):
-        await capture_rest(ports, agent_id, seqs)
-    resets = await ports.store.write(_reset, agent_id, conversation_seq, author=author, ids=ports.ids, now=now)
+    tried: Mapping[int, int] = {}
+    while True:
+        now = ports.clock.now()
+        waiting, resets = await ports.store.write(
+            _reset_captured, agent_id, conversation_seq, tried, author=author, ids=ports.ids, now=now
+        )
+        if not waiting:
+            break
+        await capture_rest(ports, agent_id, tuple(waiting))
+        tried = waiting
     for reset in resets:
         fired = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
         if fired.context:
@@ -46,12 +53,37 @@ async def reset_conversations(
     return resets
 
 
-def _captured(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[int]:
-    """The conversations of which something may be captured; none if a run goes on in one, for then none is reset."""
+def _reset_captured(
+    tx: Tx,
+    agent_id: AgentId,
+    conversation_seq: int | None,
+    tried: Mapping[int, int],
+    *,
+    author: Author,
+    ids: Ids,
+    now: datetime,
+) -> tuple[Mapping[int, int], Sequence[Reset]]:
+    """What waits for capture, and then nothing is changed; else the resets.
+
+    Args:
+        tried: what waited before: what still does can't be captured, and only what was said since counts.
+    """
+    tx.agents.lock(agent_id)
+    waiting = _waiting(tx, agent_id, conversation_seq)
+    if any(upto > tried.get(seq, -1) for seq, upto in waiting.items()):
+        return waiting, ()
+    return {}, _reset(tx, agent_id, conversation_seq, author=author, ids=ids, now=now)
+
+
+def _waiting(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Mapping[int, int]:
+    """Up to which row each conversation waits for capture; nothing if a run goes on in one, for then none is reset."""
     if auto_capture_of(tx.agents.get(agent_id).settings) is None:
-        return ()
+        return {}
     seqs = [line.seq for line in _all(tx, agent_id)] if conversation_seq is None else [conversation_seq]
-    return () if any(tx.runs.active(agent_id, seq) is not None for seq in seqs) else seqs
+    if any(tx.runs.active(agent_id, seq) is not None for seq in seqs):
+        return {}
+    found = {seq: due(tx, agent_id, seq, rest=True) for seq in seqs}
+    return {seq: upto for seq, upto in found.items() if upto is not None}
 
 
 def _reset(
