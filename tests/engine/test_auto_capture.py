@@ -257,3 +257,14 @@ async def test_what_is_said_while_a_reset_captures_is_captured_too(monkeypatch: 
             "user: I saw a walrus.",
             "user: It was in Torshavn.",
         ]
+
+
+async def test_of_a_conversation_that_is_deleted_nothing_more_is_captured() -> None:
+    async with _opened(says("Which pier?")) as perdure:
+        agent = await perdure.create_agent(settings=ON)
+        line = await agent.new_conversation()
+        await agent.send("I saw a walrus.", conversation=line.id)
+
+        await agent.delete_conversation(line.id)
+
+        assert await _captured(perdure, agent) == []
