@@ -58,12 +58,13 @@ def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:
     assert "failed: torn.pdf: " in first.stderr
     assert "Traceback" not in first.stderr
     assert "there already" not in first.stdout
+    assert "`perdure folders --attach work NAME`" in first.stderr
     (root / "torn.pdf").unlink()
     (root / "a.py").write_text("def b(): ...\n")
     assert perdure(home, "chat", "helper", "--new", "-p", "hello").returncode == 0
     again = perdure(home, "upload", str(root), "--agent", "helper")
     assert (again.returncode, again.stdout[:13]) == (0, "4 files done ")
-    assert "; 3 of them there already)" in again.stdout
+    assert "; 3 of the files there already)" in again.stdout
     assert "perdure chat helper" in again.stderr
     assert perdure(home, "folders").stdout == "work · 5 files · 1 agent\n"
     listed = perdure(home, "files", "work").stdout.splitlines()

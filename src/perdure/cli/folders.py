@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -216,7 +217,7 @@ def _told(
     done = [file for file in read if file.status == "completed"]
     lines, pages = sum(file.line_count for file in done), sum(file.page_count for file in done)
     size = f"{lines:,} lines" + (f", {pages:,} pages" if pages else "")
-    size += f"; {there:,} of them there already" if there else ""
+    size += f"; {there:,} of the files there already" if there else ""
     _say(terminal, f"{_count(len(done), 'file')} done ({size}), {len(failed)} failed, {len(skipped)} skipped.")
     for what, items in (("failed", failed), ("skipped", [str(one) for one in skipped])):
         for item in items[:SHOWN]:
@@ -228,9 +229,9 @@ def _told(
     if not done:
         return
     if agent is None:
-        terminal.hint(f"`perdure upload ... --folder {folder!r} --agent NAME` lets an agent read them.")
+        terminal.hint(f"`perdure folders --attach {shlex.quote(folder)} NAME` lets an agent read them.")
     else:
-        terminal.hint(f"Ask about them: `perdure chat {agent}`.")
+        terminal.hint(f"Ask about them: `perdure chat {shlex.quote(agent)}`.")
 
 
 @contextmanager
