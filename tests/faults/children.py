@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.library import AsyncPerdure
 from perdure.memory.agents import NewBlock
 from perdure.testing.kill_target import MODEL, TOOLS, effect_tools, obedient_model
-from tests.warm import KILL, warm
+from tests.warm import KILL, killed, warm
 
 __all__ = ["Child", "Line", "Place", "make_agents", "open_store"]
 
@@ -152,8 +151,7 @@ class Child:
         """SIGKILL; its exit code. What it told until then is in `told`."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(KILL)
-        code = await self._gone()
-        return -signal.SIGKILL if code == -KILL else code  # it came before there was a program to pass it on to
+        return killed(await self._gone())
 
     async def close(self) -> int:
         """Let it finish and end; its exit code."""

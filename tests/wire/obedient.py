@@ -18,7 +18,7 @@ from perdure.core.messages import ToolCall
 from perdure.core.models import ModelReply
 from perdure.testing import HttpModel, says
 from perdure.testing.http_model import HttpLine, Later
-from tests.warm import KILL, warm
+from tests.warm import KILL, killed, warm
 
 __all__ = ["MODEL", "Server", "free_port", "obey", "served"]
 
@@ -142,7 +142,7 @@ class Server:
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(KILL)
-        return await self.process.wait()
+        return killed(await self.process.wait())
 
     async def stop(self) -> int:
         """Ask it to stop; its exit code."""

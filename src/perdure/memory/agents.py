@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -146,16 +146,21 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     given: dict[str, Any] = {**changes}
     if "tags" in given:
         given["tags"] = as_tags(given["tags"])
-    after = _checked(replace(before, **given), rules=before.settings.get("tool_rules"))
+    after = _checked(replace(before, **given), before=before.settings)
     if after.settings != before.settings:
         _check_archive(tx, after)
         check_filled(tx, agent_id, after.settings)
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
 
 
-def _checked(agent: Agent, *, rules: Any = None) -> Agent:
-    """`agent`, when all of it can be used; its tool rules are not looked at if they are these. Raises: NameInvalid,
-    InvalidInput."""
+def _checked(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
+    """`agent`, when all of it can be used.
+
+    Args:
+        before: the settings that it had: names and tool rules that are the same are not looked at again.
+    Raises: NameInvalid, InvalidInput.
+    """
+    before = before or {}
     for name in ("name", "model", "timezone", "system", "description"):
         value = getattr(agent, name)
         if not isinstance(value, str) and (value is not None or name not in ("system", "description")):
@@ -174,7 +179,7 @@ def _checked(agent: Agent, *, rules: Any = None) -> Agent:
             f"context_window_tokens is {window!r:.80}: give a whole number of tokens,"
             f" at least {CONTEXT_WINDOW_TOKENS_MIN:,}"
         )
-    _check_names(agent.settings)
+    _check_names(agent.settings.keys() - before.keys())
     for name in ("max_files_open", "file_view_chars"):
         if (value := agent.settings.get(name)) is not None and (type(value) is not int or value < 1):
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
@@ -182,6 +187,7 @@ def _checked(agent: Agent, *, rules: Any = None) -> Agent:
     waived = agent.settings.get("approval_waived") or []
     if not isinstance(waived, list) or not all(isinstance(one, str) for one in waived):
         raise InvalidInput(f"approval_waived is {waived!r:.80}: give a list of tool ids")
+    rules = before.get("tool_rules")
     if (given := agent.settings.get("tool_rules")) is not None and given != rules:
         kept = rules_to_settings(given, before=rules or ())
         settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
@@ -189,9 +195,9 @@ def _checked(agent: Agent, *, rules: Any = None) -> Agent:
     return agent
 
 
-def _check_names(settings: Mapping[str, Any]) -> None:
+def _check_names(names: Iterable[str]) -> None:
     """Nothing, when no setting is one of ours misspelt. Others are the model's own. Raises: InvalidInput."""
-    for name in settings:
+    for name in names:
         if name in _OURS:
             continue
         from difflib import get_close_matches
