@@ -56,16 +56,17 @@ def matches(
         labels: rows of any of these only; of all of them with `all_labels`.
         below: only rows with lower sequence numbers.
         join, conditions, params: what else must hold of them, as SQL; `{key}` in `join` is the row's sequence number.
-        known: what was read before of the same rows, with the same labels and conditions; it is added to.
+        known: what was read before of the same rows, with the same labels and conditions, all of the scope's; it is
+            added to.
         few: the labels leave no more than `CLAUSE_ROWS` rows; there are no conditions.
         waiting: number and words of rows that the index does not have yet and that may match, the newest first; those
             that it has, below `below`, are all older.
     """
 
-    read: Postings = {} if known is None else known
+    read = Postings() if known is None else known
 
     def rows(*clauses: Clause, most: int) -> NDArray[Any]:
-        if (found := read.get((clauses, most))) is None:
+        if (found := read.get((clauses, most))) is None and (found := _among(read, clauses, most)) is None:
             found = read[clauses, most] = asked(*clauses, most=most)
         return found
 
@@ -98,6 +99,20 @@ def matches(
         for one, other in itertools.islice(itertools.combinations(many, 2), PAIRS)
     ]
     return Matches(_best([(held[at], weights[at]) for at in rarest_first], pairs, limit), frequency)
+
+
+def _among(known: Postings, clauses: Sequence[Clause], most: int) -> NDArray[Any] | None:
+    """The newest rows that hold all clauses, from what is known of every row; None: the index is to be asked."""
+    import numpy as np
+
+    if known.every is None:
+        return None
+    found: NDArray[Any] | None = None
+    for clause in clauses:
+        if (every := known.every(clause)) is None:
+            return None
+        found = every if found is None else np.intersect1d(found, every, assume_unique=True)
+    return None if found is None else found[::-1][:most]
 
 
 def _holds(words: str, clause: Clause) -> bool:

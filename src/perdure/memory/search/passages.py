@@ -62,6 +62,7 @@ def rank_passages(
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
     within = [_within_filter(tx, archive, asked, where) for archive in archives]
+    known = [asked.words.of(tx, archive, where, only) for archive, only in zip(archives, within, strict=True)]
     query, found = by_words(
         asked.text,
         lambda query: [
@@ -70,10 +71,10 @@ def rank_passages(
                 query,
                 where=where,
                 limit=max(CANDIDATES, most),
-                known=asked.words.of(archive, where),
+                known=words,
                 rows=None if only is None else len(only),
             )
-            for archive, only in zip(archives, within, strict=True)
+            for archive, only, words in zip(archives, within, known, strict=True)
         ],
     )
     meanings = [
