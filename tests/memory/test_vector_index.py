@@ -183,16 +183,22 @@ async def test_many_may_search_while_others_write(tmp_path: Path) -> None:
             assert sorted(dense.seqs.tolist()) == sorted(row[0] for row in there if row[2] is not None)
             return dense.rows
 
-        async def read(seen: set[int]) -> None:
-            for _ in range(40):
-                seen.add(await store.read(look))
+        seen: list[int] = []
+        looked, written = asyncio.Event(), asyncio.Event()
+
+        async def read() -> None:
+            while not written.is_set():
+                seen.append(await store.read(look))
+                looked.set()
 
         async def write() -> None:
             for first in range(100, 600, 10):
                 seqs = [*range(first, first + 9), first - 50]
                 await store.write(put, number, vectors[seqs], seqs)
                 await store.write(remove, number, [first - 3, first - 90])
+                looked.clear()
+                await looked.wait()  # however slow the machine, somebody looks in between
+            written.set()
 
-        seen: set[int] = set()
-        await asyncio.gather(*(read(seen) for _ in range(4)), write())
-        assert len(seen) > 1
+        await asyncio.gather(*(read() for _ in range(4)), write())
+        assert len(set(seen)) > 10
