@@ -3,7 +3,7 @@
 `python -m benchmarks long` goes on with those that take minutes: `vector_search`, `embedding_outage`, `search_cost`.
 
 The numbers are of this machine at this moment: what else runs on it is in them, and in the floor of the same run. A
-message is judged by the time that it would take on the machine that its bar was set on, by a yardstick beside it.
+message and a start are judged by the time they would take on the machine that the bars were set on, by a yardstick.
 """
 
 from __future__ import annotations
