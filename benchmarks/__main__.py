@@ -2,8 +2,8 @@
 
 `python -m benchmarks long` goes on with those that take minutes: `vector_search`, `embedding_outage`, `search_cost`.
 
-The numbers are of this machine at this moment: what else runs on it is in them, and in the floor of the same run. A
-message and a start are judged by the time they would take on the machine that the bars were set on, by a yardstick.
+The numbers are of this machine at this moment: what else runs on it is in them, and in the floor of the same run. Bars
+judge what was measured; beside a message and a start stands what a yardstick makes of it, for a machine of known speed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cache_cost import cache_cost
-from benchmarks.floor import BARS_ROW_US, commits_ms
+from benchmarks.floor import DESIGN_ROW_US, commits_ms
 from benchmarks.long_conversation import long_conversation
 from benchmarks.message_cost import message_cost
 from benchmarks.server_cost import Figure, server_figures
@@ -57,10 +57,10 @@ def measure(folder: Path) -> Iterator[Result]:
     floor_ms = commits_ms(folder, messages=200)
     short, long = (message_cost(folder, history=history) for history in HISTORIES)
     for history, cost, bar_ms in zip(HISTORIES, (short, long), (MESSAGE_BAR_MS, 2 * MESSAGE_BAR_MS), strict=True):
-        yield Result(f"message after {history} (CPU)", cost.measured_ms, floor_ms, None)
-        row = f"a row {cost.row_us:.0f} us, there {BARS_ROW_US:.0f}"
-        yield Result(f"  where the bar was set ({row})", cost.judged_ms, floor_ms, bar_ms)
-    times = long.judged_ms / short.judged_ms
+        yield Result(f"message after {history} (CPU)", cost.measured_ms, floor_ms, bar_ms)
+        row = f"a row takes {cost.row_us:.0f} us, not {DESIGN_ROW_US:.0f}"
+        yield Result(f"  scaled ({row})", cost.scaled_ms, floor_ms, None)
+    times = long.scaled_ms / short.scaled_ms
     print(f"\na message after {HISTORIES[1]} costs {times:.2f} times one after {HISTORIES[0]}")
 
 

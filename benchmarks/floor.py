@@ -7,10 +7,13 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["BARS_ROW_US", "Yardstick", "as_of_bars", "commits_ms"]
+__all__ = ["DESIGN_ROW_US", "Yardstick", "as_of_design", "commits_ms"]
 
-BARS_ROW_US = 15.0
-"""What a row of the `Yardstick` took on the machine that the bars were set on, in CPU microseconds."""
+DESIGN_ROW_US = 15.0
+"""What a row like the `Yardstick`'s took in the measurements that the design was chosen by, in CPU microseconds.
+
+Their program was another one, so a time scaled by this tells how slow a machine is now, and meets no bar.
+"""
 
 COMMITS = 2
 """A plain reply costs two transactions: accepted and asked, answered and ended."""
@@ -38,7 +41,7 @@ def commits_ms(folder: Path, *, messages: int) -> float:
 
 
 class Yardstick:
-    """How fast the machine is now, beside the one that the bars were set on, where a row took `BARS_ROW_US`.
+    """How fast the machine is now, beside the one that the design was measured on, where a row took `DESIGN_ROW_US`.
 
     A row is inserted and committed (WAL, `synchronous=NORMAL`: nothing waits for the disk) and selected again: Python,
     SQLite and the kernel, in the thread that asks. A machine's speed can change twofold within minutes, so a time is
@@ -70,6 +73,6 @@ class Yardstick:
         return (time.process_time() - began) * 1e6 / rows
 
 
-def as_of_bars(spent: float, row_us: float) -> float:
-    """A time as it would be on the machine that the bars were set on; what a faster one measured stays as it is."""
-    return spent * min(1.0, BARS_ROW_US / row_us)
+def as_of_design(spent: float, row_us: float) -> float:
+    """A time as it would about be on the machine that the design was measured on; of a faster one it stays as it is."""
+    return spent * min(1.0, DESIGN_ROW_US / row_us)

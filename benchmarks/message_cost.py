@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.floor import Yardstick, as_of_bars
+from benchmarks.floor import Yardstick, as_of_design
 from perdure import Perdure
 from perdure.app import Uuids
 from perdure.core.ids import AgentId, MessageId
@@ -36,13 +36,13 @@ PLACES = ("Turin", "Genoa", "Lisbon", "Krakow", "Oslo", "Fukuoka", "Leeds", "Ghe
 
 @dataclass(frozen=True)
 class MessageCost:
-    """CPU milliseconds over all threads, as measured and as on the machine that the bars were set on.
+    """CPU milliseconds over all threads, as measured and as scaled by the yardstick.
 
     `row_us` is the yardstick's row meanwhile.
     """
 
     measured_ms: float
-    judged_ms: float
+    scaled_ms: float
     row_us: float
 
 
@@ -65,7 +65,7 @@ def message_cost(folder: Path, *, history: int) -> MessageCost:
         costs = [_measured(agents, model, yardstick) for _ in range(ROUNDS)]
     return MessageCost(
         statistics.median(cost.measured_ms for cost in costs),
-        statistics.median(cost.judged_ms for cost in costs),
+        statistics.median(cost.scaled_ms for cost in costs),
         statistics.median(cost.row_us for cost in costs),
     )
 
@@ -74,7 +74,7 @@ def _measured(agents: list[Agent], model: ScriptedModel, yardstick: Yardstick) -
     before = yardstick.row_us()
     each_ms = _round(agents, model) * 1000 / AGENTS
     row_us = (before + yardstick.row_us()) / 2
-    return MessageCost(each_ms, as_of_bars(each_ms, row_us), row_us)
+    return MessageCost(each_ms, as_of_design(each_ms, row_us), row_us)
 
 
 def _round(agents: list[Agent], model: ScriptedModel) -> float:

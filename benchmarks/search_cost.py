@@ -3,9 +3,8 @@ missed.
 
 Passages with vectors in one archive, and as many messages (at most 100,000), are stored and searched as the library
 does it: words, vectors, ranking and reading. Times are CPU of all threads, without making the query's vector. Each
-stands beside the yardstick's row before and after it, and the time that follows for the machine that the bars were set
-on, which is what they judge. Texts are made of words as frequent as those of dialogue:
-a word of a query stands in one text of twenty, on average.
+is judged as it is; beside it stand the yardstick's row before and after it, and the time scaled by that. Texts are
+made of words as frequent as those of dialogue: a word of a query stands in one text of twenty, on average.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.floor import Yardstick, as_of_bars
+from benchmarks.floor import Yardstick, as_of_design
 from benchmarks.vector_search import DIMENSIONS, MODEL, Floats, Halves, mixture
 from perdure import AsyncPerdure
 from perdure.app import Uuids
@@ -53,11 +52,11 @@ WORDS = 6_000
 
 @dataclass(frozen=True)
 class _Time:
-    """CPU time, the microseconds of the yardstick's row before and after it, and the time that the bars judge."""
+    """CPU time, the microseconds of the yardstick's row before and after it, and the time scaled by it."""
 
     cpu: float
     row_us: float
-    judged: float
+    scaled: float
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class _Clock:
         await work()
         spent = (time.process_time() - began) / unit_s
         row_us = (before + self.yardstick.row_us()) / 2
-        return _Time(spent, row_us, as_of_bars(spent, row_us))
+        return _Time(spent, row_us, as_of_design(spent, row_us))
 
     async def times(self, questions: Sequence[str], search: Callable[[str], Awaitable[object]]) -> list[_Time]:
         return [await self.time(lambda text=text: search(text)) for text in questions]  # type: ignore[misc]
@@ -91,8 +90,8 @@ class _Costs:
     def tell_time(self, name: str, times: Sequence[_Time], unit: str, *, bar: float | None = None) -> None:
         """The median of some times."""
         value, row_us = statistics.median(one.cpu for one in times), statistics.median(one.row_us for one in times)
-        judged = statistics.median(one.judged for one in times)
-        self._print(f"{name:<46}{value:>10.3f} {unit:<3}{row_us:>7.1f}{judged:>9.3f}", judged, bar, False)
+        scaled = statistics.median(one.scaled for one in times)
+        self._print(f"{name:<46}{value:>10.3f} {unit:<3}{row_us:>7.1f}{scaled:>9.3f}", value, bar, False)
 
     def _print(self, row: str, judged: float, bar: float | None, least: bool) -> None:
         if bar is not None:
@@ -180,7 +179,7 @@ async def _stored(path: Path, talk: _Talk, vectors: Halves, clock: _Clock, costs
         times.append(await clock.time(lambda some=some, blobs=blobs: store.write(_put, archive.number, some, blobs)))  # type: ignore[misc]
     await store.close()
     row_us = statistics.mean(one.row_us for one in times)
-    each = _Time(sum(one.cpu for one in times) / rows, row_us, sum(one.judged for one in times) / rows)
+    each = _Time(sum(one.cpu for one in times) / rows, row_us, sum(one.scaled for one in times) / rows)
     costs.tell_time(f"{rows:,} passages: insert and commit, each", [each], "ms", bar=0.3)
 
 
@@ -266,7 +265,7 @@ async def archives(folder: Path, costs: _Costs) -> None:
 def main() -> int:
     """Measure each number of rows that is named; 1 if a bar was missed."""
     costs = _Costs()
-    print(f"{'':<46}{'CPU':>10}    {'row us':>7}{'judged':>9}     bar")
+    print(f"{'':<46}{'CPU':>10}    {'row us':>7}{'scaled':>9}     bar")
     with tempfile.TemporaryDirectory() as beside, Yardstick(Path(beside)) as yardstick:
         clock = _Clock(yardstick)
         for rows in [int(argument.replace(",", "")) for argument in sys.argv[1:]] or [100_000]:
