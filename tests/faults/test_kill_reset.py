@@ -1,4 +1,5 @@
-"""`kill -9` around a reset: all conversations of the agent begin anew, or none does."""
+"""`kill -9` around a reset: all conversations of the agent begin anew, or none does; and the next process carries out
+what the dead one left."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from perdure import AsyncPerdure
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolDecision
 from perdure.core.tool_rules import RequiresApproval
+from perdure.core.tx import Fault, Tx
 from perdure.testing.kill_target import MODEL
 from tests.faults.children import Child, Line, Place, open_store
 
@@ -36,6 +39,16 @@ async def _talked(place: Place) -> tuple[Line, int]:
         return Line(agent.id, other.id), await agent.message_count()
 
 
+def _faults(tx: Tx) -> list[Fault]:
+    return [fault for owner in tx.upkeep.owners() for fault in tx.upkeep.check(owner).faults]
+
+
+async def _carried_out(perdure: AsyncPerdure) -> None:
+    async with asyncio.timeout(30):
+        while await perdure.app.store.read(lambda tx: tx.resets.unfinished()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_kill_around_a_reset_leaves_all_or_nothing(tmp_path: Path, seed: int) -> None:
     """Messages, search, counts, what waits and the record of resets agree; a second reset does what is left to do."""
@@ -52,12 +65,15 @@ def test_a_kill_around_a_reset_leaves_all_or_nothing(tmp_path: Path, seed: int) 
         async with await open_store(place) as perdure:
             agent = await perdure.agent(line.agent)
             done, pending = await agent.resets(), await agent.pending()
+            left = await perdure.app.store.read(lambda tx: tx.resets.unfinished())
             shown, found = await agent.messages(), await agent.search("k0")
             counted = await agent.message_count()
             if done:
                 assert (len(done), shown, found, pending, counted) == (2, [], [], (), 0)
+                await _carried_out(perdure)
+                assert (await agent.messages(), await agent.search("k0"), await agent.message_count()) == ([], [], 0)
             else:
-                assert (told, len(shown), counted, len(pending)) == (False, count, count, 1)
+                assert (told, left, len(shown), counted, len(pending)) == (False, [], count, count, 1)
                 assert found
                 assert len(await agent.reset()) == 2
             with pytest.raises(AnswerInvalid):
@@ -68,6 +84,7 @@ def test_a_kill_around_a_reset_leaves_all_or_nothing(tmp_path: Path, seed: int) 
             assert [result.text for result in kept[-1].results] == ["not run: the conversation was reset"]
             for conversation in (None, line.conversation):
                 assert (await agent.send("k4 note", conversation=conversation)).text == "done k4"
+            assert await perdure.app.store.read(_faults) == []
         assert "guarded k3" not in place.effects_left()
 
     asyncio.run(torment())

@@ -1,4 +1,8 @@
-"""Conversations that begin anew: what was said leaves the view, and stays in the log."""
+"""Conversations that begin anew: what was said leaves the view, and stays in the log.
+
+Leaving the view is one small transaction, however long the log is. What the store keeps for what is in view, words in
+the index and vectors, is given up behind it, some rows at a time; whoever dies over that leaves it to the next.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from perdure.core.errors import ConversationBusy, InvalidInput
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.tx import Tx
+from perdure.core.tx.resets import Counted
 from perdure.engine.answers import give_up_pending
 from perdure.engine.auto_capture import capture_rest
 from perdure.engine.hook_rows import hook_draft, hook_tokens
@@ -20,27 +25,35 @@ from perdure.engine.ports import Ports
 from perdure.memory.automatic import auto_capture_of
 from perdure.memory.capture import due
 
-__all__ = ["delete_conversation", "reset_conversations"]
+__all__ = ["carry_out_left", "delete_conversation", "reset_conversations"]
 
 log = logging.getLogger(__name__)
 
 PAGE = 500
+ROWS_A_STEP = 200
+"""Messages of one transaction of carrying out: everybody else waits for it, about 10 ms."""
 
 
 async def reset_conversations(
-    agent_id: AgentId, conversation_seq: int | None, ports: Ports, *, author: Author
+    agent_id: AgentId,
+    conversation_seq: int | None,
+    ports: Ports,
+    *,
+    author: Author,
+    rows_a_step: int = ROWS_A_STEP,
 ) -> Sequence[Reset]:
     """Reset one conversation of an agent, or all of them, in one transaction; those that had nothing in view are left
     as they are. What automatic capture had still to take is taken before. Calls that wait for somebody are given up.
-    Then hooks are told, and what they add begins the log anew.
+    Then hooks are told, and what they add begins the log anew. At last the resets are carried out.
 
     Raises: NotFound, StoreError; ConversationBusy: a run has not ended, and nothing is changed.
     """
     tried: Mapping[int, int] = {}
     while True:
         now = ports.clock.now()
+        counted = await ports.store.read(lambda tx: tx.resets.counted(agent_id))
         waiting, resets = await ports.store.write(
-            _reset_captured, agent_id, conversation_seq, tried, author=author, ids=ports.ids, now=now
+            _reset_captured, agent_id, conversation_seq, tried, author=author, ids=ports.ids, now=now, counted=counted
         )
         if not waiting:
             break
@@ -50,7 +63,20 @@ async def reset_conversations(
         fired = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
         if fired.context:
             await ports.store.write(_add_context, reset, fired.context, ids=ports.ids, counter=ports.counter, now=now)
+    await _carry_out(agent_id, ports, rows_a_step)
     return resets
+
+
+async def carry_out_left(ports: Ports) -> None:
+    """Carry out the resets that a process left which is gone. Raises: StoreError."""
+    while agents := await ports.store.read(lambda tx: tx.resets.unfinished()):
+        for agent_id in agents:
+            await _carry_out(agent_id, ports)
+
+
+async def _carry_out(agent_id: AgentId, ports: Ports, rows: int = ROWS_A_STEP) -> None:
+    while await ports.store.write(lambda tx: tx.resets.carry_out(agent_id, limit=rows)):
+        pass
 
 
 def _reset_captured(
@@ -62,6 +88,7 @@ def _reset_captured(
     author: Author,
     ids: Ids,
     now: datetime,
+    counted: Counted,
 ) -> tuple[Mapping[int, int], Sequence[Reset]]:
     """What waits for capture, and then nothing is changed; else the resets.
 
@@ -72,7 +99,7 @@ def _reset_captured(
     waiting = _waiting(tx, agent_id, conversation_seq)
     if any(upto > tried.get(seq, -1) for seq, upto in waiting.items()):
         return waiting, ()
-    return {}, _reset(tx, agent_id, conversation_seq, author=author, ids=ids, now=now)
+    return {}, _reset(tx, agent_id, conversation_seq, author=author, ids=ids, now=now, counted=counted)
 
 
 def _waiting(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Mapping[int, int]:
@@ -87,7 +114,14 @@ def _waiting(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Mapping
 
 
 def _reset(
-    tx: Tx, agent_id: AgentId, conversation_seq: int | None, *, author: Author, ids: Ids, now: datetime
+    tx: Tx,
+    agent_id: AgentId,
+    conversation_seq: int | None,
+    *,
+    author: Author,
+    ids: Ids,
+    now: datetime,
+    counted: Counted,
 ) -> Sequence[Reset]:
     tx.agents.lock(agent_id)
     lines = _all(tx, agent_id) if conversation_seq is None else [tx.conversations.at(agent_id, conversation_seq)]
@@ -96,7 +130,7 @@ def _reset(
             raise ConversationBusy(busy.id)
     for line in lines:
         give_up_pending(tx, line, "the conversation was reset", ids=ids, now=now)
-    resets = [tx.resets.add(line, author=author, at=now) for line in lines]
+    resets = [tx.resets.add(line, author=author, at=now, counted=counted) for line in lines]
     return [reset for reset in resets if reset is not None]
 
 
@@ -106,15 +140,19 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
     Raises: NotFound, StoreError; InvalidInput: it is the agent's first; ConversationBusy.
     """
     now = ports.clock.now()
-    agent_id = await ports.store.write(_delete, conversation_id, author=author, ids=ports.ids, now=now)
+    counted = await ports.store.read(lambda tx: tx.resets.counted(tx.conversations.get(conversation_id).agent_id))
+    agent_id = await ports.store.write(_delete, conversation_id, author=author, ids=ports.ids, now=now, counted=counted)
     await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
+    await _carry_out(agent_id, ports)
 
 
-def _delete(tx: Tx, conversation_id: ConversationId, *, author: Author, ids: Ids, now: datetime) -> AgentId:
+def _delete(
+    tx: Tx, conversation_id: ConversationId, *, author: Author, ids: Ids, now: datetime, counted: Counted
+) -> AgentId:
     line = tx.conversations.get(conversation_id)
     if line.seq == 0:
         raise InvalidInput(f"{conversation_id} is the agent's first conversation, which stays: reset it")
-    _reset(tx, line.agent_id, line.seq, author=author, ids=ids, now=now)
+    _reset(tx, line.agent_id, line.seq, author=author, ids=ids, now=now, counted=counted)
     tx.conversations.remove(line, at=now)
     return line.agent_id
 

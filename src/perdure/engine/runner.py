@@ -31,6 +31,7 @@ from perdure.engine.leases import is_dead
 from perdure.engine.loop import run as run_loop
 from perdure.engine.next_action import Finish
 from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.reset import carry_out_left
 from perdure.engine.run_log import Progress, run_log_of
 from perdure.engine.views import Views
 
@@ -165,12 +166,14 @@ class Runner:
         return run
 
     async def recover(self) -> None:
-        """Take over runs that nobody drives any more, as far as their models can be reached from here."""
+        """Take over runs that nobody drives any more, as far as their models can be reached from here; and carry out
+        what dead processes left of resets."""
         now = self._ports.clock.now()
         for run, model in await self._ports.store.read(_unended, now=now):
             free = run.lease_until is None or run.lease_until < now or self._is_left(run)
             if free and run.key not in self._driven and self._ports.models.find(model) is not None:
                 self._want(run)
+        await carry_out_left(self._ports)
 
     async def _recover_for_ever(self) -> None:
         while True:

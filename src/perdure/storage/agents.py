@@ -49,6 +49,7 @@ _CHILDREN = (
     "message_revisions",
     "messages",
     "resets",
+    "resetting",
     "conversations",
     "agent_blocks",
     "agent_archives",

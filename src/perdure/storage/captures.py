@@ -8,6 +8,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.tx.captures import Waiting
 from perdure.storage.database import OWN_AGENT, Database, iso
+from perdure.storage.message_filters import SHOWN
 
 __all__ = ["Captures"]
 
@@ -52,7 +53,7 @@ class Captures:
         ((tokens, last),) = self._db.rows(
             "SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1) FROM messages WHERE agent_id = :agent_id"
             f" AND conversation_seq = :conversation_seq AND seq > :upto_seq{below} AND kind = 'message'"
-            f" AND role IN ('user', 'assistant') AND removed = 0 AND {OWN_AGENT}",
+            f" AND role IN ('user', 'assistant') AND {SHOWN} AND {OWN_AGENT}",
             params if before_seq is None else params | {"before_seq": before_seq},
         )
         return Waiting(int(tokens), int(last))

@@ -18,6 +18,7 @@ from perdure.core.text import restored, storable
 from perdure.core.tx.conversations import ConversationFilter, ConversationOrder
 from perdure.storage.agents import Agents, contains, pattern_of
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.message_filters import SHOWN
 
 __all__ = ["Conversations", "load_stubs"]
 
@@ -182,7 +183,7 @@ class Conversations:
             "SELECT id FROM messages WHERE agent_id = :agent_id AND conversation_seq = :seq AND seq >= COALESCE("
             "(SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
             " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
-            f" AND kind = 'message' AND removed = 0 AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
+            f" AND kind = 'message' AND {SHOWN} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
             {"agent_id": agent_id, "seq": seq, "org_id": self._org_id, "limit": limit},
         )
         return [row[0] for row in reversed(rows)]
@@ -240,7 +241,7 @@ class Conversations:
             # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
             changes += (
                 ", prefix_seq = :prefix_seq, view_tokens = (SELECT COALESCE(SUM(tokens), 0) FROM messages"
-                " WHERE agent_id = :agent_id AND conversation_seq = :seq AND seq >= :from_seq AND removed = 0)"
+                f" WHERE agent_id = :agent_id AND conversation_seq = :seq AND seq >= :from_seq AND {SHOWN})"
             )
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}
         self._db.run(

@@ -1,7 +1,8 @@
 """`tx.messages`: the message verbs of one transaction.
 
 A row is never changed but for `revision` and `removed`: they point at its newest revision, which holds the parts to
-show instead, or say that it is out of view since its conversation was reset.
+show instead, or say that it is out of view since its conversation was reset. A reset changes its rows some at a time;
+those that it has still to change are out of view by its row in `resetting`, which `SHOWN` looks at.
 
 Words enter the full-text index some messages at a time: what it writes for one row costs as much as for ten. The last
 few of an agent, from its `words_seq` on, are searched as they stand in their rows.
@@ -38,6 +39,7 @@ from perdure.core.tools import REPEATING_TOOLS
 from perdure.core.tx import Matches, MessageFilter, Turn
 from perdure.storage.database import OWN_AGENT, Database, from_iso, iso, locate, owners_of, register
 from perdure.storage.full_text import matches
+from perdure.storage.message_filters import SHOWN, being_reset, conditions_of, listed, shown
 from perdure.storage.message_rows import COLUMNS, NULLABLE, insert_statement, message_of, params_of
 from perdure.storage.vectors import forget_texts, queue_texts
 
@@ -158,7 +160,7 @@ class Messages:
         rows = self._db.rows(
             "SELECT m.id FROM ids i JOIN messages m ON m.agent_id = i.owner_id AND m.seq = i.seq"
             f" WHERE i.org_id = :org_id AND i.id IN ({', '.join(f':{name}' for name in names)})"
-            " AND m.id = i.id AND m.removed = 2",
+            f" AND m.id = i.id AND (m.removed = 2 OR m.removed = 0 AND {being_reset('m')})",
             names | {"org_id": self._org_id},
         )
         return {MessageId(row[0]) for row in rows}
@@ -175,11 +177,11 @@ class Messages:
         engine_kinds: bool = False,
         reset: bool = False,
     ) -> Sequence[Message]:
-        where, params = _listed(agent_id, conversation_seq, after_seq, before_seq)
+        where, params = listed(agent_id, conversation_seq, after_seq, before_seq)
         if not engine_kinds:
             where += " AND kind IN ('message', 'approval')"
-        order, removed = "DESC" if newest_first else "ASC", "IN (0, 2)" if reset else "= 0"
-        return self._read(f"{where} AND removed {removed} ORDER BY seq {order} LIMIT :limit", params | {"limit": limit})
+        order = "DESC" if newest_first else "ASC"
+        return self._read(f"{where} AND {shown(reset)} ORDER BY seq {order} LIMIT :limit", params | {"limit": limit})
 
     def view(
         self,
@@ -193,7 +195,7 @@ class Messages:
         where = "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
-            return self._read(f"{where} AND removed = 0 ORDER BY seq", params)
+            return self._read(f"{where} AND {SHOWN} ORDER BY seq", params)
         sql = f"SELECT {COLUMNS} FROM messages WHERE {OWN_AGENT} AND {where} ORDER BY seq"
         rows = map(message_of, self._db.rows(sql, params | {"org_id": self._org_id}))
         shown = (_as_of(self._db, row, settings_revision) if row.revision else row for row in rows)
@@ -213,7 +215,7 @@ class Messages:
         of = "run_seq = :run_seq" if run.resumes is None else "run_seq IN (:run_seq, :resumes)"
         return self._read(
             f"agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first AND {of}"
-            f"{until} AND removed {'IN (0, 2)' if reset else '= 0'} ORDER BY seq",
+            f"{until} AND {shown(reset)} ORDER BY seq",
             {
                 "agent_id": run.key.agent_id,
                 "run_seq": run.key.seq,
@@ -232,25 +234,29 @@ class Messages:
         return int(rows[0][0]) if rows else 0
 
     def count_after(self, agent_id: AgentId, seq: int, *, conversation_seq: int | None = None) -> int:
-        where, params = _listed(agent_id, conversation_seq, seq, None)
-        found = f"{where} AND kind IN ('message', 'approval') AND removed = 0 AND {OWN_AGENT}"
+        where, params = listed(agent_id, conversation_seq, seq, None)
+        found = f"{where} AND kind IN ('message', 'approval') AND {SHOWN} AND {OWN_AGENT}"
         return int(
             self._db.rows(f"SELECT COUNT(*) FROM messages WHERE {found}", params | {"org_id": self._org_id})[0][0]
         )
 
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
         found = self._db.rows(
-            "SELECT number, words_seq, message_seq FROM agents WHERE id = :id AND org_id = :org_id",
+            "SELECT number, words_seq, message_seq, EXISTS (SELECT 1 FROM resetting WHERE agent_id = :id) FROM agents"
+            " WHERE id = :id AND org_id = :org_id",
             {"id": agent_id, "org_id": self._org_id},
         )
         if not found or not query.clauses:
             return Matches()
-        number, words_seq, next_seq = found[0]
+        number, words_seq, next_seq, resetting = found[0]
         below = next_seq if where.before_seq is None else min(where.before_seq, next_seq)
         waiting = self._waiting(agent_id, words_seq, below - 1, where) if words_seq < below else ()
-        # The index knows roles and numbers, and a removed message is not in it; the rest is asked of the message.
+        # The index knows roles and numbers, and a removed message is not in it; the rest is asked of the message, also
+        # whether a reset took it out of view that is still carried out.
         rest = replace(where, roles=(), before_seq=None)
-        conditions, params = _conditions(rest, "m.")
+        conditions, params = conditions_of(rest, "m.")
+        if resetting:
+            conditions += f" AND NOT {being_reset('m')}"
         return matches(
             self._db,
             "message_words",
@@ -267,10 +273,10 @@ class Messages:
 
     def _waiting(self, agent_id: AgentId, first: int, last: int, where: MessageFilter) -> Sequence[tuple[int, str]]:
         """Number and words of those between two numbers that the filter lets through, the newest first."""
-        conditions, params = _conditions(where)
+        conditions, params = conditions_of(where)
         rows = _read(
             self._db,
-            f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0{conditions} ORDER BY seq DESC",
+            f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND {SHOWN}{conditions} ORDER BY seq DESC",
             {"agent_id": agent_id, "first": first, "last": last, **params},
         )
         return [(seq, words) for seq, _, words in filter(None, map(_words, rows))]
@@ -289,7 +295,7 @@ class Messages:
         rows = self._db.rows(
             "SELECT seq, conversation_seq, role, name, occurred_at, LENGTH(parts),"
             " CASE WHEN parts LIKE '%?%' OR parts LIKE '%？%' THEN 1 ELSE 0 END FROM messages"
-            f" WHERE {OWN_AGENT} AND agent_id = :agent_id AND seq >= :from_seq AND kind = 'message' AND removed = 0"
+            f" WHERE {OWN_AGENT} AND agent_id = :agent_id AND seq >= :from_seq AND kind = 'message' AND {SHOWN}"
             " AND role IN ('user', 'assistant') AND parts LIKE '%\"type\":\"text\"%' ORDER BY seq LIMIT :limit",
             {"agent_id": agent_id, "org_id": self._org_id, "from_seq": from_seq, "limit": limit},
         )
@@ -311,7 +317,7 @@ class Messages:
             return {}
         source, among, params = self._db.picked("messages", "seq", "seqs", seqs)
         rows = self._db.rows(
-            f"SELECT seq, parts, revision FROM {source} WHERE {OWN_AGENT} AND agent_id = :agent_id AND removed = 0"
+            f"SELECT seq, parts, revision FROM {source} WHERE {OWN_AGENT} AND agent_id = :agent_id AND {SHOWN}"
             f" AND {among}",
             {"agent_id": agent_id, "org_id": self._org_id, **params},
         )
@@ -321,9 +327,9 @@ class Messages:
         return found
 
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]:
-        conditions, params = _conditions(where)
+        conditions, params = conditions_of(where)
         return self._read(
-            f"agent_id = :agent_id AND kind = 'message' AND removed = 0{conditions} ORDER BY seq DESC LIMIT :limit",
+            f"agent_id = :agent_id AND kind = 'message' AND {SHOWN}{conditions} ORDER BY seq DESC LIMIT :limit",
             {"agent_id": agent_id, "limit": limit} | params,
         )
 
@@ -390,7 +396,7 @@ def read_messages(
     among, params = db.among("seq", "seqs", seqs)
     found = _read(
         db,
-        f"agent_id = :agent_id AND {among} AND removed {'IN (0, 2)' if reset else '= 0'} AND {OWN_AGENT}",
+        f"agent_id = :agent_id AND {among} AND {shown(reset)} AND {OWN_AGENT}",
         {"agent_id": agent_id, "org_id": org_id, **params},
     )
     return {message.seq: message for message in found}
@@ -404,7 +410,8 @@ def _words_seq(db: Database, agent_id: AgentId) -> int:
 def indexed_words_of(
     db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
-    """What the full-text index holds of an agent, made again from the messages; also of one conversation."""
+    """What the full-text index holds of an agent, made again from the messages; also of one conversation. Those that a
+    reset took out of view are in it until it is carried out."""
     return message_words_of(db, agent_id, first, min(last, _words_seq(db, agent_id) - 1), conversation_seq)
 
 
@@ -465,34 +472,3 @@ def _words(message: Message) -> tuple[int, str, str] | None:
 
 def _repeats(part: Part) -> bool:
     return isinstance(part, ToolResult) and part.name in REPEATING_TOOLS
-
-
-def _listed(
-    agent_id: AgentId, conversation_seq: int | None, after_seq: int | None, before_seq: int | None
-) -> tuple[str, dict[str, Any]]:
-    places = {"conversation_seq =": conversation_seq, "seq >": after_seq, "seq <": before_seq}
-    given = {f"p{index}": (column, value) for index, (column, value) in enumerate(places.items()) if value is not None}
-    where = "".join(f" AND {column} :{name}" for name, (column, _) in given.items())
-    return f"agent_id = :agent_id{where}", {"agent_id": agent_id} | {name: value for name, (_, value) in given.items()}
-
-
-def _conditions(where: MessageFilter, table: str = "") -> tuple[str, dict[str, Any]]:
-    """The conditions and their parameters; `table` is the prefix that tells these columns from those of a joined
-    table."""
-    clauses: list[str] = []
-    params: dict[str, Any] = {}
-    if where.conversation_seq is not None:
-        clauses.append("conversation_seq = :w_conversation")
-        params["w_conversation"] = where.conversation_seq
-    if where.roles:
-        clauses.append("role IN (" + ", ".join(f"'{role}'" for role in where.roles) + ")")
-    if where.since is not None:
-        clauses.append("occurred_at >= :w_since")
-        params["w_since"] = iso(where.since)
-    if where.until is not None:
-        clauses.append("occurred_at <= :w_until")
-        params["w_until"] = iso(where.until)
-    if where.before_seq is not None:
-        clauses.append("seq < :w_before")
-        params["w_before"] = where.before_seq
-    return "".join(f" AND {table}{clause}" for clause in clauses), params

@@ -13,6 +13,7 @@ from perdure.core.ids import AgentId, ArchiveId, OrgId
 from perdure.core.text import storable
 from perdure.core.tx import Checked, Fault, FaultKind, Owner, OwnerKind
 from perdure.storage.database import Database, load
+from perdure.storage.message_filters import SHOWN
 from perdure.storage.messages import embedded_texts_of, indexed_words_of
 from perdure.storage.passages import passage_words_of
 from perdure.storage.vectors import forget_texts, queue_texts
@@ -77,7 +78,7 @@ class _Part:
 
     def __init__(self, db: Database, owner: Owner, first: int, last: int, repair: bool) -> None:
         self._db, self._owner, self._first, self._last, self._repair = db, owner, first, last, repair
-        self._params = {"id": owner.id, "number": owner.number, "first": first, "last": last}
+        self._params = {"id": owner.id, "agent_id": owner.id, "number": owner.number, "first": first, "last": last}
         self.faults: list[Fault] = []
 
     def words(self) -> None:
@@ -169,7 +170,7 @@ class _Part:
                 "agents",
                 "message_count",
                 "id = :id",
-                "SELECT COUNT(*) FROM messages WHERE agent_id = :id AND kind = 'message' AND removed = 0",
+                f"SELECT COUNT(*) FROM messages WHERE agent_id = :agent_id AND kind = 'message' AND {SHOWN}",
             )
         else:
             self._count(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,11 +146,17 @@ class History:
             found += [earlier, later]
         return once(np.concatenate(found))
 
-    def mask(self, where: MessageFilter) -> NDArray[np.bool_] | None:
-        """(n) which rows the filter lets through; None: all of them."""
+    def mask(
+        self, where: MessageFilter, *, out_of_view: Mapping[int, int] = MappingProxyType({})
+    ) -> NDArray[np.bool_] | None:
+        """(n) which rows the filter lets through; None: all of them. Of the conversations in `out_of_view`, none up to
+        that number."""
         mask: NDArray[np.bool_] | None = None
         for condition in self._conditions(where):
             mask = condition if mask is None else mask & condition
+        for line, upto in out_of_view.items():
+            later = (self.conversation != line) | (self.seq > upto)
+            mask = later if mask is None else mask & later
         return mask
 
     def _conditions(self, where: MessageFilter) -> list[NDArray[np.bool_]]:

@@ -73,8 +73,9 @@ def rank_messages(
         without_names(asked.text, history.names),
         lambda query: [tx.messages.match(agent.id, query, where=where, limit=candidates_max)],
     )
-    mask = history.mask(where)
-    only = None if mask is None or _only_before(where) else history.seq[mask]
+    out_of_view = tx.resets.out_of_view(agent.id)
+    mask = history.mask(where, out_of_view=out_of_view)
+    only = None if mask is None or (_only_before(where) and not out_of_view) else history.seq[mask]
     meaning = by_meaning(
         tx, agent.number, asked, texts=history.rows, only=only, limit=max(DENSE_CANDIDATES, min(limit, HITS_MAX))
     )

@@ -27,6 +27,7 @@ from perdure.storage.migrations import (
     m0015_unended_runs,
     m0016_conversations,
     m0017_words,
+    m0018_resetting,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -49,6 +50,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (15, "unended_runs", m0015_unended_runs.apply),
     (16, "conversations", m0016_conversations.apply),
     (17, "words", m0017_words.apply),
+    (18, "resetting", m0018_resetting.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

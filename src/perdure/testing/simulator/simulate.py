@@ -419,7 +419,9 @@ class _Simulation:
                 process = self.rng.choice(self.processes)
                 # In a task of its own, which goes down with its process.
                 asked = asyncio.create_task(
-                    reset_conversations(agent_id, rng.choice((None, 0, 1, 2)), process.ports, author=OUTSIDE)
+                    reset_conversations(
+                        agent_id, rng.choice((None, 0, 1, 2)), process.ports, author=OUTSIDE, rows_a_step=2
+                    )
                 )
                 asked.add_done_callback(_look_at)
                 await asyncio.wait((asked,), timeout=LEASE_S)
@@ -445,6 +447,8 @@ class _Simulation:
                         raise Violation(f"{text!r} was not answered")
             except TimeoutError as error:
                 raise Violation(f"{text!r} was not answered in {PATIENCE_S:.0f} virtual seconds") from error
+            if left := await process.store.read(lambda tx: tx.resets.unfinished()):
+                raise Violation(f"the resets of {left} are not carried out")
             answer = (await process.store.read(last_message, agent_id, line)).text
             if answer != f"done last{line}":
                 raise Violation(f"{text!r} was answered with {answer!r}")

@@ -8,7 +8,9 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Text
 from perdure.core.runs import Prefix
-from perdure.core.tx import Tx
+from perdure.core.text import query_of
+from perdure.core.tx import Fault, MessageFilter, Tx
+from perdure.core.tx.resets import Counted
 from perdure.testing.store_contract.base import ADA, AT, LATER, Contract, found_messages, raises, said
 from perdure.testing.store_contract.nodes import node_of
 
@@ -114,6 +116,113 @@ class ResetContract(Contract):
             assert await store.read(lambda tx: tx.resets.list(agent.id, conversation_seq=1)) == [other]
             await store.write(lambda tx: tx.agents.delete(agent.id))
             assert await store.read(lambda tx: tx.resets.list(agent.id)) == []
+
+    async def test_a_reset_is_carried_out_in_steps_that_nobody_sees(self) -> None:
+        """From its first moment on all that can be read is as it will be, after each step of one row, also of a reset
+        that comes meanwhile; nothing that is derived is wrong at any point, and at last nothing is left of it."""
+        async with self.opened() as store:
+            agent = await store.write(self.two_lines)
+            _, second = await store.write(self.say, agent.id, *["a walrus sleeps"] * 2)
+            await store.write(lambda tx: tx.messages.revise(second.id, None, author=ADA, at=AT))
+
+            def reset(tx: Tx, seq: int) -> Reset | None:
+                return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER)
+
+            def readings(tx: Tx) -> list[object]:
+                where = MessageFilter()
+                return [
+                    tx.messages.list(agent.id, engine_kinds=True),
+                    tx.messages.list(agent.id, conversation_seq=0, newest_first=True),
+                    tx.messages.list(agent.id, engine_kinds=True, reset=True),
+                    tx.messages.view(agent.id, 0, from_seq=0, upto_seq=99),
+                    tx.messages.view(agent.id, 0, from_seq=0, upto_seq=99, settings_revision=1),
+                    tx.messages.by_seqs(agent.id, range(12)),
+                    tx.messages.texts(agent.id, range(12)),
+                    tx.messages.newest(agent.id, where=where, limit=9),
+                    tx.messages.turns(agent.id, from_seq=0, limit=99),
+                    tx.messages.count(agent.id),
+                    tx.agents.get(agent.id).message_count,
+                    tx.messages.count_after(agent.id, -1),
+                    found_messages(tx, agent.id, "walrus"),
+                    tx.messages.match(agent.id, query_of("walrus"), where=MessageFilter(roles=("user",)), limit=9).seqs,
+                    tx.messages.reset_among([message.id for message in tx.messages.list(agent.id, reset=True)]),
+                    tx.conversations.shown(agent.id, 0),
+                    tx.captures.waiting(agent.id, 0),
+                    tx.resets.list(agent.id),
+                ]
+
+            def faults(tx: Tx) -> list[Fault]:
+                (owner,) = [one for one in tx.upkeep.owners() if one.id == agent.id]
+                return list(tx.upkeep.check(owner).faults)
+
+            made = await store.write(reset, 0)
+            assert made is not None
+            assert made.message_count == 3
+            assert await store.read(lambda tx: tx.resets.out_of_view(agent.id)) == {0: 5}
+            assert await store.read(said, agent.id) == ["another walrus"]
+            steps = 0
+            for resets_more in (True, False):
+                await store.write(self.say, agent.id, "a walrus again", "a seal again")
+                if resets_more:
+                    expected = await store.read(readings)
+                    assert await store.write(lambda tx: tx.resets.carry_out(agent.id, limit=1))
+                    assert await store.read(readings) == expected
+                    again = await store.write(reset, 0)
+                    assert again is not None
+                    assert (again.number, again.message_count) == (2, 2)
+                    await store.write(self.say, agent.id, "a third walrus")
+                expected = await store.read(readings)
+                assert await store.read(lambda tx: tx.resets.unfinished()) == [agent.id]
+                while await store.write(lambda tx: tx.resets.carry_out(agent.id, limit=1)):
+                    steps += 1
+                    assert await store.read(readings) == expected
+                    assert await store.read(faults) == []
+                assert await store.read(readings) == expected
+                assert await store.read(faults) == []
+                assert await store.read(lambda tx: tx.resets.unfinished()) == []
+                assert await store.read(lambda tx: tx.resets.out_of_view(agent.id)) == {}
+                if resets_more:
+                    await store.write(reset, 1)
+            assert steps >= 7
+
+    async def test_what_was_counted_before_spares_counting(self) -> None:
+        """Whatever happened since: something was said, removed, or the conversation was reset already."""
+        async with self.opened() as store:
+            agent = await store.write(self.two_lines)
+
+            def reset(tx: Tx, seq: int = 0) -> Reset | None:
+                return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER, counted=counted)
+
+            counted = await store.read(lambda tx: tx.resets.counted(agent.id))
+            assert counted == Counted(next_seq=4, settings_revision=counted.settings_revision, said={0: 2, 1: 1})
+            await store.write(self.say, agent.id, "more")
+            first = await store.write(reset)
+            await store.write(self.say, agent.id, "again", "and again")
+            second = await store.write(reset)
+            counted = await store.read(lambda tx: tx.resets.counted(agent.id))
+            at_once = await store.write(reset, 1)
+            (new,) = await store.write(self.say, agent.id, "new", conversation_seq=1)
+            counted = await store.read(lambda tx: tx.resets.counted(agent.id))
+            await store.write(lambda tx: tx.messages.revise(new.id, None, author=ADA, at=AT))
+            await store.write(self.say, agent.id, "newer", conversation_seq=1)
+            revised = await store.write(reset, 1)
+
+            made = [first, second, at_once, revised]
+            assert [one and one.message_count for one in made] == [3, 2, 1, 1]
+            assert await store.read(lambda tx: tx.messages.count(agent.id)) == 0
+            with raises(NotFound):
+                await store.read(lambda tx: tx.resets.counted(AgentId("agent-none")))
+
+    async def test_an_agent_may_go_while_its_reset_is_carried_out(self) -> None:
+        """Nothing is left of either."""
+        async with self.opened() as store:
+            agent = await store.write(self.two_lines)
+            await store.write(lambda tx: tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=LATER))
+            await store.write(lambda tx: tx.resets.carry_out(agent.id, limit=1))
+            await store.write(lambda tx: tx.agents.delete(agent.id))
+
+            assert not await store.write(lambda tx: tx.resets.carry_out(agent.id))
+            assert await store.read(lambda tx: tx.resets.unfinished()) == []
 
     async def test_nodes_can_be_listed_from_a_message_on(self) -> None:
         """Those before it stand for what a reset took out of view."""

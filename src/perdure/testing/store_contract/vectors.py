@@ -287,6 +287,7 @@ class VectorContract(Contract):
                 self.say(tx, agent.id, "three", conversation_seq=1)
                 tx.vectors.put(agent.number, [(0, blob(1, 0)), (2, blob(0, 1))], model=MODEL, dimensions=2)
                 tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=AT)
+                assert not tx.resets.carry_out(agent.id)
 
             await store.write(fill)
 
