@@ -621,6 +621,33 @@ def test_a_search_of_an_agent_finds_its_files(tmp_path: Path) -> None:
         assert [hit.passage for hit in agent.search_archive("walrus")] == [own]
 
 
+def test_what_is_recalled_names_a_file_as_its_tools_do(tmp_path: Path) -> None:
+    """By folder and name, also when the folder is called otherwise since, and the same name stands in two: so it can be
+    opened. A long name is not cut."""
+    name = f"{'a' * 60}/{'b' * 60}.md"
+    paths: list[str] = []
+
+    def opens(_: ModelRequest) -> Any:
+        return calls("open_files", file_requests=[{"file_name": path} for path in paths])
+
+    with open_sync(tmp_path / "agents.db", opens, says("Read.")) as perdure:
+        agent = perdure.create_agent()
+        for title in ("plans", "notes"):
+            folder = perdure.folders.create(title)
+            folder.upload(f"the walrus of {title} sleeps\n".encode(), name=name)
+            reading(folder)
+            agent.files.attach(title)
+        folder.update(name="papers")
+        found = agent.recall("walrus", budget_tokens=400)
+        paths += [line.removeprefix("### ") for line in found.text.splitlines() if line.startswith("### ")]
+        (opened,) = results(perdure, agent.send("Read them."))
+
+    assert paths == [f"papers/{name}", f"plans/{name}"]
+    assert [source.path for source in found.sources if source.kind == "passage"] == paths
+    assert opened.status == "success"
+    assert "the walrus of plans sleeps" in opened.text
+
+
 def test_lines_are_asked_for_in_order(tmp_path: Path) -> None:
     """The last one before the first one is refused, with both."""
     with open_sync(tmp_path / "agents.db") as perdure:

@@ -115,7 +115,7 @@ def _shape(source: Source) -> Mapping[str, Any]:
 def _name(source: Source) -> str:
     if source.kind == "passage":
         told = source.source or {}
-        name = str(told.get("file_name") or source.archive_name)
+        name = source.path or source.archive_name or ""
         page = f" (page {told['page']})" if told.get("page") else ""
         return name if source.lines is None else f"{name}:{source.lines[0]}-{source.lines[1]}{page}"
     said = source.name or source.role or "turn"

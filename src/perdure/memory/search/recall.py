@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
-from perdure.core.ids import ConversationId
+from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.passages import Archive, Passage
 from perdure.core.text import query_of
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
@@ -82,7 +82,7 @@ def recall(
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter())
-        _add_passages(ranked, archives, scope, found, limit=limit, floor=floor, explain=explain)
+        _add_passages(tx, ranked, archives, scope, found, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.messages and turns is not None:
         where = _where(tx, agent, turns, scope)
         ranked_messages = rank_messages(tx, agent, turns, where=where)
@@ -156,6 +156,7 @@ def _chosen(ranked: Ranked, *, limit: int, floor: float, usable: Callable[[int],
 
 
 def _add_passages(
+    tx: Tx,
     ranked: RankedPassages,
     archives: Iterable[Archive],
     scope: RecallScope,
@@ -174,16 +175,27 @@ def _add_passages(
     def usable(row: int) -> bool:
         return row in passages and not _searched_as_turns(passages[row], scope)
 
+    folders: dict[ArchiveId, str] = {}
+
+    def path_of(passage: Passage) -> str | None:
+        name, archive_id = passage.source.get("file_name"), passage.archive_id
+        if not name or "folder_id" not in passage.source:
+            return name and str(name)
+        if archive_id not in folders:
+            folder = tx.folders.of_archive(archive_id)
+            folders[archive_id] = "" if folder is None else f"{folder.name}/"
+        return f"{folders[archive_id]}{name}"
+
     for row, score in _chosen(ranked.ranked, limit=limit, floor=floor, usable=usable):
         passage = passages[row]
-        lines = _lines(passage)
+        lines, path = _lines(passage), path_of(passage)
         found.add(
             Candidate(
                 kind="passage",
                 id=passage.id,
                 text=passage.text,
                 score=score,
-                source=str(passage.source.get("file_name") or names[passage.archive_id]),
+                source=path or names[passage.archive_id],
                 position=passage.seq,
                 lines=lines,
                 page=page if isinstance(page := passage.source.get("page"), int) else None,
@@ -193,6 +205,7 @@ def _add_passages(
             archive_id=passage.archive_id,
             archive_name=names[passage.archive_id],
             source=dict(passage.source),
+            path=path,
             lines=lines,
             occurred_at=passage.occurred_at,
         )

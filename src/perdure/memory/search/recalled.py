@@ -52,6 +52,7 @@ class Source:
         label: of a block.
         archive_id, archive_name, source, lines: of a passage: its archive, where it came from, its first and last line
             there.
+        path: of a passage of a file: `folder/name`, as the text and the agent's tools for files call it.
         conversation_id, seq, role, name: of a turn.
         beside: of a turn that is there only because it stands next to a hit: the ids of these.
     """
@@ -69,6 +70,7 @@ class Source:
     archive_id: ArchiveId | None = None
     archive_name: str | None = None
     source: Mapping[str, Any] | None = None
+    path: str | None = None
     lines: tuple[int, int] | None = None
     conversation_id: ConversationId | None = None
     seq: int | None = None

@@ -75,6 +75,7 @@ def _source_shape(source: Source) -> dict[str, Any]:
                 "archive_id": source.archive_id,
                 "archive_name": source.archive_name,
                 "source": dict(source.source or {}),
+                "path": source.path,
                 "lines": source.lines,
                 "occurred_at": stamp(source.occurred_at),
             }
