@@ -221,7 +221,10 @@ class _Packing:
     def _take_blocks(self, blocks: list[Candidate]) -> None:
         room = min(self.room, int(self.budget * BLOCKS_SHARE))
         for block in blocks:
-            room -= self._take(block, self._tokens(block), at_most=room)
+            took = self._take(block, self._tokens(block), at_most=room)
+            if not took:
+                self.later.append(block)
+            room -= took
 
     def _take_best(self, candidates: list[Candidate]) -> None:
         if not candidates:
