@@ -28,15 +28,16 @@ from perdure.memory.when import Span, spans
 
 __all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages", "why_message"]
 
-CANDIDATES, DENSE_CANDIDATES = 120, 100
+CANDIDATES, DENSE_CANDIDATES, WORDS_CANDIDATES = 120, 120, 100
 NEIGHBOURS = 2
 """How far rows lend each other part of their words, in places within a session."""
 NEIGHBOUR_SHARE = 0.4
 """A row that nothing but its neighbours speaks for is shown from this part of the best score on."""
-NEIGHBOURED = 50
+NEIGHBOURED, WORDS_NEIGHBOURED = 50, 24
+"""Of the candidates, the first whose neighbours join the pool; and of words alone, where they are a third less to read
+and as good: R@10 83.8 instead of 83.6, MRR 61.6 instead of 61.5. With vectors 24 would cost 0.1 of each."""
 SPAN_CANDIDATES = 60
 FIRST = 50
-"""Of the candidates, the first whose neighbours join the pool."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,11 +63,9 @@ def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -
     return Hits([MessageHit(message, 0.0) for message in found], Ran(rows=tx.messages.count(agent.id)))
 
 
-def rank_messages(
-    tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, limit: int = CANDIDATES
-) -> RankedMessages:
+def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, limit: int = 0) -> RankedMessages:
     """The messages that best match, best first, and those beside them; enough for `limit` hits, at most 1,000."""
-    candidates_max = max(CANDIDATES, min(limit, HITS_MAX))
+    candidates_max = max(CANDIDATES if asked.vectors else WORDS_CANDIDATES, min(limit, HITS_MAX))
     history = asked.histories.of(tx, agent.id)
     # Whom the query names is matched by who spoke: as a word it would only find where they are spoken to.
     query, (matches,) = by_words(
@@ -84,7 +83,7 @@ def rank_messages(
     named = spans(asked.text, now=now, timezone=asked.timezone)
     said_then = _within(history, mask, named)
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found, said_then])
-    seqs = _with_neighbours(history, mask, candidates)
+    seqs = _with_neighbours(history, mask, candidates, NEIGHBOURED if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())
     seqs = np.array([seq for seq in seqs.tolist() if seq in texts], np.int64)
     hints = hints_of(
@@ -169,11 +168,11 @@ def _kept(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int
 
 
 def _with_neighbours(
-    history: History, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64]
+    history: History, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64], first: int
 ) -> NDArray[np.int64]:
-    """The candidates' numbers and those of rows beside them, in order."""
+    """The candidates' numbers and those of rows beside the `first` of them, in order."""
     at = history.indexes(candidates)
-    near = history.with_neighbours(at[at >= 0][:NEIGHBOURED], steps=NEIGHBOURS)
+    near = history.with_neighbours(at[at >= 0][:first], steps=NEIGHBOURS)
     if mask is not None:
         near = near[mask[near]]
     return once(np.concatenate([candidates, history.seq[near]]))
