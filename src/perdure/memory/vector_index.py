@@ -32,7 +32,7 @@ ESTIMATED_ROWS = 1_024
 
 SCORED_ROWS = 512
 """The same where the vectors are in memory, so that a closer look is the last one; or one in 192."""
-NEAR_EACH = 8  # so many of them for each row that is wanted, at least
+NEAR_EACH = 6  # so many of them for each row that is wanted, at least
 NEAR_SHARE = 3  # but of few rows only one in so many, or half of that number for each that is wanted
 
 RESCORED_MIN, RESCORED_MAX, RESCORED_STEP = 128, 1_024, 128

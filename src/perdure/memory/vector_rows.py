@@ -43,7 +43,7 @@ lie in the processor's cache while they are converted."""
 HALF_BITS = np.int32(-0x7000_2000)  # 0x8fff_e000
 BIAS = np.float32(2.0**112)
 
-SAMPLE_ROWS = 512
+SAMPLE_ROWS = 256
 """Kept as floats beside the signs, to say how differing bits and cosines go together."""
 
 DEAD_ROWS = 1_024
@@ -258,18 +258,22 @@ class Rows:
         """In how many dimensions the sign of each row, or of these, is not the query's; not of floats."""
         signs = _signs(query[np.newaxis])[:, 0]
         if rows is None:
-            return np.concatenate(
-                [_differing(_given(segment.signs)[:, :size], signs) for segment, size in self._sized()]
-            )
+            out, first, room = np.empty(self.count, np.uint16), 0, _Room(min(SEGMENT_ROWS, self.count))
+            for segment, size in self._sized():
+                _differing(_given(segment.signs)[:, :size], signs, out[first : first + size], room)
+                first += size
+            return out
         out = np.empty(len(rows), np.uint16)
         for segment, picked, at in self._grouped(rows):
-            out[picked] = _differing(_given(segment.signs)[:, at], signs)
+            some = [word.take(at) for word in _given(segment.signs)]  # of all at once numpy copies every row
+            out[picked] = _differing(some, signs, np.empty(len(at), np.uint16), _Room(len(at)))
         return out
 
     def sampled(self, query: FloatArray) -> tuple[npt.NDArray[np.uint16], FloatArray]:
         """Of some of the rows, in how many dimensions they differ from the query, and their scores; not of floats."""
         sample = self.sample or Sample.empty(self.dimensions)
-        return _differing(sample.signs, _signs(query[np.newaxis])[:, 0]), scores(sample.vectors, query)
+        out, room = np.empty(len(sample.seqs), np.uint16), _Room(len(sample.seqs))
+        return _differing(sample.signs, _signs(query[np.newaxis])[:, 0], out, room), scores(sample.vectors, query)
 
     def estimated(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
         """The query's product with the signs of these rows: it goes with their score, closer than the number of
@@ -433,20 +437,33 @@ def _signs(vectors: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     return padded.view(np.uint64).T
 
 
-def _differing(words: npt.NDArray[np.uint64], signs: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
-    size = words.shape[1]
-    total = np.zeros(size, np.uint16)
-    differs, some, counted = np.empty(size, np.uint64), np.empty(size, np.uint8), np.empty(size, np.uint8)
-    for first in range(0, len(words), 3):  # three words' counts fit into eight bits
-        for word in range(first, min(first + 3, len(words))):
+class _Room:
+    """What `_differing` of so many rows writes on its way."""
+
+    def __init__(self, rows: int) -> None:
+        self.differs = np.empty(rows, np.uint64)
+        self.some, self.counted = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
+
+
+def _differing(
+    words: Sequence[npt.NDArray[np.uint64]] | npt.NDArray[np.uint64],
+    signs: npt.NDArray[np.uint64],
+    out: npt.NDArray[np.uint16],
+    room: _Room,
+) -> npt.NDArray[np.uint16]:
+    size = len(out)
+    differs, some, counted = room.differs[:size], room.some[:size], room.counted[:size]
+    out[:] = 0
+    for first in range(0, len(signs), 3):  # three words' counts fit into eight bits
+        for word in range(first, min(first + 3, len(signs))):
             np.bitwise_xor(words[word], signs[word], out=differs)
             if word == first:
                 np.bitwise_count(differs, out=some)
             else:
                 np.bitwise_count(differs, out=counted)
                 np.add(some, counted, out=some)
-        np.add(total, some, out=total)
-    return total
+        np.add(out, some, out=out)
+    return out
 
 
 def hashed(seqs: IntArray) -> IntArray:
