@@ -7,6 +7,8 @@ import sqlite3
 from pathlib import Path
 
 from perdure import AsyncPerdure
+from perdure.storage.sqlite import SqliteStore
+from perdure.testing.clock import START
 from tests.cli.running import called
 
 
@@ -47,3 +49,29 @@ def test_what_differs_is_told_and_repaired(tmp_path: Path) -> None:
     assert (repaired.returncode, repaired.stdout.count("✓ repaired")) == (0, 2)
 
     assert "All agrees." in called(tmp_path, "verify").stdout
+
+
+def test_a_repair_that_was_cut_off_is_told_and_goes_on(tmp_path: Path) -> None:
+    """A new index that a dead process began is used once it is done, and not before."""
+    fill(tmp_path)
+    store = SqliteStore.open(tmp_path / "perdure.db", at=START)
+    asyncio.run(begin(store))
+    told = called(tmp_path, "verify")
+    assert (told.returncode, told.stdout.count("is not done")) == (1, 1)
+    assert "--repair` goes on" in told.stderr
+    asyncio.run(talk_more(tmp_path))
+
+    assert called(tmp_path, "verify", "--repair").returncode == 0
+    assert "All agrees." in called(tmp_path, "verify").stdout
+    assert "Ada likes walruses" in called(tmp_path, "search", "walruses", "--agent", "ada").stdout
+
+
+async def begin(store: SqliteStore) -> None:
+    assert await store.write(lambda tx: tx.upkeep.rebuild_words("archive", limit=1))
+    await store.close()
+
+
+async def talk_more(home: Path) -> None:
+    async with await AsyncPerdure.open(home / "perdure.db") as perdure:
+        agent = await perdure.agent("ada")
+        await agent.archive("Ada likes walruses")

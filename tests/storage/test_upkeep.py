@@ -15,7 +15,7 @@ from perdure.storage.postgres import PostgresStore
 from perdure.storage.sqlite import SqliteStore
 from perdure.testing.clock import START
 from perdure.testing.store_contract.base import Contract, found_messages, found_passages
-from perdure.testing.store_contract.upkeep import faults_of
+from perdure.testing.store_contract.upkeep import KINDS, faults_of
 from perdure.testing.store_contract.vectors import MODEL, blob, vectors_in
 from tests.storage.postgres_server import address_of_a_new_schema, run_sql
 
@@ -82,7 +82,7 @@ async def test_damage_is_found_and_repaired(tmp_path: Path, database: str, damag
     assert not any(fault.repaired for fault in found)
     repaired = await store.write(lambda tx: faults_of(tx, repair=True))
     if any(not fault.repaired for fault in repaired):
-        await store.write(lambda tx: [tx.upkeep.rebuild_words("agent"), tx.upkeep.rebuild_words("archive")])
+        await store.write(rebuilt)
 
     assert await store.read(faults_of) == []
     await store.close()
@@ -105,6 +105,12 @@ async def test_a_lost_index_is_made_anew(tmp_path: Path) -> None:
     assert await store.read(vectors_in, number) == {}
     assert await store.read(lambda tx: tx.vectors.waits(MODEL, at=START))
     await store.close()
+
+
+def rebuilt(tx: Tx) -> None:
+    for kind in KINDS:
+        while tx.upkeep.rebuild_words(kind, limit=1):
+            pass
 
 
 def counted(faults: Sequence[Fault], kind: str) -> int:

@@ -11,6 +11,7 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text import restored, storable
 from perdure.core.tx.agents import AgentFilter, AgentOrder
+from perdure.storage import word_index
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
 from perdure.storage.messages import indexed_words_of
 from perdure.storage.vectors import Vectors
@@ -207,7 +208,7 @@ class Agents:
     def delete(self, agent_id: AgentId) -> None:
         agent = self.get(agent_id)
         params = {"agent_id": agent_id}
-        self._db.unindex_words("message_words", agent.number, list(indexed_words_of(self._db, agent_id)))
+        word_index.unindex_words(self._db, "message_words", agent.number, list(indexed_words_of(self._db, agent_id)))
         for table in ("messages", "conversations", "runs", "steps"):
             self._db.run(f"DELETE FROM ids WHERE id IN (SELECT id FROM {table} WHERE agent_id = :agent_id)", params)
         for table in _CHILDREN:

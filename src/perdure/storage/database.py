@@ -133,10 +133,6 @@ class Database(Protocol):
         """What tells an index row from those of other texts, as well as it can be told."""
         ...
 
-    def clear_words(self, table: str) -> None:
-        """Empty the index."""
-        ...
-
     def full_text(
         self,
         table: str,

@@ -37,6 +37,7 @@ from perdure.core.runs import Run
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
 from perdure.core.tx import Matches, MessageFilter, Turn
+from perdure.storage import word_index
 from perdure.storage.database import OWN_AGENT, Database, from_iso, iso, locate, owners_of, register
 from perdure.storage.full_text import matches
 from perdure.storage.message_filters import SHOWN, being_reset, conditions_of, listed, shown
@@ -122,7 +123,7 @@ class Messages:
     def _index(self, agent_id: AgentId, number: int, newest: Sequence[Message]) -> None:
         """Take the words of all that wait into the index; `newest` are the last of these."""
         waiting = message_words_of(self._db, agent_id, _words_seq(self._db, agent_id), newest[0].seq - 1)
-        self._db.index_words("message_words", number, [*waiting, *filter(None, map(_words, newest))])
+        word_index.index_words(self._db, "message_words", number, [*waiting, *filter(None, map(_words, newest))])
         self._db.run("UPDATE agents SET words_seq = :next WHERE id = :id", {"next": newest[-1].seq + 1, "id": agent_id})
 
     def _take_numbers(self, agent_id: AgentId, drafts: Sequence[Draft]) -> tuple[int, int, bool]:
@@ -369,7 +370,7 @@ class Messages:
         )
         indexed = before.seq < words_seq
         if indexed and (old := _words(before)):
-            self._db.unindex_words("message_words", number, [old])
+            word_index.unindex_words(self._db, "message_words", number, [old])
         after: Message | None = None
         if parts is None:
             self._db.run(
@@ -377,7 +378,7 @@ class Messages:
                 {"said": int(before.kind == "message"), "id": before.agent_id},
             )
         elif (new := _words(after := self.get(message_id))) and indexed:
-            self._db.index_words("message_words", number, [new])
+            word_index.index_words(self._db, "message_words", number, [new])
         if embedded:
             forget_texts(self._db, number, [before.seq])
             if after is not None and is_embedded(after):

@@ -19,6 +19,7 @@ from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.passages import Passage, PassageText, make_passage, make_passage_text
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tx import Matches, PassageFilter, Postings
+from perdure.storage import word_index
 from perdure.storage.agents import contains, pattern_of
 from perdure.storage.archives import OWN_ARCHIVE
 from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, owners_of, register
@@ -62,7 +63,7 @@ class Passages:
             [{"id": passage.id, "created_at": iso(passage.created_at), **_own_columns(passage)} for passage in added],
         )
         self._tag(archive_id, added)
-        self._db.index_words("passage_words", number, [_words(passage) for passage in added])
+        word_index.index_words(self._db, "passage_words", number, [_words(passage) for passage in added])
         if embedding is not None:
             queue_texts(self._db, number, [passage.seq for passage in added])
         return added
@@ -88,8 +89,8 @@ class Passages:
             self._untag(before.archive_id, [before])
             self._tag(before.archive_id, [after])
         if _words(after) != _words(before):
-            self._db.unindex_words("passage_words", number, [_words(before)])
-            self._db.index_words("passage_words", number, [_words(after)])
+            word_index.unindex_words(self._db, "passage_words", number, [_words(before)])
+            word_index.index_words(self._db, "passage_words", number, [_words(after)])
         if embedded and after.text != before.text:
             forget_texts(self._db, number, [after.seq])
             queue_texts(self._db, number, [after.seq])
@@ -103,7 +104,7 @@ class Passages:
         if not gone:
             return 0
         number, embedded = self._changed(archive_id, -len(gone))
-        self._db.unindex_words("passage_words", number, [_words(passage) for passage in gone])
+        word_index.unindex_words(self._db, "passage_words", number, [_words(passage) for passage in gone])
         self._untag(archive_id, gone)
         listed = ", ".join(str(passage.seq) for passage in gone)
         self._db.run(

@@ -127,9 +127,6 @@ class PostgresDatabase:
     def index_mark(self, number: int, label: str, words: str) -> Any:
         return label, len({word.rpartition(":")[0] for word in _tsvector(words).split(" ") if word})
 
-    def clear_words(self, table: str) -> None:
-        self.run(f"DELETE FROM {table}", {})
-
     def full_text(
         self,
         table: str,

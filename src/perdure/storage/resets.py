@@ -16,6 +16,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text import restored, storable
 from perdure.core.tx.resets import Counted
+from perdure.storage import word_index
 from perdure.storage.database import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.message_filters import SHOWN
 from perdure.storage.messages import indexed_words_of
@@ -123,7 +124,7 @@ class Resets:
             params["last"] = rows[-1][0]
             # The words are taken from the rows as they are, so these go last.
             words = list(indexed_words_of(self._db, agent_id, first, params["last"], conversation_seq=seq))
-            self._db.unindex_words("message_words", number, words)
+            word_index.unindex_words(self._db, "message_words", number, words)
             if embedded:
                 forget_texts(self._db, number, [row[0] for row in rows if row[1] == "message"])
             self._db.run(

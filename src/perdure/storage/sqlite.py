@@ -151,9 +151,6 @@ class SqliteDatabase:
     def index_mark(self, number: int, label: str, words: str) -> Any:
         return [1 + len(label.split()), len(words.split())]
 
-    def clear_words(self, table: str) -> None:
-        self.run(f"INSERT INTO {table} ({table}) VALUES ('delete-all')", {})
-
     def full_text(
         self,
         table: str,

@@ -6,26 +6,20 @@ made again from the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.ids import AgentId, ArchiveId, OrgId
+from perdure.core.ids import OrgId
 from perdure.core.text import storable
 from perdure.core.tx import Checked, Fault, FaultKind, Owner, OwnerKind
+from perdure.storage import word_index
 from perdure.storage.database import Database, load
 from perdure.storage.message_filters import SHOWN
-from perdure.storage.messages import embedded_texts_of, indexed_words_of
-from perdure.storage.passages import passage_words_of
+from perdure.storage.messages import embedded_texts_of
+from perdure.storage.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
 from perdure.storage.vectors import forget_texts, queue_texts
 
 __all__ = ["Upkeep"]
-
-_LAST = (1 << 32) - 1
-_TABLES: dict[OwnerKind, str] = {"agent": "message_words", "archive": "passage_words"}
-_ROWS: dict[OwnerKind, str] = {
-    "agent": "SELECT seq FROM messages WHERE agent_id = :id AND seq >= :from ORDER BY seq LIMIT :limit",
-    "archive": "SELECT seq FROM passages WHERE archive_id = :id AND seq >= :from ORDER BY seq LIMIT :limit",
-}
 
 
 class Upkeep:
@@ -42,9 +36,9 @@ class Upkeep:
         return [Owner(*row) for row in rows]
 
     def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> Checked:
-        rows = self._db.rows(_ROWS[owner.kind], {"id": owner.id, "from": from_seq, "limit": limit})
+        rows = self._db.rows(ROWS[owner.kind], {"id": owner.id, "from": from_seq, "limit": limit})
         more = len(rows) == limit
-        part = _Part(self._db, owner, from_seq, rows[-1][0] if more else _LAST, repair)
+        part = _Part(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
         part.words()
         if owner.kind == "archive":
             part.tags()
@@ -53,24 +47,11 @@ class Upkeep:
             part.counts()
         return Checked(part.faults, rows[-1][0] + 1 if more else None)
 
-    def rebuild_words(self, kind: OwnerKind) -> int:
-        table = _TABLES[kind]
-        self._db.clear_words(table)
-        rows = self._db.rows(
-            f"SELECT id, number FROM {'agents' if kind == 'agent' else 'archives'} ORDER BY number", {}
-        )
-        made = 0
-        for owner_id, number in rows:
-            words = list(_words_of(self._db, kind, owner_id, 0, _LAST))
-            self._db.index_words(table, number, words)
-            made += len(words)
-        return made
+    def rebuild_words(self, kind: OwnerKind, *, limit: int = 500) -> tuple[int, int] | None:
+        return rebuild_words(self._db, kind, limit=limit)
 
-
-def _words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> Iterator[tuple[int, str, str]]:
-    if kind == "agent":
-        return indexed_words_of(db, AgentId(id_), first, last)
-    return passage_words_of(db, ArchiveId(id_), first, last)
+    def rebuilding(self) -> Sequence[OwnerKind]:
+        return rebuilding(self._db)
 
 
 class _Part:
@@ -82,8 +63,8 @@ class _Part:
         self.faults: list[Fault] = []
 
     def words(self) -> None:
-        table, number = _TABLES[self._owner.kind], self._owner.number
-        words = _words_of(self._db, self._owner.kind, self._owner.id, self._first, self._last)
+        table, number = TABLES[self._owner.kind], self._owner.number
+        words = words_of(self._db, self._owner.kind, self._owner.id, self._first, self._last)
         expected = {row[0]: row for row in words}
         there = self._db.indexed(table, number, self._first, self._last)
         missing = [row for seq, row in expected.items() if seq not in there]
@@ -93,11 +74,11 @@ class _Part:
             if seq not in expected or mark != self._db.index_mark(number, *expected[seq][1:])
         ]
         if self._repair:
-            self._db.index_words(table, number, missing)
+            word_index.index_words(self._db, table, number, missing)
         self._found("words", "not found by their words", len(missing))
         if stale and self._repair and self._db.mends_words:
-            self._db.unindex_words(table, number, [(seq, "", "") for seq in stale])
-            self._db.index_words(table, number, [expected[seq] for seq in stale if seq in expected])
+            word_index.unindex_words(self._db, table, number, [(seq, "", "") for seq in stale])
+            word_index.index_words(self._db, table, number, [expected[seq] for seq in stale if seq in expected])
         self._found("stale words", "found by words they don't have", len(stale), mended=self._db.mends_words)
 
     def tags(self) -> None:
@@ -148,7 +129,7 @@ class _Part:
         texts: set[int] = set()
         if scopes:
             texts = set(embedded_texts_of(self._db, self._owner.kind, self._owner.id, self._first, self._last))
-        there = {row[0] & _LAST: row for row in rows}
+        there = {row[0] & LAST: row for row in rows}
         orphans = sorted((there.keys() | queued) - texts)
         wrong = [seq for seq, row in there.items() if row[1] == generation and row[2] != 2 * (dimensions or 0)]
         current = {seq for seq, row in there.items() if row[1] == generation}

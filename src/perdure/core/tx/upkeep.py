@@ -52,7 +52,15 @@ class Upkeep(Protocol):
         """Compare the next `limit` texts of an owner with what is derived from them; with the last ones, its counts."""
         ...
 
-    def rebuild_words(self, kind: OwnerKind) -> int:
-        """Make the full-text index of all messages, or all passages, anew; how many rows it then has. It takes one
-        transaction, however long."""
+    def rebuild_words(self, kind: OwnerKind, *, limit: int = 500) -> tuple[int, int] | None:
+        """Make the full-text index of all messages, or all passages, anew: the next `limit` texts of it, from the first
+        if nobody has begun. Searches find what they found until all is done.
+
+        Returns: the number of the owner, and that of its text, to go on from, higher than any while the old index is
+            removed; None: all is done.
+        """
+        ...
+
+    def rebuilding(self) -> Sequence[OwnerKind]:
+        """Whose index somebody has begun to make anew, and not ended."""
         ...

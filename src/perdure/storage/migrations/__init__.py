@@ -28,6 +28,7 @@ from perdure.storage.migrations import (
     m0016_conversations,
     m0017_words,
     m0018_resetting,
+    m0019_rebuilding,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -51,6 +52,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (16, "conversations", m0016_conversations.apply),
     (17, "words", m0017_words.apply),
     (18, "resetting", m0018_resetting.apply),
+    (19, "rebuilding", m0019_rebuilding.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import Text
-from perdure.core.tx import Fault, Tx
+from perdure.core.tx import Fault, OwnerKind, Tx
 from perdure.testing.store_contract.base import ADA, AT, AWKWARD, Contract, found_messages, found_passages
 from perdure.testing.store_contract.vectors import MODEL, blob
 
-__all__ = ["UpkeepContract", "faults_of"]
+__all__ = ["KINDS", "UpkeepContract", "faults_of"]
+
+KINDS: tuple[OwnerKind, ...] = ("agent", "archive")
 
 
 def faults_of(tx: Tx, *, limit: int = 3, repair: bool = False) -> list[Fault]:
@@ -57,7 +61,69 @@ class UpkeepContract(Contract):
 
             agent_id, archive_id = await store.write(fill)
             assert await store.read(faults_of) == []
-            assert await store.write(lambda tx: [tx.upkeep.rebuild_words(kind) > 5 for kind in ("agent", "archive")])
+            assert await store.read(lambda tx: tx.upkeep.rebuilding()) == []
+            for kind in KINDS:
+                while at := await store.write(_rebuild, kind, 500):
+                    assert at > (0, 0)
             assert await store.read(faults_of) == []
             assert len(await store.read(lambda tx: found_messages(tx, agent_id, "walrus"))) == 1
             assert len(await store.read(lambda tx: found_passages(tx, archive_id, "penguin"))) == 1
+
+    async def test_an_index_is_made_anew_in_steps_while_others_write(self) -> None:
+        """After each step something is said, revised, reset, changed, deleted, added; searches find at every point what
+        is there, and in the end nothing differs."""
+        async with self.opened() as store:
+
+            def fill(tx: Tx) -> tuple[AgentId, ArchiveId]:
+                agent, other = self.add_agent(tx), self.add_agent(tx, "other")
+                archive = self.add_archive(tx)
+                for one in (agent, other):
+                    self.say(tx, one.id, *(f"a walrus {number} {'long ' * 250}" for number in range(6)))
+                for number in range(6):
+                    self.add_passage(tx, archive.id, f"a walrus {number}", "sea")
+                return agent.id, archive.id
+
+            agent_id, archive_id = await store.write(fill)
+            messages = await store.read(lambda tx: tx.messages.list(agent_id))
+            passages = await store.read(lambda tx: tx.passages.list(archive_id))
+            changes: Iterator[Callable[[Tx], object]] = iter(
+                [
+                    lambda tx: self.say(tx, agent_id, f"a gull {'long ' * 250}"),
+                    lambda tx: tx.messages.revise(messages[0].id, [Text("a gull now")], author=ADA, at=AT),
+                    lambda tx: tx.messages.revise(messages[5].id, None, author=ADA, at=AT),
+                    lambda tx: tx.passages.put(replace(passages[0], text="a gull now")),
+                    lambda tx: tx.passages.delete(archive_id, [1, 5]),
+                    lambda tx: self.add_passage(tx, archive_id, "a gull flies"),
+                    lambda tx: self.say(tx, self.add_agent(tx, "third").id, "a walrus"),
+                    lambda tx: tx.passages.put(replace(passages[4], text="a gull sits")),
+                    lambda tx: tx.resets.add(tx.conversations.at(agent_id, 0), author=ADA, at=AT),
+                    lambda tx: tx.resets.carry_out(agent_id),
+                ]
+            )
+
+            def there(tx: Tx) -> bool:
+                said = {one.seq for one in tx.messages.list(agent_id) if "walrus" in one.text}
+                kept = {one.seq for one in tx.passages.list(archive_id) if "walrus" in one.text}
+                return (said, kept) == (
+                    set(found_messages(tx, agent_id, "walrus")),
+                    set(found_passages(tx, archive_id, "walrus")),
+                )
+
+            for kind, limit in itertools.product(KINDS, (1, 2, 4)):
+                assert await store.write(_rebuild, kind, limit)
+                assert await store.read(lambda tx: tx.upkeep.rebuilding()) == [kind]
+                while True:
+                    if change := next(changes, None):
+                        await store.write(change)
+                    assert await store.read(there)
+                    assert await store.read(faults_of) == []
+                    if not await store.write(_rebuild, kind, limit):
+                        break
+                assert await store.read(lambda tx: tx.upkeep.rebuilding()) == []
+                assert await store.read(there)
+                assert await store.read(faults_of) == []
+            assert next(changes, None) is None, "there were fewer steps than changes"
+
+
+def _rebuild(tx: Tx, kind: OwnerKind, limit: int) -> tuple[int, int] | None:
+    return tx.upkeep.rebuild_words(kind, limit=limit)

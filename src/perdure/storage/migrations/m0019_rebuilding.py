@@ -1,0 +1,12 @@
+"""Full-text indexes that are being made anew, and how far each is: of all owners before `number`, and of that one all
+texts before `next_seq`."""
+
+from __future__ import annotations
+
+from perdure.storage.database import Database
+
+__all__ = ["apply"]
+
+
+def apply(db: Database) -> None:
+    db.run("CREATE TABLE rebuilding (name TEXT PRIMARY KEY, number BIGINT NOT NULL, next_seq BIGINT NOT NULL)", {})
