@@ -45,3 +45,38 @@ def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
     assert (unasked.returncode, "say so with --yes" in unasked.stderr) == (1, True)
     gone = called(tmp_path, "folders", "--delete", "docs", "--yes")
     assert (gone.returncode, gone.stdout) == (0, "")
+
+
+def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
+    """By name or id; what is not there is an error, and so is what a folder's files say."""
+
+    def rows(*options: str) -> list[tuple[str, list[str]]]:
+        done = called(tmp_path, "archives", *options, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        return [(row["name"], row["agents"]) for row in json.loads(done.stdout)]
+
+    none = called(tmp_path, "archives", "--delete", "house", "--yes")
+    assert (none.returncode, "archive 'house' not found" in none.stderr) == (1, True)
+    with open_sync(tmp_path / "perdure.db") as store:
+        ann, _ = store.create_agent("ann"), store.create_agent("ben")
+        ann.archive("Quinces are ripe in October.")
+        house = store.archives.create("house")
+        house.insert_many(["The jam is in the cellar.", "The key is under the pot."])
+        files = store.archives.get(store.folders.create("docs").info.archive_id)
+
+    given = rows("--attach", "house", "ben")
+    assert ("house", ["ben"]) in given
+    assert rows("--attach", house.id, "ben") == given
+    assert "The jam is in the cellar." in called(tmp_path, "search", "jam", "--agent", "ben").stdout
+    assert ("house", []) in rows("--detach", "house", "ben")
+    for options in (("--attach", "house", "eve"), ("--detach", "barn", "ben"), ("--delete", "barn", "--yes")):
+        wrong = called(tmp_path, "archives", *options)
+        assert (wrong.returncode, "not found" in wrong.stderr, "Traceback" in wrong.stderr) == (1, True, False)
+    unasked = called(tmp_path, "archives", "--delete", "house")
+    assert (unasked.returncode, "say so with --yes" in unasked.stderr) == (1, True)
+    refused = called(tmp_path, "archives", "--delete", files.id, "--yes")
+    assert (refused.returncode, "folder" in refused.stderr) == (1, True)
+
+    left = rows("--delete", "house", "--yes")
+    assert [name for name, _ in left] == [name for name, _ in given if name != "house"]
+    assert ("ann's archive", ["ann"]) in left

@@ -239,11 +239,24 @@ def context(
 
 
 @app.command()
-def archives(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
-    """List the archives, and which agents have them."""
+def archives(
+    attach: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--attach", metavar="ARCHIVE AGENT", help="Let an agent find what is in one."),
+    ] = None,
+    detach: Annotated[
+        tuple[str, str] | None, typer.Option("--detach", metavar="ARCHIVE AGENT", help="Take one from an agent.")
+    ] = None,
+    delete: Annotated[
+        str | None, typer.Option("--delete", metavar="ARCHIVE", help="Remove one with its passages.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """List the archives and which agents have them, or change one of them."""
     from perdure.cli.archives import archives
 
-    _leave(archives(as_json=as_json))
+    _leave(archives(attach=attach, detach=detach, delete=delete, yes=yes, as_json=as_json))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`perdure archives`: the archives of the store, and who has them."""
+"""`perdure archives`: the archives of the store and who has them; given to agents, taken from them, deleted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from perdure.cli.agreed import agreed
 from perdure.cli.fold import local_time, visible
 from perdure.cli.opened import Shown, with_store
+from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ArchiveId
+from perdure.library.agent import AsyncAgent
+from perdure.library.archives import AsyncArchive
 from perdure.library.perdure import AsyncPerdure
 
 __all__ = ["archives"]
@@ -37,11 +41,27 @@ class _Row:
         }
 
 
-async def archives(*, as_json: bool) -> int:
-    """Print the archives of the data folder. A folder that is not there is left so."""
+async def archives(
+    *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool, as_json: bool
+) -> int:
+    """Print the archives of the data folder, once what is asked for has been done to one of them; the exit code. A
+    folder that is not there is left so.
+
+    Args:
+        attach, detach: an archive and an agent.
+    """
     shown = Shown(as_json=as_json)
 
     async def work(perdure: AsyncPerdure) -> int:
+        if attach is not None:
+            archive, agent = await _both(perdure, attach)
+            await agent.archives.attach(archive.id)
+        if detach is not None:
+            archive, agent = await _both(perdure, detach)
+            await agent.archives.detach(archive.id)
+        if delete is not None and not await _deleted(perdure, delete, yes=yes):
+            shown.view.hint("Nothing was deleted.")
+            return 1
         rows = await _rows(perdure)
         if as_json:
             shown.json([row.shape() for row in rows])
@@ -54,7 +74,32 @@ async def archives(*, as_json: bool) -> int:
             )
         return 0
 
-    return await with_store(shown, work, empty=NOTHING_YET)
+    asked = attach or detach or delete
+    if asked is None:
+        return await with_store(shown, work, empty=NOTHING_YET)
+    name = asked if isinstance(asked, str) else asked[0]
+    return await with_store(shown, work, empty=NotFound("archive", name, hint="there is none yet"))
+
+
+async def _both(perdure: AsyncPerdure, names: tuple[str, str]) -> tuple[AsyncArchive, AsyncAgent]:
+    """An archive and an agent, by their names or ids."""
+    return await perdure.archives.get(names[0]), await perdure.agent(names[1])
+
+
+async def _deleted(perdure: AsyncPerdure, name: str, *, yes: bool) -> bool:
+    """Whether a person wanted it so."""
+    archive = await perdure.archives.get(name)
+    count = archive.info.passage_count
+    having = [agent for row in await _rows(perdure) if row.id == archive.id for agent in row.agents]
+    also = f", also for {visible(', '.join(having))}" if having else ""
+    told = (
+        f"Archive {visible(archive.name)!r} ({archive.id}) with {count:,} passage{'' if count == 1 else 's'} will be"
+        f" gone for good{also}. Delete?"
+    )
+    if not yes and not agreed(told, whether="the archive shall be deleted"):
+        return False
+    await perdure.archives.delete(archive.id)
+    return True
 
 
 async def _rows(perdure: AsyncPerdure) -> list[_Row]:
