@@ -89,12 +89,12 @@ class Database(Protocol):
         """The rows of a statement that selects whole numbers, `AS number`, in its order."""
         ...
 
-    def joined(self, column: str) -> str:
-        """The aggregate of a column as text with commas between, NULL where there is none; in order, where the rows
-        are those of an ordered query in parentheses."""
+    def joined(self, column: str, by: str = "") -> str:
+        """The aggregate of a column as text with commas between, NULL where there is none; in order of `by`, which is
+        the key of the table that is read, or without it in that of an ordered query in parentheses."""
         ...
 
-    def joined_bytes(self, column: str) -> str:
+    def joined_bytes(self, column: str, by: str) -> str:
         """The same of a column of bytes, end to end."""
         ...
 

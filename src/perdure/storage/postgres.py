@@ -77,11 +77,11 @@ class PostgresDatabase:
 
         return np.array([row[0] for row in self.rows(sql, params)], np.int64)
 
-    def joined(self, column: str) -> str:
-        return f"string_agg(CAST({column} AS TEXT), ',')"
+    def joined(self, column: str, by: str = "") -> str:
+        return f"string_agg(CAST({column} AS TEXT), ','{f' ORDER BY {by}' if by else ''})"
 
-    def joined_bytes(self, column: str) -> str:
-        return f"string_agg({column}, CAST('' AS BYTEA))"
+    def joined_bytes(self, column: str, by: str) -> str:
+        return f"string_agg({column}, CAST('' AS BYTEA) ORDER BY {by})"
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         return self._connection.execute(_pyformat(sql).encode(), params).rowcount

@@ -99,11 +99,12 @@ class SqliteDatabase:
         joined = self.rows(f"SELECT group_concat(number) FROM ({sql})", params)[0][0]
         return np.fromstring(joined, np.int64, sep=",") if joined else np.zeros(0, np.int64)
 
-    def joined(self, column: str) -> str:
+    # A table is read in the order of its key, and what is read is joined in that order.
+    def joined(self, column: str, by: str = "") -> str:
         return f"group_concat({column})"
 
     # Bytes become text and bytes again as they are: no encoding is looked at or changed.
-    def joined_bytes(self, column: str) -> str:
+    def joined_bytes(self, column: str, by: str) -> str:
         return f"CAST(group_concat({column}, '') AS BLOB)"
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:

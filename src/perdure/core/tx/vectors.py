@@ -147,7 +147,7 @@ class Vectors(Protocol):
         ...
 
     def block(self, scope: Scope, *, after_seq: int = -1, limit: int = 1_024) -> VectorBlock:
-        """The next `limit` rows of the scope's generation behind a number."""
+        """The next rows of the scope's generation behind a number, at most `limit`, fewer where numbers are missing."""
         ...
 
     def changed(

@@ -160,6 +160,28 @@ class VectorContract(Contract):
 
             assert await store.write(add) == [MODEL, MODEL, None, None]
 
+    async def test_blocks_of_any_size_give_each_vector_once_and_in_order(self) -> None:
+        """However far apart their numbers are, and in whatever order they were put."""
+        async with self.opened() as store:
+            _, archive = await store.write(self.add_embedded)
+            number, seqs = archive.number, [0, 1, 2, 7, 8, 40, 41, 99]
+            await store.write(lambda tx: [self.add_passage(tx, archive.id, f"text {index}") for index in range(100)])
+            for seq in reversed(seqs):
+                row = (seq, blob(seq, 1))
+                await store.write(lambda tx, row=row: tx.vectors.put(number, [row], model=MODEL, dimensions=2))  # type: ignore[misc]
+
+            def walked(tx: Tx, limit: int) -> tuple[list[int], bytes]:
+                found, vectors, after = list[int](), b"", -1
+                while (block := tx.vectors.block(scope_of(tx, number), after_seq=after, limit=limit)).last is not None:
+                    assert len(block.seqs) <= limit
+                    after, vectors = block.last, vectors + block.vectors
+                    found += block.seqs
+                return found, vectors
+
+            for limit in (1, 2, 3, 8, 1_000):
+                every = b"".join(blob(seq, 1) for seq in seqs)
+                assert await store.read(walked, limit) == (seqs, every)
+
     async def test_a_vector_takes_its_text_from_the_queue(self) -> None:
         """It is there at the version it made; another one for the same text takes its place."""
         async with self.opened() as store:
