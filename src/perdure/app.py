@@ -99,7 +99,8 @@ class Uuids:
         # version and a variant among them.
         digits = os.urandom(16).hex()
         variant = "89ab"[int(digits[16], 16) & 3]
-        return f"{PREFIXES[kind]}-{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        last = f"{digits[20:29]}000" if kind == "run" else digits[20:]  # room for what the run makes
+        return f"{PREFIXES[kind]}-{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{last}"
 
 
 @dataclass(slots=True)

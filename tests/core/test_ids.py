@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.ids import DEFAULT_ORG, DEFAULT_USER, PREFIXES, derived_id, is_id
+from perdure.app import Uuids
+from perdure.core.ids import (
+    DEFAULT_ORG,
+    DEFAULT_USER,
+    PREFIXES,
+    RunId,
+    answer_id,
+    derived_id,
+    input_id,
+    is_id,
+    is_of_run,
+    run_of,
+    step_id,
+)
 from perdure.testing import SequentialIds
 from perdure.testing.strategies import effort
 
@@ -74,3 +87,32 @@ def test_derived_ids_stand_for_their_facts(facts: list[str], others: list[str]) 
 def test_facts_may_hold_any_text() -> None:
     """Also half a surrogate pair, which has no UTF-8."""
     assert derived_id("passage", "\ud83d") != derived_id("passage", "\ude00")
+
+
+def test_what_a_run_makes_has_ids_that_lead_to_it() -> None:
+    """As many as there is room for, all different; beyond that they are of nobody's, and all are ids."""
+    ids = Uuids()
+    run_id = RunId(ids.new("run"))
+    inputs = [input_id(run_id, index, ids) for index in range(2_100)]
+    answers = [answer_id(run_id, index, ids) for index in range(2_100)]
+    steps = [step_id(run_id, index, ids) for index in range(2_100)]
+
+    assert is_id("run", run_id)
+    assert all(is_id("message", one) for one in inputs + answers)
+    assert all(is_id("step", one) for one in steps)
+    assert len({*inputs, *answers}) == 4_200
+    assert len({*steps}) == 2_100
+    assert len({one[:11] for one in (*inputs[:5], *answers[:5])}) == 10  # people tell them by how they begin
+    for made in (inputs, answers, steps):
+        assert all(run_of(one) == run_id and is_of_run(run_id, one) for one in made[:2_000])
+        assert not any(is_of_run(run_id, one) for one in made[2_050:])
+
+
+def test_a_run_whose_id_has_no_room_gets_other_ids() -> None:
+    """As one of an older Perdure, or of somebody's own `Ids`: then nothing leads to it."""
+    ids = Uuids()
+    run_id = RunId(f"{ids.new('run')[:-3]}001")
+
+    assert not is_of_run(run_id, input_id(run_id, 0, ids))
+    assert not is_of_run(run_id, step_id(run_id, 0, ids))
+    assert not is_of_run(run_id, RunId(f"{run_id[:-3]}002"))

@@ -9,7 +9,7 @@ saw the deltas of a step that a crash took with it is told by `StepAbandoned`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -45,6 +45,8 @@ __all__ = [
     "ViewFull",
     "event_from_json",
     "event_to_json",
+    "events_from_text",
+    "events_to_text",
     "make_stored_event",
 ]
 
@@ -276,9 +278,28 @@ def event_from_json(kind: str, text: str) -> Event:
 
     Raises: ValueError: for an unknown kind.
     """
+    return _event(kind, json.loads(text))
+
+
+def events_to_text(events: Sequence[Event]) -> tuple[str, str]:
+    """Kinds and fields of events that are stored together, for `events_from_text`: one is written as it is, of several
+    the kinds with commas between and the fields as a list."""
+    if len(events) == 1:
+        return events[0].type, event_to_json(events[0])
+    return ",".join([event.type for event in events]), f"[{','.join([event_to_json(event) for event in events])}]"
+
+
+def events_from_text(kinds: str, text: str) -> list[Event]:
+    """The inverse of `events_to_text`, in order. Raises: ValueError: for an unknown kind."""
+    if "," not in kinds:
+        return [event_from_json(kinds, text)]
+    return [_event(kind, shape) for kind, shape in zip(kinds.split(","), json.loads(text), strict=True)]
+
+
+def _event(kind: str, shape: dict[str, Any]) -> Event:
     if kind not in _READERS:
         raise ValueError(f"unknown event {kind!r}")
-    return _READERS[kind](json.loads(text))
+    return _READERS[kind](shape)
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -286,7 +307,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _run_ended(shape: Mapping[str, Any]) -> Event:
-    failure = shape["failure"]
+    failure = shape.get("failure")
     return RunEnded(
         shape["run_id"],
         shape["stop_reason"],
@@ -297,10 +318,10 @@ def _run_ended(shape: Mapping[str, Any]) -> Event:
 
 
 def _ended_json(event: RunEnded) -> str:
-    why = compact_json(_fields(event.failure)) if event.failure else "null"
+    why = f',"failure":{compact_json(_fields(event.failure))}' if event.failure else ""
     return (
         f'{{"run_id":{json_text(event.run_id)},"stop_reason":{json_text(event.stop_reason)},'
-        f'"usage":{usage_to_json(event.usage)},"step_count":{event.step_count},"failure":{why}}}'
+        f'"usage":{usage_to_json(event.usage)},"step_count":{event.step_count}{why}}}'
     )
 
 

@@ -9,7 +9,10 @@ import hashlib
 import json
 import re
 import uuid
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
+
+if TYPE_CHECKING:
+    from perdure.core.ports import Ids
 
 __all__ = [
     "DEFAULT_ORG",
@@ -28,8 +31,13 @@ __all__ = [
     "RunId",
     "StepId",
     "ToolId",
+    "answer_id",
     "derived_id",
+    "input_id",
     "is_id",
+    "is_of_run",
+    "run_of",
+    "step_id",
 ]
 
 OrgId = NewType("OrgId", str)
@@ -78,6 +86,53 @@ def derived_id(kind: str, *facts: str) -> str:
     digest[6] = digest[6] & 0x0F | 0x40  # version 4
     digest[8] = digest[8] & 0x3F | 0x80  # the variant that has versions
     return f"{PREFIXES[kind]}-{uuid.UUID(bytes=bytes(digest))}"
+
+
+# A run's id ends in three zeros: room for the numbers of what the run makes, so that these have ids that lead to the
+# run, and the directory of ids has to know the run only.
+_ROOM = 3
+_INPUTS, _STEPS = range(0x001, 0x800), range(0x800, 0x1000)
+
+
+def input_id(run_id: RunId, index: int, ids: Ids) -> MessageId:
+    """The id of the message that stands at this place, from 0, of what a run is asked."""
+    return MessageId(_within(run_id, "message", _INPUTS, index) or ids.new("message"))
+
+
+def step_id(run_id: RunId, index: int, ids: Ids) -> StepId:
+    """The id of the run's step of this index."""
+    return StepId(_within(run_id, "step", _STEPS, index) or ids.new("step"))
+
+
+def answer_id(run_id: RunId, index: int, ids: Ids) -> MessageId:
+    """The id of what the model answers in the run's step of this index."""
+    return MessageId(_within(run_id, "message", _STEPS, index) or ids.new("message"))
+
+
+def _within(run_id: RunId, kind: str, numbers: range, index: int) -> str | None:
+    """None where the run's id has no room, or not for so many."""
+    if not run_id.endswith("000") or index >= len(numbers):
+        return None
+    number = numbers[index]
+    return f"{PREFIXES[kind]}-{_moved(run_id, number)}{run_id[-33:-_ROOM]}{number:03x}"
+
+
+def _moved(id_: str, number: int) -> str:
+    """The first digits, moved by the number or back: people tell ids by how they begin, also those of one run."""
+    return f"{int(id_[-36:-33], 16) ^ number * 0x9E5 & 0xFFF:03x}"
+
+
+def run_of(id_: str) -> RunId | None:
+    """The run that an id leads to, if it is one of a run's own; None: it can't be."""
+    try:
+        return RunId(f"{PREFIXES['run']}-{_moved(id_, int(id_[-_ROOM:], 16))}{id_[-33:-_ROOM]}000")
+    except ValueError:  # it is no id
+        return None
+
+
+def is_of_run(run_id: RunId, id_: str) -> bool:
+    """Whether an id leads to this run: it is what `input_id`, `step_id` or `answer_id` gave."""
+    return id_[-33:-_ROOM] == run_id[-33:-_ROOM] and run_of(id_) == run_id
 
 
 def is_id(kind: str, text: str) -> bool:

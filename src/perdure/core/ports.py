@@ -64,7 +64,8 @@ class Clock(Protocol):
 
 class Ids(Protocol):
     def new(self, kind: str) -> str:
-        """A fresh id of a kind named in `core.ids.PREFIXES`."""
+        """A fresh id of a kind named in `core.ids.PREFIXES`. That of a run should end in three zeros: then what the run
+        makes has ids that lead to it (`core.ids.input_id`), and none of these has to be kept in the directory."""
         ...
 
 

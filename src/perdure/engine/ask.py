@@ -16,7 +16,7 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Opening
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted, ViewFull
-from perdure.core.ids import MessageId, StepId
+from perdure.core.ids import MessageId, step_id
 from perdure.core.messages import Draft, Message, MessageKind, Text
 from perdure.core.nodes import SummaryNode
 from perdure.core.quick import changed
@@ -211,7 +211,7 @@ def _ask(
     )
     step = tx.steps.add(
         run,
-        StepId(asking.ids.new("step")),
+        step_id(run.id, len(log.steps), asking.ids),
         index=len(log.steps),
         model=agent.model,
         recipe=recipe,

@@ -23,7 +23,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
-from perdure.core.ids import MessageId
+from perdure.core.ids import MessageId, answer_id
 from perdure.core.messages import Draft, Text, ToolCall, ToolResult, Waits, make_draft, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.ports import Ids, TokenCounter
@@ -55,7 +55,7 @@ TOLD_CHARS = 4_000
 async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Progress:
     """The progress that storing the answer made; its pieces are told as they come."""
     log = asked.log
-    message_id = MessageId(ports.ids.new("message"))
+    message_id = answer_id(log.run.id, step.index, ports.ids)
     previews = _Previews(log, ports) if log.run.background else None
     reply: ModelReply | None = None
     deltas = _Deltas(asked, step, message_id, ports)

@@ -13,7 +13,7 @@ from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
+from perdure.core.ids import ArchiveId, ConversationId, RunId, StepId, input_id
 from perdure.core.messages import Message, Role, Text, make_draft
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
@@ -397,11 +397,12 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         seq = 0
         if conversation is not None:
             seq = (await ports.store.read(own_conversation, self.info, conversation)).seq
-        draft = make_draft(id=MessageId(ports.ids.new("message")), role="user", parts=(Text(text),))
+        run_id = RunId(ports.ids.new("run"))
+        draft = make_draft(id=input_id(run_id, 0, ports.ids), role="user", parts=(Text(text),))
         # A text over the limit is refused before anything is done with it, so it is not counted either.
         tokens = 0 if len(text) > ports.settings.message_limit_chars else ports.counter.count(text)
         return Request(
-            run_id=RunId(ports.ids.new("run")),
+            run_id=run_id,
             agent_id=self.id,
             conversation_seq=seq,
             drafts=(draft,),

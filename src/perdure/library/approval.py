@@ -14,7 +14,7 @@ from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, InvalidInput, NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, RunEnded, StoredEvent
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
+from perdure.core.ids import AgentId, ConversationId, RunId, input_id
 from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.core.runs import Run
 from perdure.core.tool_rules import RequiresApproval, rules_of
@@ -183,9 +183,10 @@ class AsyncApproval:
         line = await self._app.store.read(self._line, conversation)
         drafts: tuple[Draft, ...] = ()
         tokens: tuple[int, ...] = ()
+        run_id = RunId(ports.ids.new("run"))
         if text is not None:
             check_text("text", text)
-            drafts = (Draft(id=MessageId(ports.ids.new("message")), role="user", parts=(Text(text),)),)
+            drafts = (Draft(id=input_id(run_id, 0, ports.ids), role="user", parts=(Text(text),)),)
             tokens = (ports.counter.count(text) + MESSAGE_OVERHEAD_TOKENS,)
             max_steps = self._app.settings.max_steps if max_steps is None else max_steps
         if tools is not None and answers:
@@ -198,7 +199,7 @@ class AsyncApproval:
                     answers = await tools.run(left)
         return await self._app.runner.accept(
             Request(
-                run_id=RunId(ports.ids.new("run")),
+                run_id=run_id,
                 agent_id=self.id,
                 conversation_seq=line.seq,
                 drafts=drafts,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
-from perdure.core.ids import OrgId
+from perdure.core.ids import PREFIXES, OrgId, run_of
 from perdure.core.json_encoder import compact_json
 from perdure.core.text import Clause, restored, storable
 
@@ -25,12 +25,14 @@ __all__ = [
     "FullText",
     "Row",
     "dump",
+    "find",
+    "find_run_of",
     "from_iso",
     "iso",
+    "listed",
     "load",
     "locate",
     "next_number",
-    "owners_of",
     "register",
     "unregister",
 ]
@@ -190,26 +192,40 @@ def register(db: Database, org_id: OrgId, owner_id: str, rows: Sequence[tuple[st
     )
 
 
-def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
-    """(owner, seq) of an id. Raises: NotFound."""
+def find(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int] | None:
+    """(owner, seq) of an id, if it is of this kind and the directory has it."""
+    if not id_.startswith(f"{PREFIXES[kind]}-"):  # the number would be another thing's
+        return None
     rows = db.rows(
         "SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id", {"id": storable(id_), "org_id": org_id}
     )
-    if not rows:
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+def find_run_of(db: Database, org_id: OrgId, id_: str) -> tuple[str, int] | None:
+    """(agent, seq) of the run that an id leads to, if there is one."""
+    run_id = run_of(id_)
+    return None if run_id is None else find(db, org_id, "run", run_id)
+
+
+def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
+    """(owner, seq) of an id. Raises: NotFound."""
+    found = find(db, org_id, kind, id_)
+    if found is None:
         raise NotFound(kind, id_)
-    return rows[0][0], rows[0][1]
+    return found
 
 
-def owners_of(db: Database, org_id: OrgId, ids: Sequence[str]) -> dict[str, str]:
-    """id -> owner of those that are taken."""
+def listed(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
+    """(id, owner, seq) of those among many that the directory has."""
     names = {f"id{index}": storable(id_) for index, id_ in enumerate(dict.fromkeys(ids))}
     if not names:
-        return {}
-    listed = ", ".join(f":{name}" for name in names)
-    rows = db.rows(
-        f"SELECT id, owner_id FROM ids WHERE org_id = :org_id AND id IN ({listed})", names | {"org_id": org_id}
+        return ()
+    return db.rows(
+        "SELECT id, owner_id, seq FROM ids WHERE org_id = :org_id"
+        f" AND id IN ({', '.join(f':{name}' for name in names)})",
+        names | {"org_id": org_id},
     )
-    return {row[0]: row[1] for row in rows}
 
 
 def unregister(db: Database, id_: str) -> None:

@@ -1,12 +1,25 @@
-"""`tx.events`: the event verbs of one transaction."""
+"""`tx.events`: the event verbs of one transaction.
+
+A row holds the events of one `add`, under the number of the last: most transactions of the loop tell several things.
+Previews of an answer have rows of their own, since they go one by one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.events import Event, MessageAdded, StoredEvent, event_from_json, event_to_json, make_stored_event
+from perdure.core.events import (
+    DeltaStreamed,
+    Event,
+    MessageAdded,
+    StoredEvent,
+    events_from_text,
+    events_to_text,
+    make_stored_event,
+)
 from perdure.core.ids import OrgId
 from perdure.core.runs import RunKey
 from perdure.core.text import restored, storable
@@ -23,16 +36,26 @@ class Events:
     def add(
         self, key: RunKey, events: Sequence[Event], *, at: datetime, after: int | None = None
     ) -> Sequence[StoredEvent]:
-        params = {"agent_id": key.agent_id, "run_seq": key.seq}
         first, at_text = 1 + (self._last(key) if after is None else after), iso(at)
+        rows: list[dict[str, Any]] = []
+        upto = first - 1
+        for together in _together(events):
+            upto += len(together)
+            kinds, body = events_to_text(together)
+            rows.append(
+                {
+                    "agent_id": key.agent_id,
+                    "run_seq": key.seq,
+                    "seq": upto,
+                    "type": kinds,
+                    "body": storable(body),
+                    "at": at_text,
+                }
+            )
         self._db.run_many(
             "INSERT INTO events (agent_id, run_seq, seq, type, body, created_at)"
             " VALUES (:agent_id, :run_seq, :seq, :type, :body, :at)",
-            [
-                params
-                | {"seq": first + index, "type": event.type, "body": storable(event_to_json(event)), "at": at_text}
-                for index, event in enumerate(events)
-            ],
+            rows,
         )
         return [
             make_stored_event(agent_id=key.agent_id, run_seq=key.seq, seq=first + index, event=event, created_at=at)
@@ -69,7 +92,12 @@ class Events:
                 "org_id": self._org_id,
             },
         )
-        events = [(row[0], event_from_json(row[1], restored(row[2])), from_iso(row[3])) for row in rows]
+        events: list[tuple[int, Event, datetime]] = []
+        for upto, kinds, body, created_at in rows:
+            together, at = events_from_text(kinds, restored(body)), from_iso(created_at)
+            first = upto - len(together) + 1
+            events += [(first + index, event, at) for index, event in enumerate(together) if first + index > after]
+        del events[limit:]
         named = [event.message_seq for _, event, _ in events if isinstance(event, MessageAdded)]
         # Also what a reset took out of view: whoever knows the run gets the same answer however late they ask.
         messages = read_messages(self._db, self._org_id, key.agent_id, named, reset=True)
@@ -102,3 +130,16 @@ class Events:
                 "org_id": self._org_id,
             },
         )
+
+
+def _together(events: Sequence[Event]) -> Sequence[Sequence[Event]]:
+    """The events in order, those that are stored in one row together."""
+    if not any(isinstance(event, DeltaStreamed) for event in events):
+        return (events,) if events else ()
+    parts: list[list[Event]] = []
+    for event in events:
+        if not parts or isinstance(event, DeltaStreamed) or isinstance(parts[-1][-1], DeltaStreamed):
+            parts.append([event])
+        else:
+            parts[-1].append(event)
+    return parts

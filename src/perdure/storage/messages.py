@@ -38,9 +38,10 @@ from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
 from perdure.core.tx import Matches, MessageFilter, Turn
 from perdure.storage import word_index
-from perdure.storage.database import OWN_AGENT, Database, from_iso, iso, locate, owners_of, register
+from perdure.storage.database import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import matches
 from perdure.storage.message_filters import SHOWN, being_reset, conditions_of, listed, shown
+from perdure.storage.message_ids import place_of, places_of, register_others
 from perdure.storage.message_rows import COLUMNS, NULLABLE, insert_statement, message_of, params_of
 from perdure.storage.vectors import forget_texts, queue_texts
 
@@ -100,7 +101,7 @@ class Messages:
         given = frozenset([name for row in rows for name in NULLABLE if row[name] is not None])
         self._db.run_many(insert_statement(given), rows)
         if opening is None:  # else the run has registered them with itself
-            register(self._db, self._org_id, agent_id, [(message.id, message.seq) for message in messages])
+            register_others(self._db, self._org_id, agent_id, run.id if run else None, messages)
         learned = "" if overcount is None else ", overcount = :overcount"
         self._db.run(
             f"UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens{learned}"
@@ -148,23 +149,25 @@ class Messages:
         return found[0]
 
     def place(self, message_id: MessageId) -> tuple[AgentId, int]:
-        agent_id, seq = locate(self._db, self._org_id, "message", message_id)
-        return AgentId(agent_id), seq
+        return place_of(self._db, self._org_id, message_id)
 
     def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
-        return set(map(MessageId, owners_of(self._db, self._org_id, ids)))
+        return set(places_of(self._db, self._org_id, ids))
 
     def reset_among(self, ids: Sequence[MessageId]) -> set[MessageId]:
-        if not ids:
-            return set()
-        names = {f"id{index}": storable(id_) for index, id_ in enumerate(ids)}
-        rows = self._db.rows(
-            "SELECT m.id FROM ids i JOIN messages m ON m.agent_id = i.owner_id AND m.seq = i.seq"
-            f" WHERE i.org_id = :org_id AND i.id IN ({', '.join(f':{name}' for name in names)})"
-            f" AND m.id = i.id AND (m.removed = 2 OR m.removed = 0 AND {being_reset('m')})",
-            names | {"org_id": self._org_id},
-        )
-        return {MessageId(row[0]) for row in rows}
+        found: dict[AgentId, list[int]] = {}
+        for agent_id, seq in places_of(self._db, self._org_id, ids).values():
+            found.setdefault(agent_id, []).append(seq)
+        reset: set[MessageId] = set()
+        for agent_id, seqs in found.items():
+            source, among, params = self._db.picked("messages", "seq", "seqs", seqs)
+            rows = self._db.rows(
+                f"SELECT id FROM {source} WHERE agent_id = :agent_id AND {among}"
+                f" AND (removed = 2 OR removed = 0 AND {being_reset('messages')})",
+                {"agent_id": agent_id, **params},
+            )
+            reset |= {MessageId(row[0]) for row in rows}
+        return reset & set(ids)
 
     def list(
         self,

@@ -22,7 +22,7 @@ from perdure.core.tx import Matches, PassageFilter, Postings
 from perdure.storage import word_index
 from perdure.storage.agents import contains, pattern_of
 from perdure.storage.archives import OWN_ARCHIVE
-from perdure.storage.database import Database, Row, dump, from_iso, iso, load, locate, owners_of, register
+from perdure.storage.database import Database, Row, dump, from_iso, iso, listed, load, locate, register
 from perdure.storage.full_text import CLAUSE_ROWS, matches
 from perdure.storage.vectors import forget_texts, queue_texts
 
@@ -73,8 +73,8 @@ class Passages:
         return self.by_seqs(ArchiveId(archive_id), [seq])[0]
 
     def known(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
-        found = owners_of(self._db, self._org_id, ids)
-        return {PassageId(id_): ArchiveId(owner) for id_, owner in found.items()}
+        found = listed(self._db, self._org_id, ids)
+        return {PassageId(id_): ArchiveId(owner) for id_, owner, _ in found}
 
     def put(self, passage: Passage) -> Passage:
         before = self.get(passage.id)

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.conversations import Opening
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.core.ids import AgentId, OrgId, RunId
+from perdure.core.ids import AgentId, OrgId, RunId, is_of_run
 from perdure.core.messages import Draft
 from perdure.core.quick import changed
 from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, make_run, status_of, usage_to_json
@@ -121,7 +121,8 @@ class Runs:
             },
         )
         begun_by = [(draft.id, opening.next_message_seq + index) for index, draft in enumerate(drafts)]
-        register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *begun_by])
+        others = [one for one in begun_by if not is_of_run(run_id, one[0])]
+        register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *others])
         return run
 
     def get(self, run_id: RunId) -> Run:

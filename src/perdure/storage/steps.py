@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, OrgId, StepId
+from perdure.core.ids import AgentId, OrgId, StepId, is_of_run
 from perdure.core.models import Exchange
 from perdure.core.quick import changed
 from perdure.core.runs import (
@@ -26,7 +26,7 @@ from perdure.core.runs import (
 )
 from perdure.core.text import restored, storable
 from perdure.storage.conversations import load_stubs
-from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.database import OWN_AGENT, Database, Row, dump, find, find_run_of, from_iso, iso, load, register
 from perdure.storage.runs import load_failure, load_usage
 
 __all__ = ["Prefixes", "Steps"]
@@ -79,7 +79,8 @@ class Steps:
                 "at": iso(at),
             },
         )
-        register(self._db, self._org_id, agent_id, [(step_id, run.key.seq)])
+        if not is_of_run(run.id, step_id):
+            register(self._db, self._org_id, agent_id, [(step_id, run.key.seq)])
         return make_step(
             id=step_id,
             agent_id=agent_id,
@@ -93,11 +94,15 @@ class Steps:
         )
 
     def get(self, step_id: StepId) -> Step:
-        agent_id, run_seq = locate(self._db, self._org_id, "step", step_id)
-        return self._read(
-            "agent_id = :agent_id AND run_seq = :run_seq AND id = :id",
-            {"agent_id": agent_id, "run_seq": run_seq, "id": step_id},
-        )[0]
+        place = find(self._db, self._org_id, "step", step_id) or find_run_of(self._db, self._org_id, step_id)
+        if place is not None and (
+            found := self._read(
+                "agent_id = :agent_id AND run_seq = :run_seq AND id = :id",
+                {"agent_id": place[0], "run_seq": place[1], "id": storable(step_id)},
+            )
+        ):
+            return found[0]
+        raise NotFound("step", step_id)
 
     def of_run(self, key: RunKey) -> Sequence[Step]:
         return self._read(

@@ -32,4 +32,6 @@ class SequentialIds:
 
     def new(self, kind: str) -> str:
         self._count += 1
+        if kind == "run":  # with room for what the run makes
+            return f"{PREFIXES[kind]}-{self._salt:08x}-0000-4000-9000-{self._count:09x}000"
         return f"{PREFIXES[kind]}-{self._salt:08x}-0000-4000-8000-{self._count:012x}"

@@ -146,7 +146,8 @@ async def _accept(
     background: bool,
 ) -> Accepted:
     ports = perdure.app.ports
-    drafts, answers = drafts_of(body, ports.ids), answers_in(body.messages or ())
+    run_id = RunId(ports.ids.new("run"))
+    drafts, answers = drafts_of(body, run_id, ports.ids), answers_in(body.messages or ())
     if answers is not None and (named := {one for one in map(named_request, answers) if one is not None}):
         answers = with_calls(answers, await perdure.app.store.read(_asked, agent_id, conversation_seq, named))
     limit = ports.settings.message_limit_chars
@@ -155,7 +156,7 @@ async def _accept(
     tokens = [0 if len(text) > limit else ports.counter.count(text) + MESSAGE_OVERHEAD_TOKENS for text in texts]
     return await perdure.app.runner.accept(
         RunRequest(
-            run_id=RunId(ports.ids.new("run")),
+            run_id=run_id,
             agent_id=agent_id,
             conversation_seq=conversation_seq,
             drafts=drafts,

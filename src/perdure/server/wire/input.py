@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import MessageId
+from perdure.core.ids import RunId, input_id
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Ids
 from perdure.core.runs import IfBusy
@@ -191,11 +191,11 @@ def read_send(body: bytes, *, streaming: bool = False, streams_unless_told: bool
     return request
 
 
-def drafts_of(request: SendRequest, ids: Ids) -> tuple[Draft, ...]:
+def drafts_of(request: SendRequest, run_id: RunId, ids: Ids) -> tuple[Draft, ...]:
     """The messages to store. Raises: RequestValidationError, InvalidInput, NotSupported."""
     if request.input is not None:
-        return (Draft(id=_new(ids), role="user", parts=_parts(request.input, "input")),)
-    drafts = []
+        return (Draft(id=input_id(run_id, 0, ids), role="user", parts=_parts(request.input, "input")),)
+    drafts: list[Draft] = []
     for index, item in enumerate(request.messages or ()):
         if is_answer(item):
             continue
@@ -206,7 +206,7 @@ def drafts_of(request: SendRequest, ids: Ids) -> tuple[Draft, ...]:
             raise invalid_body(error, "messages", index) from error
         drafts.append(
             Draft(
-                id=_new(ids),
+                id=input_id(run_id, len(drafts), ids),
                 role=message.role,
                 parts=_parts(message.content, f"messages.{index}.content"),
                 name=message.name,
@@ -257,10 +257,6 @@ def _part(part: Mapping[str, Any], where: str) -> Text:
     if not isinstance(text, str):
         raise InvalidInput(f"body.{where}.text: must be a text, not {text!r:.80}")
     return Text(text)
-
-
-def _new(ids: Ids) -> MessageId:
-    return MessageId(ids.new("message"))
 
 
 def brought_along(request: SendRequest) -> tuple[Mapping[str, Any], ...] | None:

@@ -29,6 +29,7 @@ from perdure.storage.migrations import (
     m0017_words,
     m0018_resetting,
     m0019_rebuilding,
+    m0020_of_runs,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -53,6 +54,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (17, "words", m0017_words.apply),
     (18, "resetting", m0018_resetting.apply),
     (19, "rebuilding", m0019_rebuilding.apply),
+    (20, "of_runs", m0020_of_runs.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

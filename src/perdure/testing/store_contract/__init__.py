@@ -18,6 +18,7 @@ from perdure.testing.store_contract.conversations import ConversationContract
 from perdure.testing.store_contract.events import EventContract
 from perdure.testing.store_contract.folders import FolderContract
 from perdure.testing.store_contract.mcp import McpContract
+from perdure.testing.store_contract.message_ids import MessageIdContract
 from perdure.testing.store_contract.messages import MessageContract
 from perdure.testing.store_contract.nodes import NodeContract
 from perdure.testing.store_contract.organisations import OrganisationContract
@@ -45,6 +46,7 @@ class StoreContract(
     FolderContract,
     McpContract,
     MessageContract,
+    MessageIdContract,
     NodeContract,
     OrganisationContract,
     PassageContract,
