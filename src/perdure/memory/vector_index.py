@@ -229,7 +229,6 @@ class _Search:
         self._tx, self._scope, self._seen, self._query, self._limit = tx, scope, seen, query, limit
         self._rows, self._only = seen.rows, only
         self._every: FloatArray | None = None  # the score of each row, where all were computed
-        self._exact: tuple[IntArray, FloatArray] | None = None  # or those of some, by number
 
     def result(self) -> Dense:
         if self._seen.gathered is not None:
@@ -339,9 +338,7 @@ class _Search:
         """The best of these rows by their stored vectors: those that look best, and then as many as may belong to the
         best ten as well, going by how far the estimates were off."""
         if self._rows.form == "halves":
-            seqs, found = self._rows.seqs_of(at), self._rows.scored(self._query, at)
-            self._exact = seqs, found
-            return seqs, found
+            return self._rows.found(self._query, at)
         estimated = self._rows.estimated(self._query, at)
         order = np.argsort(-estimated)
         at, estimated = at[order], estimated[order]
@@ -401,11 +398,6 @@ class _Search:
         if self._every is not None:
             out[there] = self._every[at[there]]
         elif self._rows.form != "signs":
-            if self._exact is not None:  # reading a vector anew takes longer than finding its score
-                known = self._in_order(wanted, *self._exact)
-                computed = there & ~np.isnan(known)
-                out[computed] = known[computed]
-                there &= ~computed
             out[there] = self._rows.scored(self._query, at[there])
         else:
             out[there] = self._in_order(wanted[there], *self._stored(np.unique(wanted[there])))

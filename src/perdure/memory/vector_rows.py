@@ -249,10 +249,15 @@ class Rows:
         """The exact score of each row, or of these; not of signs alone."""
         if rows is None:
             return np.concatenate([scores(segment.vectors[:size], query) for segment, size in self._sized()])
-        out = np.empty(len(rows), np.float32)
+        return self.found(query, rows)[1]
+
+    def found(self, query: FloatArray, rows: npt.NDArray[Any]) -> tuple[IntArray, FloatArray]:
+        """The numbers of these rows and their scores; not of signs alone."""
+        seqs, dtype = np.empty(len(rows), np.int64), np.float32 if self.form == "floats" else np.float16
+        vectors = np.empty((len(rows), self.dimensions), dtype)
         for segment, picked, at in self._grouped(rows):
-            out[picked] = scores(segment.vectors[at], query)
-        return out
+            seqs[picked], vectors[picked] = segment.seqs[at], segment.vectors[at]
+        return seqs, scores(vectors, query)
 
     def differing(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> npt.NDArray[np.uint16]:
         """In how many dimensions the sign of each row, or of these, is not the query's; not of floats."""
