@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -232,3 +233,103 @@ def test_texts_that_are_too_long_to_count_are_taken_by_their_beginning() -> None
 
     assert (whole.first, whole.last) == (0, len(text))
     assert 0.9 * len(text) < part.last - part.first < len(text)
+
+
+def to_the_token(text: str) -> int:
+    """Characters, with every piece's number as three: by this what is thought of a piece by itself is true of it."""
+    return len(re.sub(r"^\[\d+\]", "[000]", text, flags=re.MULTILINE))
+
+
+def short(number: int, chars: int, score: float, **rest: Any) -> Candidate:
+    """A turn of so many characters, in words that no other has; between two of them nothing is missing."""
+    words = "".join(f"{number:02}{at:02} " for at in range(99))[: chars - 1] + "."
+    made = Candidate(kind="turn", id=f"t{number:02}", text=words, score=score, name="Ada")
+    return replace(made, **rest)
+
+
+SHORT = st.lists(st.integers(4, 40), min_size=1, max_size=8)
+
+
+@effort(60, 1000)
+@given(SHORT, st.none() | st.integers(200, 400), st.permutations(range(1, 10)))
+def test_what_fits_to_the_token_is_shown(sizes: list[int], long: int | None, scores: list[int]) -> None:
+    """At exactly the tokens of all of them all are there, also what was cut while others waited; with one less not, and
+    no more is taken than that."""
+    sizes = sizes if long is None else [long, *sizes]
+    candidates = [short(at, size, scores[at]) for at, size in enumerate(sizes)]
+    tokens = pack(candidates, budget=10**6, count=to_the_token).tokens
+    whole = pack(candidates, budget=tokens, count=to_the_token)
+    less = pack(candidates, budget=tokens - 1, count=to_the_token)
+
+    assert [(piece.first, piece.last) for piece in whole.pieces] == [(0, size) for size in sizes]
+    assert (whole.tokens, whole.left_out) == (tokens, 0)
+    assert less.tokens < tokens
+
+
+@effort(100, 2000)
+@given(SHORT, st.permutations(range(1, 9)), st.floats(0, 1))
+def test_not_one_more_would_fit(sizes: list[int], scores: list[int], share: float) -> None:
+    """Of those that are left out, where all that is shown is whole: to the token."""
+    candidates = [short(at, size, scores[at]) for at, size in enumerate(sizes)]
+    every = pack(candidates, budget=10**6, count=to_the_token)
+    budget = len(HEADER) + round(share * (every.tokens - len(HEADER)))
+    found = pack(candidates, budget=budget, count=to_the_token)
+    shown = {piece.id: (piece.first, piece.last) == (0, piece.chars) for piece in found.pieces}
+    if all(shown.values()):
+        for each in candidates:
+            if each.id not in shown:
+                more = [one for one in candidates if one.id in {*shown, each.id}]
+                assert pack(more, budget=10**6, count=to_the_token).tokens > budget
+
+
+@effort(100, 2000)
+@given(SHORT, st.integers(1, 6), st.integers(0, 12))
+def test_a_text_that_costs_more_than_its_parts_fits_too(sizes: list[int], extra: int, less: int) -> None:
+    """Whatever a counter makes of pieces that stand together: what was taken for too little goes again."""
+
+    def count(text: str) -> int:
+        return to_the_token(text) + extra * max(0, len(re.findall(r"^\[\d", text, re.MULTILINE)) - 1)
+
+    candidates = [short(at, size, 1.0 + at) for at, size in enumerate(sizes)]
+    every = pack(candidates, budget=10**6, count=count)
+    found = pack(candidates, budget=every.tokens - less, count=count)
+
+    assert found.tokens == count(found.text) <= every.tokens - less
+    assert (found.text == every.text) == (less == 0)
+
+
+@effort(60, 1000)
+@given(st.integers(20, 900), st.integers(400, 4_000))
+def test_a_lone_text_is_shown_as_far_as_it_fits(chars: int, budget: int) -> None:
+    """Also when tokens rise faster than its length: a half of it, or a half of that."""
+
+    def count(text: str) -> int:
+        return len(text) ** 2 // 50
+
+    candidate = Candidate(kind="passage", id="p", text="".join(f"{at:03} " for at in range(chars // 4 + 1))[:chars])
+    found = pack([candidate], budget=budget, count=count)
+
+    assert found.tokens <= budget
+    assert found.pieces
+
+
+@effort(60, 1000)
+@given(SHORT, st.lists(st.integers(0, 9), min_size=8, max_size=8), st.integers(0, 9))
+def test_the_floor_is_included(sizes: list[int], scores: list[int], floor: int) -> None:
+    """What has just that score is shown, what has less is not."""
+    candidates = [short(at, size, scores[at]) for at, size in enumerate(sizes)]
+    found = pack(candidates, budget=10**6, count=len, floor=floor)
+
+    assert {piece.id for piece in found.pieces} == {each.id for each in candidates if each.score >= floor}
+
+
+@effort(100, 2000)
+@given(st.integers(4, 60), SHORT, st.integers(47, 200))
+def test_no_neighbour_is_there_without_its_hit(chars: int, sizes: list[int], budget: int) -> None:
+    """Neither when there is room for it and not for the hit, nor when the hit went again."""
+    hit = short(0, chars, 2.0)
+    near = [short(at, size, 1.0, neighbours_of=(hit.id,)) for at, size in enumerate(sizes, start=1)]
+    for count in (len, to_the_token, lambda text: len(text) + 5 * text.count("\n")):
+        shown = [piece.id for piece in pack([hit, *near], budget=budget, count=count).pieces]
+
+        assert not shown or hit.id in shown

@@ -39,7 +39,7 @@ def excerpt(text: str, terms: tuple[str, ...], *, chars: int) -> tuple[int, int]
     if first > 0:
         first = _after(text, first, min(begin, last - 1))
     if last < size:
-        last = _before(text, max(end, first + 1), last)
+        last = max(first + 1, _before(text, max(end, first + 1), last))
     while first < last - 1 and text[first].isspace():
         first += 1
     return first, last
@@ -84,7 +84,9 @@ def _sentences(text: str, begin: int, end: int, chars: int) -> tuple[int, int]:
     if first > 0 and _BOUNDARY.match(text, first - 1) is None:
         first = begin
     found_end = _BOUNDARY.search(text, max(begin, end - 1), min(len(text), first + chars))
-    return first, found_end.end() if found_end else end
+    if found_end:
+        return first, found_end.end()
+    return first, len(text) if len(text) <= first + chars else end
 
 
 def _after(text: str, first: int, latest: int) -> int:
@@ -96,11 +98,12 @@ def _after(text: str, first: int, latest: int) -> int:
 
 
 def _before(text: str, earliest: int, last: int) -> int:
-    """The last end of a line, a sentence or else a word from `earliest` to `last`."""
+    """The last end of a line, a sentence or else a word from `earliest` to `last`; what stands just before `earliest`
+    may be such an end."""
     for boundary in (_BOUNDARY, _SPACE):
         end = None
-        for found in boundary.finditer(text, max(earliest, last - 2_000), last):
+        for found in boundary.finditer(text, max(earliest - 1, last - 2_000), last):
             end = found
-        if end is not None and end.start() >= earliest:
+        if end is not None:
             return end.end() if boundary is _BOUNDARY and not end[0].isspace() else end.start()
     return last
