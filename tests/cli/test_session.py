@@ -106,11 +106,29 @@ async def test_tool_calls_are_folded_to_a_line() -> None:
         assert answer == "done"
 
 
-async def test_lines_that_were_read_are_listed_where_they_do_not_fit_beside_the_call() -> None:
+@pytest.mark.parametrize(
+    ("count", "name", "listed"),
+    [
+        (
+            10,
+            "docs/a long name.pdf",
+            [
+                '⚙ semantic_search_files("text") → 10 places:',
+                *(f"  docs/a long name.pdf:{n}1-{n}9 (page {n})" for n in range(1, 9)),
+                "  … and 2 more",
+            ],
+        ),
+        (1, "a" * 50, ['⚙ semantic_search_files("text") → 1 place:', f"  {'a' * 50}:11-19 (page 1)"]),
+        (1, "plan.md", ['⚙ semantic_search_files("text") → plan.md:11-19 (page 1)']),
+    ],
+)
+async def test_lines_that_were_read_are_listed_where_they_do_not_fit_beside_the_call(
+    count: int, name: str, listed: list[str]
+) -> None:
     """File, lines and page of each, up to eight."""
     out = Screen()
     renderer = RunRenderer(Terminal(out, out, interactive=True, coloured=False))
-    found = "\n\n".join(f"docs/a long name.pdf: lines {n}1-{n}9, page {n}\ntext" for n in range(1, 11))
+    found = "\n\n".join(f"{name}: lines {n}1-{n}9, page {n}\ntext" for n in range(1, count + 1))
     call = ToolCall("call-1", "semantic_search_files", '{"query": "text"}')
     parts: list[ToolCall | ToolResult] = [call, ToolResult("call-1", "semantic_search_files", found)]
     for seq, part in enumerate(parts):
@@ -127,11 +145,7 @@ async def test_lines_that_were_read_are_listed_where_they_do_not_fit_beside_the_
         event = MessageAdded(seq, message)
         renderer.saw(StoredEvent(agent_id=message.agent_id, run_seq=0, seq=seq, event=event, created_at=START))
 
-    assert out.getvalue().splitlines() == [
-        '⚙ semantic_search_files("text") → 10 places:',
-        *(f"  docs/a long name.pdf:{n}1-{n}9 (page {n})" for n in range(1, 9)),
-        "  … and 2 more",
-    ]
+    assert out.getvalue().splitlines() == listed
 
 
 async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:

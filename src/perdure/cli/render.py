@@ -178,8 +178,8 @@ class RunRenderer:
         if result.call_id in self._told and result.status == "success":
             return  # its diff says it all
         told, places = f"{call_line(call)} → {outcome(result)}", places_read(result)
-        if len(places) > 1 and (told.endswith("…") or _line(told).cell_len > self._terminal.width):
-            self._tool_line(f"{call_line(call)} → {len(places):,} places:")
+        if places and (told.endswith("…") or _line(told).cell_len > self._terminal.width):
+            self._tool_line(f"{call_line(call)} → {len(places):,} place{'s' * (len(places) > 1)}:")
             for place in places[:PLACES_NAMED]:
                 self._terminal.note(Line(f"  {visible(place)}", style="dim"))
             if len(places) > PLACES_NAMED:
