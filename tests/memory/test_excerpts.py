@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from typing import Literal
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -70,23 +71,39 @@ def test_what_was_cut_off_is_marked(text: str, data: st.DataObject) -> None:
     assume(text[first:last].strip())
     shown = item(Excerpt(Candidate(kind="turn", id="t", text=text, name="Ada"), first, last), 7, UTC)
 
-    body = shown.removeprefix("[7] Ada:").strip()
-    assert body.startswith("…") == (first > 0)
-    assert body.endswith("…") == (last < len(text))
+    part = text[first:last].strip().split("\n")
+    marked = [("… " if first else "") + part[0].rstrip(), *part[1:]]
+    marked[-1] += " …" if last < len(text) else ""
+    assert [line.strip() for line in shown.removeprefix("[7] Ada: ").split("\n")] == [line.strip() for line in marked]
 
 
-@effort(60, 1000)
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=6, unique=True).map(sorted))
-def test_a_mark_stands_where_turns_are_missing(seqs: list[int]) -> None:
-    """Between two of which one, or more, was said that is not shown."""
-    turns = [Candidate(kind="turn", id=f"t{seq:02}", text=f"said {seq}", name="Ada", seq=seq) for seq in seqs]
-    lines = rendered([Excerpt(each, 0, len(each.text)) for each in turns], home=UTC).split("\n")
+PLACES = st.lists(st.tuples(st.sampled_from(["call", "walk"]), st.integers(0, 12)), min_size=1, max_size=6, unique=True)
 
+
+@effort(100, 1000)
+@given(PLACES, st.sampled_from(["turn", "passage"]))
+def test_a_mark_stands_where_something_is_missing(
+    places: list[tuple[str, int]], kind: Literal["turn", "passage"]
+) -> None:
+    """Between two of which one, or more, was said or stands that is not shown; and a title where it is another
+    document, or another of several conversations."""
+    places = sorted(places)
+    some = [
+        Candidate(kind=kind, id=f"{line}{at:02}", text=f"{at}", source=line, position=at, conversation=line, seq=at)
+        for line, at in places
+    ]
+    lines = rendered([Excerpt(each, 0, len(each.text)) for each in some], home=UTC).split("\n")
+
+    titled = kind == "passage" or len({line for line, _ in places}) > 1
     expected: list[str] = []
-    for number, seq in enumerate(seqs, start=1):
-        if expected and seq > seqs[number - 2] + 1:
+    before: tuple[str, int] | None = None
+    for number, (line, at) in enumerate(places, start=1):
+        if before is None or before[0] != line:
+            expected += [f"### {line}"] if titled else []
+        elif at > before[1] + 1:
             expected.append("…")
-        expected.append(f"[{number}] Ada: said {seq}")
+        expected.append(f"[{number}] {at}" if kind == "passage" else f"[{number}] unknown: {at}")
+        before = (line, at)
     assert lines[2:] == expected
 
 
