@@ -29,6 +29,8 @@ RELATED_CHARS = 5
 _BETWEEN = "\n\x00\n"  # stands in no folded text, so nothing is found across two of them
 _WORD = re.compile("(?!_)\\w(?:(?!_)[\\w\u0300-\u036f\u0900-\u0dff])*")
 _PHRASE_CHARS = 40
+# Lower case, and spaces where `_WORD` finds nothing.
+_SPACED = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
 
 
 def clause_counts(query: Query, texts: Sequence[str]) -> Column:
@@ -38,11 +40,16 @@ def clause_counts(query: Query, texts: Sequence[str]) -> Column:
     counts = np.zeros((len(query.clauses), len(texts)))
     if not texts:
         return counts
-    joined, starts = _joined([text[:ANALYSED_CHARS] for text in texts])
-    exact, related = [], []
-    of_exact, of_related = [], []
+    joined, spaced, starts = _joined([text[:ANALYSED_CHARS] for text in texts])
+    exact: list[int] = []
+    related: list[int] = []
+    of_exact: list[int] = []
+    of_related: list[int] = []
     for number, clause in enumerate(query.clauses):
-        found, like = _found(clause, joined)
+        if spaced and len(clause.tokens) == 1 and clause.tokens[0].isalnum() and clause.tokens[0].isascii():
+            found, like = _found_spaced(clause, spaced)
+        else:
+            found, like = _found(clause, joined)
         exact += found
         related += like
         of_exact += [number] * len(found)
@@ -57,15 +64,17 @@ def clause_counts(query: Query, texts: Sequence[str]) -> Column:
     return counts
 
 
-def _joined(texts: Sequence[str]) -> tuple[str, list[int]]:
-    """The folded texts as one, and where each begins."""
-    joined = _BETWEEN.join(texts)
+def _joined(texts: Sequence[str]) -> tuple[str, str, list[int]]:
+    """The folded texts as one; if they are ASCII, their words alone, each between spaces and one place behind where it
+    stands there; and where each text begins."""
+    joined, spaced = _BETWEEN.join(texts), ""
     if joined.isascii() and joined.count("\x00") == len(texts) - 1:  # folding each by itself takes ten times as long
-        parts, joined = texts, joined.lower()
+        parts, spaced = texts, f" {joined} ".encode().translate(_SPACED).decode()
+        joined = joined.lower()
     else:
         parts = [folded(text).replace("\x00", " ") for text in texts]
         joined = _BETWEEN.join(parts)
-    return joined, list(itertools.accumulate([len(part) + len(_BETWEEN) for part in parts[:-1]], initial=0))
+    return joined, spaced, list(itertools.accumulate([len(part) + len(_BETWEEN) for part in parts[:-1]], initial=0))
 
 
 def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
@@ -95,6 +104,27 @@ def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
             exact.append(at)
         elif like is not None and stem[:RELATED_CHARS] == like:
             related.append(at)
+    return exact, related
+
+
+def _found_spaced(clause: Clause, spaced: str) -> tuple[list[int], list[int]]:
+    """The same of a clause of one ASCII word."""
+    token, prefix = clause.tokens[0], clause.prefix
+    like = token[:RELATED_CHARS] if len(token) >= RELATED_CHARS else None
+    wanted = f" {_beginning(token, related=True)}"
+    exact: list[int] = []
+    related: list[int] = []
+    find, size = spaced.find, len(wanted)
+    at = find(wanted)
+    while at >= 0:
+        end = find(" ", at + size)
+        word = spaced[at + 1 : end]
+        stem = _stem(word)
+        if stem == token or (prefix and word.startswith(token)):
+            exact.append(at)
+        elif like is not None and stem[:RELATED_CHARS] == like:
+            related.append(at)
+        at = find(wanted, end)
     return exact, related
 
 
