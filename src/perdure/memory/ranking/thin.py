@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 __all__ = ["ALIKE", "thinned"]
 
@@ -16,8 +16,6 @@ FEWEST_WORDS = 8  # shorter texts must be equal: one word more is a tenth of the
 _WORDS = re.compile(r"\w+")
 _IN_WORDS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _ASCII_WORDS = bytes(code if code in _IN_WORDS else ord(" ") for code in range(256)).lower()
-FEW = 20
-"""Up to so many texts each pair is compared as it is; of more, first their longest words."""
 
 
 def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -36,7 +34,6 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
     left_out: dict[int, list[int]] = {}
     by_words: dict[tuple[str, ...], int] = {}
     sets: list[tuple[int, frozenset[str]]] = []
-    longest: list[frozenset[str]] = []
     for index, text in enumerate(texts):
         if len(shown) >= limit:
             break
@@ -45,12 +42,10 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
         first = by_words.get(key)
         distinct = frozenset(words)
         if first is None and len(words) >= FEWEST_WORDS:
-            possible: Iterable[tuple[int, frozenset[str]]] = sets
-            if len(sets) > FEW:
-                longest += [_telling(others) for _, others in sets[len(longest) :]]
-                telling = _telling(distinct)
-                possible = [one for one, some in zip(sets, longest, strict=True) if not telling.isdisjoint(some)]
-            first = next((at for at, others in possible if _alike(distinct, others)), None)
+            telling = _telling(distinct)
+            first = next(
+                (at for at, others in sets if not others.isdisjoint(telling) and _alike(distinct, others)), None
+            )
         if first is not None:
             left_out[first].append(index)
             continue
@@ -72,14 +67,9 @@ def _newest(
     return newest, tuple(sorted(at for at in (index, *others) if at != newest))
 
 
-def _telling(words: frozenset[str]) -> frozenset[str]:
-    """The longest words of a set, so many that two sets which are alike share one of them: of all words in any order,
-    each has its first ones among these, and lacks fewer of the other's than these are."""
-    if not words:
-        return words
-    most = len(words) - int(ALIKE * len(words)) + 1
-    least = sorted(map(len, words))[-min(most, len(words))]
-    return frozenset([word for word in words if len(word) >= least])
+def _telling(words: frozenset[str]) -> list[str]:
+    """The longest words of a set, one more than a set that is like it may lack."""
+    return sorted(words, key=len)[int(ALIKE * len(words)) - 1 :]
 
 
 def _alike(words: frozenset[str], others: frozenset[str]) -> bool:
