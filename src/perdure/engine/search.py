@@ -22,12 +22,8 @@ from perdure.memory.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, w
 from perdure.memory.search.recalled import Recalled, RecallScope
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from perdure.memory.search.asked import Asked
     from perdure.memory.search.history import Histories
-    from perdure.memory.search.hits import Arm
     from perdure.memory.search.masks import Masks
     from perdure.memory.search.passages import RankedPassages
     from perdure.memory.search.words import Words
@@ -91,6 +87,16 @@ class Search:
                 return search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=most)
 
             return (await self._store.read(newest)).page(offset, limit)
+
+        if self._embedder is None and most <= FIRST_HITS:  # nothing is waited for: one unit of work does it all
+            by_words = self._asked_words(text)
+
+            def find_by_words(tx: Tx) -> Hits[MessageHit]:
+                agent = tx.agents.get(agent_id)
+                found = search.rank_messages(tx, agent, replace(by_words, timezone=agent.timezone), where=where)
+                return search.read_messages(tx, found, limit=most, explain=explain)
+
+            return (await self._store.read(find_by_words)).page(offset, limit)
 
         def prepare(tx: Tx) -> tuple[Agent, Sequence[str]]:
             agent = tx.agents.get(agent_id)
@@ -264,22 +270,23 @@ class Search:
         self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
     ) -> Asked:
         from perdure.memory.ranking.names import without_names
+
+        asked = self._asked_words(text, timezone)
+        if self._embedder is None:
+            return asked
+        try:
+            async with asyncio.timeout(timeout_s):
+                vectors = await self._embedder.embed([without_names(text, names)], purpose="query")
+        except TimeoutError:
+            return replace(asked, without={"vectors": f"{self._embedder.handle} did not answer within {timeout_s:g} s"})
+        except ModelError as error:
+            return replace(asked, without={"vectors": str(error)})
+        return replace(asked, vectors={self._embedder.handle: vectors[0]}, without={})
+
+    def _asked_words(self, text: str, timezone: str = "UTC") -> Asked:
+        """Without the query's vector."""
         from perdure.memory.search.asked import Asked
 
-        vectors: dict[str, npt.NDArray[np.float32]] = {}
-        without: dict[Arm, str] = {}
-        if self._embedder is None:
-            without["vectors"] = self._reason or "no embedder is set up"
-        else:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    vectors[self._embedder.handle] = (
-                        await self._embedder.embed([without_names(text, names)], purpose="query")
-                    )[0]
-            except TimeoutError:
-                without["vectors"] = f"{self._embedder.handle} did not answer within {timeout_s:g} s"
-            except ModelError as error:
-                without["vectors"] = str(error)
         return Asked(
             text=text,
             now=self._clock.now(),
@@ -288,8 +295,8 @@ class Search:
             words=self._held.words,
             indexes=self._held.indexes,
             timezone=timezone,
-            vectors=vectors,
-            without=without,
+            vectors={},
+            without={"vectors": self._reason or "no embedder is set up"},
         )
 
 
