@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotAStore, PerdureError, StoreClosed, StoreFull, StoreReadOnly
-from perdure.core.ids import AgentId, ConversationId
+from perdure.core.ids import AgentId, ConversationId, MessageId, answer_id, input_id
+from perdure.core.messages import Draft, Text
+from perdure.core.runs import Run
 from perdure.core.tx import Tx
 from perdure.storage import sqlite
 from perdure.storage.sqlite import SqliteStore
+from perdure.storage.tx import SqlTx
 from perdure.testing.clock import START, SequentialIds
 from perdure.testing.store_contract.base import Contract, found_messages, said
 
@@ -471,3 +476,50 @@ async def test_a_number_that_no_column_holds_is_bad_input(tmp_path: Path) -> Non
             await verb(lambda tx: tx.messages.list(agent.id, before_seq=10**30))
     assert await store.write(lambda tx: tx.messages.count(agent.id)) == 0
     await store.close()
+
+
+async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short_one(tmp_path: Path) -> None:
+    """By an id that leads to the run, and by the run; counted in steps of SQLite's machine, with what other
+    conversations said in between."""
+    store = opened(tmp_path / "perdure.db")
+
+    def fill(tx: Tx) -> tuple[Agent, Run, MessageId]:
+        agent = units.add_agent(tx)
+        tx.conversations.add(agent.id, ConversationId(units.ids.new("conversation")), at=START)
+        return agent, *answered(tx, agent.id, 0)
+
+    def answered(tx: Tx, agent_id: AgentId, conversation_seq: int) -> tuple[Run, MessageId]:
+        run = units.add_run(tx, agent_id, conversation_seq=conversation_seq)
+        ids = (input_id(run.id, 0, units.ids), answer_id(run.id, 0, units.ids))
+        drafts = [Draft(id=id_, role="user", parts=(Text("hello"),)) for id_ in ids]
+        tx.messages.append(agent_id, drafts, conversation_seq=conversation_seq, at=START, tokens=[1, 1], run=run)
+        return tx.runs.end(run, reason="end_turn", usage=run.usage, step_count=1, failure=None, at=START), ids[1]
+
+    agent, run, answer = await store.write(fill)
+
+    def steps(work: Callable[[Tx], object]) -> int:
+        with contextlib.closing(sqlite.connect(tmp_path / "perdure.db", read_only=True)) as connection:
+            made = itertools.count()
+            connection.set_progress_handler(lambda: next(made) and 0, 1)
+            work(SqlTx(sqlite.SqliteDatabase(connection, read_only=True)))
+            return next(made)
+
+    def taken() -> list[int]:
+        return [
+            steps(lambda tx: tx.messages.place(answer)),
+            steps(lambda tx: tx.messages.known([answer])),
+            steps(lambda tx: tx.messages.of_run(run)),
+        ]
+
+    def more(tx: Tx, runs: int) -> None:
+        for index in range(runs):
+            answered(tx, agent.id, min(index, 1))  # of the first conversation only one
+
+    await store.write(more, 3)
+    short = await asyncio.to_thread(taken)
+    await store.write(more, 300)
+    long = await asyncio.to_thread(taken)
+    await store.close()
+
+    assert min(short) > 0
+    assert all(now < 2 * before for before, now in zip(short, long, strict=True)), (short, long)

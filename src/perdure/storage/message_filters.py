@@ -8,7 +8,7 @@ from perdure.core.ids import AgentId
 from perdure.core.tx import MessageFilter
 from perdure.storage.database import iso
 
-__all__ = ["SHOWN", "being_reset", "conditions_of", "listed", "shown"]
+__all__ = ["BEFORE_NEXT_RUN", "SHOWN", "being_reset", "conditions_of", "listed", "shown"]
 
 
 def being_reset(table: str) -> str:
@@ -25,6 +25,15 @@ SHOWN = (
 )
 """That a message of `:agent_id` is in view. Whether anything is being reset is asked once a statement, of a table that
 is nearly always empty."""
+
+# The end is found by the rows, not the runs: between two of one conversation an agent may have many of others. It is a
+# number of its own, not one of the row looked at: else the database goes through all that was said since.
+BEFORE_NEXT_RUN = (
+    "seq < COALESCE((SELECT n.seq FROM messages c CROSS JOIN messages n WHERE c.agent_id = :agent_id"
+    " AND c.conversation_seq = :conversation AND c.seq > :own AND n.agent_id = c.agent_id AND n.seq = c.seq"
+    " AND n.run_seq > :run_seq ORDER BY c.seq LIMIT 1), 9223372036854775807)"
+)
+"""That a message of a conversation stands before what the run after `:run_seq` said, which itself begins at `:own`."""
 
 
 def shown(reset: bool) -> str:

@@ -7,23 +7,16 @@ only, and the message is looked for among the run's. All others are in the direc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, RunId, is_of_run, run_of
 from perdure.core.messages import Message
 from perdure.core.text import storable
 from perdure.storage.database import Database, find, find_run_of, listed, register
+from perdure.storage.message_filters import BEFORE_NEXT_RUN
 
 __all__ = ["place_of", "places_of", "register_others"]
-
-# Its messages stand between its first one and the next run's first.
-_OF_RUN = (
-    "SELECT m.seq FROM runs r JOIN messages m ON m.agent_id = r.agent_id AND m.conversation_seq = r.conversation_seq"
-    " AND m.seq >= r.first_message_seq AND m.seq < COALESCE((SELECT n.first_message_seq FROM runs n"
-    " WHERE n.agent_id = r.agent_id AND n.seq > r.seq AND n.conversation_seq = r.conversation_seq"
-    " AND n.first_message_seq > r.first_message_seq ORDER BY n.seq LIMIT 1), m.seq + 1)"
-    " WHERE r.agent_id = :agent_id AND r.seq = :run_seq AND m.id = :id"
-)
 
 
 def register_others(
@@ -61,5 +54,18 @@ def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tupl
     """The same among the messages of a run, given by its agent and number."""
     if run is None:
         return None
-    rows = db.rows(_OF_RUN, {"agent_id": run[0], "run_seq": run[1], "id": storable(id_)})
+    params: dict[str, Any] = {"agent_id": run[0], "run_seq": run[1]}
+    begun = db.rows(
+        "SELECT conversation_seq, first_message_seq FROM runs WHERE agent_id = :agent_id AND seq = :run_seq", params
+    )
+    if not begun or begun[0][1] is None:  # its input still waits
+        return None
+    params |= {"conversation": begun[0][0], "own": begun[0][1], "id": storable(id_)}
+    # From the conversation's index to the rows: by their key alone all conversations would be gone through.
+    rows = db.rows(
+        "SELECT m.seq FROM messages c CROSS JOIN messages m WHERE c.agent_id = :agent_id"
+        f" AND c.conversation_seq = :conversation AND c.seq >= :own AND c.{BEFORE_NEXT_RUN}"
+        " AND m.agent_id = c.agent_id AND m.seq = c.seq AND m.id = :id",
+        params,
+    )
     return (run[0], rows[0][0]) if rows else None

@@ -40,7 +40,7 @@ from perdure.core.tx import Matches, MessageFilter, Turn
 from perdure.storage import word_index
 from perdure.storage.database import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import matches
-from perdure.storage.message_filters import SHOWN, being_reset, conditions_of, listed, shown
+from perdure.storage.message_filters import BEFORE_NEXT_RUN, SHOWN, being_reset, conditions_of, listed, shown
 from perdure.storage.message_ids import place_of, places_of, register_others
 from perdure.storage.message_rows import COLUMNS, NULLABLE, insert_statement, message_of, params_of
 from perdure.storage.vectors import forget_texts, queue_texts
@@ -208,13 +208,7 @@ class Messages:
     def of_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
         # By the conversation's index, from the run's first message to the next run's. An index by run would cost every
         # message something for the sake of runs long ended.
-        until = (
-            " AND seq < COALESCE((SELECT n.first_message_seq FROM runs n WHERE n.agent_id = :agent_id"
-            " AND n.seq > :run_seq AND n.conversation_seq = :conversation AND n.first_message_seq > :own"
-            " ORDER BY n.seq LIMIT 1), seq + 1)"
-            if run.ended
-            else ""
-        )
+        until = f" AND {BEFORE_NEXT_RUN}" if run.ended else ""
         # A run that goes on with answered calls begins with those, which stand in the log of the one before.
         of = "run_seq = :run_seq" if run.resumes is None else "run_seq IN (:run_seq, :resumes)"
         return self._read(
