@@ -14,7 +14,7 @@ from perdure.core.text import storable
 from perdure.core.tx import Checked, Fault, FaultKind, Owner, OwnerKind
 from perdure.storage import word_index
 from perdure.storage.database import Database, load
-from perdure.storage.message_filters import SHOWN
+from perdure.storage.message_filters import SHOWN, being_reset
 from perdure.storage.messages import embedded_texts_of
 from perdure.storage.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
 from perdure.storage.vectors import forget_texts, queue_texts
@@ -133,6 +133,7 @@ class _Part:
         orphans = sorted((there.keys() | queued) - texts)
         wrong = [seq for seq, row in there.items() if row[1] == generation and row[2] != 2 * (dimensions or 0)]
         current = {seq for seq, row in there.items() if row[1] == generation}
+        texts -= self._going()
         missing = [] if fill_from is not None else sorted(texts - current - queued)
         if self._repair:
             forget_texts(self._db, self._owner.number, [*orphans, *wrong])
@@ -142,6 +143,17 @@ class _Part:
         self._found("vectors", "with a vector or a place in the queue, but no text", len(orphans))
         self._found("vectors", "with a damaged vector", len(wrong))
         self._found("queue", "without a vector, and not waiting for one", len(missing))
+
+    def _going(self) -> set[int]:
+        """The texts that a reset took out of view which is still carried out: they may have a vector, and need none."""
+        if self._owner.kind != "agent":
+            return set()
+        rows = self._db.rows(
+            "SELECT seq FROM messages WHERE agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0"
+            f" AND {being_reset('messages')}",
+            self._params,
+        )
+        return {row[0] for row in rows}
 
     def counts(self) -> None:
         """Of the whole owner."""

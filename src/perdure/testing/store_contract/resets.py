@@ -13,6 +13,8 @@ from perdure.core.tx import Fault, MessageFilter, Tx
 from perdure.core.tx.resets import Counted
 from perdure.testing.store_contract.base import ADA, AT, LATER, Contract, found_messages, raises, said
 from perdure.testing.store_contract.nodes import node_of
+from perdure.testing.store_contract.upkeep import faults_of
+from perdure.testing.store_contract.vectors import MODEL, blob, vectors_in
 
 __all__ = ["ResetContract"]
 
@@ -184,6 +186,33 @@ class ResetContract(Contract):
                 if resets_more:
                     await store.write(reset, 1)
             assert steps >= 7
+
+    async def test_texts_out_of_view_need_no_vectors(self) -> None:
+        """While a reset is carried out some have one, and those that waited for one get none: neither is wrong."""
+        async with self.opened() as store:
+
+            def fill(tx: Tx) -> Agent:
+                agent = self.add_agent(tx)
+                tx.vectors.open(agent.number, "agent", agent.id, MODEL)
+                self.say(tx, agent.id, "a walrus", "a seal", "a gull")
+                tx.vectors.put(agent.number, [(1, blob(1, 0))], model=MODEL, dimensions=2)
+                tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=AT)
+                self.say(tx, agent.id, "a penguin")
+                return agent
+
+            def take(tx: Tx, agent: Agent) -> None:
+                claims = tx.vectors.claim(MODEL, at=AT, until=LATER, limit=9)
+                gone = [claim for claim in claims if not tx.messages.by_seqs(agent.id, [claim.seq])]
+                assert [claim.seq for claim in gone] == [0, 2]
+                tx.vectors.drop(gone, claimed=LATER)
+
+            agent = await store.write(fill)
+            await store.write(take, agent)
+            for limit in (1, 9):
+                assert await store.read(faults_of) == []
+                await store.write(lambda tx, limit=limit: tx.resets.carry_out(agent.id, limit=limit))  # type: ignore[misc]
+            assert await store.read(faults_of) == []
+            assert await store.read(lambda tx: vectors_in(tx, agent.number)) == {}
 
     async def test_what_was_counted_before_spares_counting(self) -> None:
         """Whatever happened since: something was said, removed, or the conversation was reset already."""
