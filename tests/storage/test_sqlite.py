@@ -22,11 +22,12 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, answer_id, inpu
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run
 from perdure.core.tx import Tx
+from perdure.core.tx.resets import Counted
 from perdure.storage import sqlite
 from perdure.storage.sqlite import SqliteStore
 from perdure.storage.tx import SqlTx
 from perdure.testing.clock import START, SequentialIds
-from perdure.testing.store_contract.base import Contract, found_messages, said
+from perdure.testing.store_contract.base import ADA, Contract, found_messages, said
 
 pytestmark = pytest.mark.migrates
 
@@ -478,10 +479,24 @@ async def test_a_number_that_no_column_holds_is_bad_input(tmp_path: Path) -> Non
     await store.close()
 
 
+def steps(path: Path, work: Callable[[Tx], object]) -> int:
+    """How many SQLite's machine takes for it; nothing of it is kept."""
+    with contextlib.closing(sqlite.connect(path)) as connection:
+        made = itertools.count()
+        database = sqlite.SqliteDatabase(connection)
+        database.begin()
+        connection.set_progress_handler(lambda: next(made) and 0, 1)
+        work(SqlTx(database))
+        connection.set_progress_handler(None, 1)
+        connection.execute("ROLLBACK")
+        return next(made)
+
+
 async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short_one(tmp_path: Path) -> None:
     """By an id that leads to the run, and by the run; counted in steps of SQLite's machine, with what other
     conversations said in between."""
-    store = opened(tmp_path / "perdure.db")
+    path = tmp_path / "perdure.db"
+    store = opened(path)
 
     def fill(tx: Tx) -> tuple[Agent, Run, MessageId]:
         agent = units.add_agent(tx)
@@ -497,18 +512,11 @@ async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short
 
     agent, run, answer = await store.write(fill)
 
-    def steps(work: Callable[[Tx], object]) -> int:
-        with contextlib.closing(sqlite.connect(tmp_path / "perdure.db", read_only=True)) as connection:
-            made = itertools.count()
-            connection.set_progress_handler(lambda: next(made) and 0, 1)
-            work(SqlTx(sqlite.SqliteDatabase(connection, read_only=True)))
-            return next(made)
-
     def taken() -> list[int]:
         return [
-            steps(lambda tx: tx.messages.place(answer)),
-            steps(lambda tx: tx.messages.known([answer])),
-            steps(lambda tx: tx.messages.of_run(run)),
+            steps(path, lambda tx: tx.messages.place(answer)),
+            steps(path, lambda tx: tx.messages.known([answer])),
+            steps(path, lambda tx: tx.messages.of_run(run)),
         ]
 
     def more(tx: Tx, runs: int) -> None:
@@ -523,3 +531,48 @@ async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short
 
     assert min(short) > 0
     assert all(now < 2 * before for before, now in zip(short, long, strict=True)), (short, long)
+
+
+async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhile(tmp_path: Path) -> None:
+    """Of the same agent; also resetting it, and each step of carrying that out."""
+    path = tmp_path / "perdure.db"
+    store = opened(path)
+
+    def fill(tx: Tx) -> Agent:
+        agent = units.add_agent(tx)
+        tx.conversations.add(agent.id, ConversationId(units.ids.new("conversation")), at=START)
+        return agent
+
+    def talk(tx: Tx, others: int) -> None:
+        for _ in range(8):
+            units.say(tx, agent.id, "hello there")
+            for _ in range(others):
+                units.say(tx, agent.id, "hello here", conversation_seq=1)
+
+    def reset(tx: Tx) -> None:
+        counted = Counted(next_seq=0, settings_revision=0, said={})
+        assert tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=START, counted=counted)
+        tx.resets.carry_out(agent.id, limit=4)
+
+    def taken() -> list[int]:
+        return [
+            steps(path, lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=2**40)),
+            steps(path, lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=2**40, settings_revision=0)),
+            steps(path, lambda tx: tx.messages.list(agent.id, conversation_seq=0, limit=4, newest_first=True)),
+            steps(path, lambda tx: tx.messages.count_after(agent.id, -1, conversation_seq=0)),
+            steps(path, lambda tx: tx.captures.waiting(agent.id, 0)),
+            steps(path, lambda tx: tx.conversations.shown(agent.id, 0, limit=4)),
+            steps(path, reset),
+        ]
+
+    agent = await store.write(fill)
+    await store.write(talk, 0)
+    alone = await asyncio.to_thread(taken)
+    await store.write(lambda tx: tx.agents.delete(agent.id))
+    agent = await store.write(fill)
+    await store.write(talk, 60)
+    among_others = await asyncio.to_thread(taken)
+    await store.close()
+
+    assert min(alone) > 0
+    assert all(now < 2 * before for before, now in zip(alone, among_others, strict=True)), (alone, among_others)

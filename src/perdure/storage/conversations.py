@@ -180,8 +180,8 @@ class Conversations:
 
     def shown(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
         rows = self._db.rows(
-            "SELECT id FROM messages WHERE agent_id = :agent_id AND conversation_seq = :seq AND seq >= COALESCE("
-            "(SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
+            f"SELECT id FROM messages{self._db.of_conversation} WHERE agent_id = :agent_id AND conversation_seq = :seq"
+            " AND seq >= COALESCE((SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
             " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
             f" AND kind = 'message' AND {SHOWN} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
             {"agent_id": agent_id, "seq": seq, "org_id": self._org_id, "limit": limit},
@@ -240,8 +240,9 @@ class Conversations:
         if prefix is not None:
             # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
             changes += (
-                ", prefix_seq = :prefix_seq, view_tokens = (SELECT COALESCE(SUM(tokens), 0) FROM messages"
-                f" WHERE agent_id = :agent_id AND conversation_seq = :seq AND seq >= :from_seq AND {SHOWN})"
+                ", prefix_seq = :prefix_seq, view_tokens = (SELECT COALESCE(SUM(tokens), 0) FROM"
+                f" messages{self._db.of_conversation} WHERE agent_id = :agent_id AND conversation_seq = :seq"
+                f" AND seq >= :from_seq AND {SHOWN})"
             )
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}
         self._db.run(

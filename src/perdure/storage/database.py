@@ -72,6 +72,10 @@ class Database(Protocol):
     for_update: str
     """What a select ends with that locks its rows until the transaction ends; empty where there is nothing to lock."""
 
+    of_conversation: str
+    """What stands behind `messages` in a statement about one conversation, so that its index is gone by: by the key
+    alone the database would go through what an agent's other conversations said meanwhile."""
+
     def is_settled(self, number: int) -> bool:
         """Whether all that is seen of a scope is committed, and as of one moment."""
         ...

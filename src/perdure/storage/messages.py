@@ -185,7 +185,11 @@ class Messages:
         if not engine_kinds:
             where += " AND kind IN ('message', 'approval')"
         order = "DESC" if newest_first else "ASC"
-        return self._read(f"{where} AND {shown(reset)} ORDER BY seq {order} LIMIT :limit", params | {"limit": limit})
+        return self._read(
+            f"{where} AND {shown(reset)} ORDER BY seq {order} LIMIT :limit",
+            params | {"limit": limit},
+            of_conversation=conversation_seq is not None,
+        )
 
     def view(
         self,
@@ -199,8 +203,8 @@ class Messages:
         where = "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
-            return self._read(f"{where} AND {SHOWN} ORDER BY seq", params)
-        sql = f"SELECT {COLUMNS} FROM messages WHERE {OWN_AGENT} AND {where} ORDER BY seq"
+            return self._read(f"{where} AND {SHOWN} ORDER BY seq", params, of_conversation=True)
+        sql = f"SELECT {COLUMNS} FROM messages{self._db.of_conversation} WHERE {OWN_AGENT} AND {where} ORDER BY seq"
         rows = map(message_of, self._db.rows(sql, params | {"org_id": self._org_id}))
         shown = (_as_of(self._db, row, settings_revision) if row.revision else row for row in rows)
         return [message for message in shown if message is not None]
@@ -222,6 +226,7 @@ class Messages:
             }
             | ({"own": run.first_message_seq or 0} if run.ended else {})
             | ({} if run.resumes is None else {"resumes": run.resumes}),
+            of_conversation=True,
         )
 
     def count(self, agent_id: AgentId) -> int:
@@ -234,9 +239,9 @@ class Messages:
     def count_after(self, agent_id: AgentId, seq: int, *, conversation_seq: int | None = None) -> int:
         where, params = listed(agent_id, conversation_seq, seq, None)
         found = f"{where} AND kind IN ('message', 'approval') AND {SHOWN} AND {OWN_AGENT}"
-        return int(
-            self._db.rows(f"SELECT COUNT(*) FROM messages WHERE {found}", params | {"org_id": self._org_id})[0][0]
-        )
+        index = "" if conversation_seq is None else self._db.of_conversation
+        sql = f"SELECT COUNT(*) FROM messages{index} WHERE {found}"
+        return int(self._db.rows(sql, params | {"org_id": self._org_id})[0][0])
 
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
         found = self._db.rows(
@@ -381,8 +386,9 @@ class Messages:
             if after is not None and is_embedded(after):
                 queue_texts(self._db, number, [before.seq])
 
-    def _read(self, where: str, params: dict[str, Any]) -> Sequence[Message]:
-        return _read(self._db, f"{OWN_AGENT} AND {where}", params | {"org_id": self._org_id})
+    def _read(self, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
+        params = params | {"org_id": self._org_id}
+        return _read(self._db, f"{OWN_AGENT} AND {where}", params, of_conversation=of_conversation)
 
 
 def read_messages(
@@ -418,8 +424,10 @@ def message_words_of(
 ) -> Iterator[tuple[int, str, str]]:
     """The full-text rows of an agent's messages, also of those that wait for it."""
     where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0"
-    where += "" if conversation_seq is None else f" AND conversation_seq = {int(conversation_seq)}"
-    yield from filter(None, map(_words, _read(db, where, {"agent_id": agent_id, "first": first, "last": last})))
+    params: dict[str, Any] = {"agent_id": agent_id, "first": first, "last": last}
+    if conversation_seq is not None:
+        where, params = f"{where} AND conversation_seq = :conversation", params | {"conversation": conversation_seq}
+    yield from filter(None, map(_words, _read(db, where, params, of_conversation=conversation_seq is not None)))
 
 
 def embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: int) -> list[int]:
@@ -432,8 +440,9 @@ def embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: 
     return [message.seq for message in _read(db, where, params) if is_embedded(message)]
 
 
-def _read(db: Database, where: str, params: dict[str, Any]) -> Sequence[Message]:
-    messages = [message_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM messages WHERE {where}", params)]
+def _read(db: Database, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
+    source = f"messages{db.of_conversation if of_conversation else ''}"
+    messages = [message_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM {source} WHERE {where}", params)]
     if any(message.revision for message in messages):
         return [_revised(db, message) if message.revision else message for message in messages]
     return messages

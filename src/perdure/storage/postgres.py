@@ -53,6 +53,7 @@ class PostgresDatabase:
     clustered = ""
     blob = "BYTEA"
     row_key = "BIGINT"
+    of_conversation = ""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
         self._connection, self.read_only, self.queued = connection, read_only, 0

@@ -59,7 +59,8 @@ class Resets:
         params |= {"next": next_seq, "upto": next_seq - 1, "first": first_seq}
         # All of the conversation's rows from `first_seq` on are in view, but those that a revision removed.
         shown = "agent_id = :agent_id AND conversation_seq = :seq AND removed = 0"
-        if not self._db.rows(f"SELECT 1 FROM messages WHERE {shown} AND seq >= :first LIMIT 1", params):
+        source = f"messages{self._db.of_conversation}"
+        if not self._db.rows(f"SELECT 1 FROM {source} WHERE {shown} AND seq >= :first LIMIT 1", params):
             return None
         known = 0
         # A message that is removed makes a settings revision, and a reset is told by where the conversation begins.
@@ -68,7 +69,7 @@ class Resets:
             params["first"] = counted.next_seq
         said = known + int(
             self._db.rows(
-                f"SELECT COUNT(*) FROM messages WHERE {shown} AND seq >= :first AND kind = 'message'", params
+                f"SELECT COUNT(*) FROM {source} WHERE {shown} AND seq >= :first AND kind = 'message'", params
             )[0][0]
         )
         params["said"] = said
@@ -115,8 +116,9 @@ class Resets:
             return False
         (number, embedded), (seq, first, upto) = agents[0], found[0]
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "first": first, "upto": upto, "limit": limit}
+        source = f"messages{self._db.of_conversation}"
         rows = self._db.rows(
-            "SELECT seq, kind FROM messages WHERE agent_id = :agent_id AND conversation_seq = :seq"
+            f"SELECT seq, kind FROM {source} WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq BETWEEN :first AND :upto ORDER BY seq LIMIT :limit",
             params,
         )
@@ -128,7 +130,7 @@ class Resets:
             if embedded:
                 forget_texts(self._db, number, [row[0] for row in rows if row[1] == "message"])
             self._db.run(
-                "UPDATE messages SET removed = 2 WHERE agent_id = :agent_id AND conversation_seq = :seq"
+                f"UPDATE {source} SET removed = 2 WHERE agent_id = :agent_id AND conversation_seq = :seq"
                 " AND seq BETWEEN :first AND :last AND removed = 0",
                 params,
             )

@@ -60,6 +60,7 @@ class SqliteDatabase:
     clustered = "WITHOUT ROWID"
     blob = "BLOB"
     row_key = "INTEGER"
+    of_conversation = " INDEXED BY messages_by_conversation"  # it keeps no statistics, and guesses wrong
     for_update = ""  # a write transaction has the whole file to itself
 
     def __init__(self, connection: sqlite3.Connection, *, read_only: bool = False) -> None:
