@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.quick import maker, quick
 
-__all__ = ["Archive", "Passage", "PassageText", "TagMatch", "make_passage", "make_passage_text"]
+__all__ = ["Archive", "Passage", "PassageTexts", "TagMatch", "make_passage"]
 
 TagMatch = Literal["any", "all"]
 
@@ -52,19 +53,45 @@ class Passage:
     occurred_at: datetime
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class PassageText:
-    """What a search has to know of a passage: `occurred_at` in epoch seconds; `origin` names the file or conversation
-    that it is a part of, if any; `uses`: how often it was shown to an agent that looked for it; `whole` makes the
-    passage, without reading it again."""
-
-    seq: int
-    text: str
-    occurred_at: float
-    origin: str | None
-    uses: int
-    whole: Callable[[], Passage] = field(compare=False, repr=False)
+def _none(index: int) -> Passage:
+    raise IndexError(index)
 
 
-make_passage, make_passage_text = maker(Passage), maker(PassageText)
+@dataclass(frozen=True, slots=True, eq=False)
+class PassageTexts:
+    """What a search has to know of some passages, by columns: it looks at many, and gives few of them back.
+
+    Attributes:
+        occurred_at: in epoch seconds.
+        origins: the file or conversation that each is a part of, if any.
+        uses: how often each was shown to an agent that looked for it.
+        whole: makes the passage of an index, without reading it again.
+    """
+
+    seqs: Sequence[int] = ()
+    texts: Sequence[str] = ()
+    occurred_at: Sequence[float] = ()
+    origins: Sequence[str | None] = ()
+    uses: Sequence[int] = ()
+    whole: Callable[[int], Passage] = field(default=_none, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    @classmethod
+    def joined(cls, several: Sequence[PassageTexts]) -> PassageTexts:
+        """All of several, one after the other."""
+        if len(several) == 1:
+            return several[0]
+        makers = [functools.partial(some.whole, index) for some in several for index in range(len(some))]
+        return cls(
+            [seq for some in several for seq in some.seqs],
+            [text for some in several for text in some.texts],
+            [at for some in several for at in some.occurred_at],
+            [origin for some in several for origin in some.origins],
+            [uses for some in several for uses in some.uses],
+            lambda index: makers[index](),
+        )
+
+
+make_passage = maker(Passage)

@@ -6,7 +6,6 @@ transaction.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId
-from perdure.core.passages import Passage, PassageText, make_passage, make_passage_text
+from perdure.core.passages import Passage, PassageTexts, make_passage
 from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tx import Matches, PassageFilter, Postings
 from perdure.storage import word_index
@@ -239,26 +238,27 @@ class Passages:
             few=bool(where.tags) and not conditions and rows is not None and rows <= CLAUSE_ROWS,
         )
 
-    def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:
+    def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> PassageTexts:
         if not seqs:
-            return []
+            return PassageTexts()
         source, among, params = self._db.picked("passages", "seq", "seqs", seqs)
         rows = self._db.rows(
             f"SELECT {_COLUMNS}, uses FROM {source} WHERE {OWN_ARCHIVE} AND archive_id = :archive_id AND {among}",
             {"archive_id": archive_id, "org_id": self._org_id, **params},
         )
-        found = {
-            row[2]: make_passage_text(
-                row[2],
-                restored(row[3]),
-                datetime.fromisoformat(row[8]).timestamp(),
-                None if row[6] == "{}" else _origin(load(row[6])),
-                row[9],
-                functools.partial(_passage, row),
-            )
-            for row in rows
-        }
-        return [found[seq] for seq in seqs if seq in found]
+        there = {row[2]: row for row in rows}
+        found = [there[seq] for seq in seqs if seq in there]
+        if not found:
+            return PassageTexts()
+        _, _, numbers, texts, _, _, sources, _, times, uses = zip(*found, strict=True)
+        return PassageTexts(
+            numbers,
+            list(map(restored, texts)),
+            [time.timestamp() for time in map(datetime.fromisoformat, times)],
+            [None if source == "{}" else _origin(load(source)) for source in sources],
+            uses,
+            lambda index: _passage(found[index]),
+        )
 
     def use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
         if not seqs:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.core.ids import ArchiveId, PassageId
-from perdure.core.passages import Passage, PassageText, TagMatch
+from perdure.core.passages import Passage, PassageTexts, TagMatch
 from perdure.core.text import Query
 from perdure.core.tx.found import Matches, Postings
 
@@ -93,7 +93,7 @@ class Passages(Protocol):
         many passages the filter lets through, if that is known."""
         ...
 
-    def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[PassageText]:
+    def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> PassageTexts:
         """Those that are there, in the order of `seqs`."""
         ...
 

@@ -240,7 +240,7 @@ def _pool(
         chars=np.array([len(text) for text in read], np.int64),
         asks=column(history.asks, 0) > 0,
         after_question=column(history.after_question, 0) > 0,
-        timed=np.array([timed and names_a_time(text[:2_000]) for text in read], np.bool_),
+        timed=np.array([names_a_time(text[:2_000]) for text in read] if timed else [False] * len(read), np.bool_),
         counts=clause_counts(query, read),
         dense=meaning.scores_of(seqs),
     )

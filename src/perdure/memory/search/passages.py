@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.passages import Archive, PassageText
+from perdure.core.passages import Archive, PassageTexts
 from perdure.core.text import Query
 from perdure.core.tx import Matches, PassageFilter, Tx
 from perdure.memory.ranking.fuse import Ranked, rank
@@ -34,16 +34,16 @@ APART = 1_000  # places between rows that are nobody's neighbours
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPassages:
-    """A search before its hits are read: rows of a pool in order; row i is `texts[i]`."""
+    """A search before its hits are read: rows of a pool in order; row i is passage `texts.whole(i)`."""
 
-    texts: Sequence[PassageText]
+    texts: PassageTexts
     ranked: Ranked
     ran: Ran
 
     @property
     def first_texts(self) -> list[str]:
         """The texts of the first rows, best first."""
-        return [self.texts[row].text for row in self.ranked.order[:FIRST].tolist()]
+        return [self.texts.texts[row] for row in self.ranked.order[:FIRST].tolist()]
 
 
 def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:
@@ -82,14 +82,15 @@ def rank_passages(
         for archive, only in zip(archives, within, strict=True)
     ]
     named = spans(asked.text, now=asked.now, timezone=asked.timezone)
-    texts: list[PassageText] = []
+    several: list[PassageTexts] = []
     dense: list[NDArray[np.float64]] = []
     for archive, matches, meaning in zip(archives, found, meanings, strict=True):
         candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
         seqs = list(dict.fromkeys((*candidates, *_within(tx, archive, where, named))))
         read = tx.passages.texts(archive.id, seqs)
-        texts += read
-        dense.append(meaning.scores_of(np.array([text.seq for text in read], np.int64)))
+        several.append(read)
+        dense.append(meaning.scores_of(np.array(read.seqs, np.int64)))
+    texts = PassageTexts.joined(several)
     now = asked.now
     hints = hints_of(
         asked.text,
@@ -112,14 +113,14 @@ def rank_passages(
 
 def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
     """The first `limit` of them, near-duplicates thinned."""
-    order = found.ranked.order[: max(2 * limit, limit + 20)].tolist()
-    chosen = thinned([found.texts[row].text for row in order], [found.texts[row].seq for row in order], limit=limit)
+    texts, order = found.texts, found.ranked.order[: max(2 * limit, limit + 20)].tolist()
+    chosen = thinned([texts.texts[row] for row in order], [texts.seqs[row] for row in order], limit=limit)
     hits = []
     for index, same in chosen:
-        passage = found.texts[order[index]].whole()
+        passage = texts.whole(order[index])
         # A newer one that says the same may stand for a better one: the score is that of the best of them.
         score = float(found.ranked.scores[min((index, *same))])
-        others = [found.texts[order[at]].whole().id for at in same] if explain else []
+        others = [texts.whole(order[at]).id for at in same] if explain else []
         hits.append(
             PassageHit(passage, score, why_passage(found, order[min((index, *same))], others) if explain else None)
         )
@@ -156,7 +157,7 @@ def _within(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span
 
 def _pool(
     archives: Sequence[Archive],
-    texts: Sequence[PassageText],
+    texts: PassageTexts,
     query: Query,
     found: Sequence[Matches],
     meanings: Sequence[Meaning],
@@ -164,7 +165,8 @@ def _pool(
     *,
     timed: bool,
 ) -> Pool:
-    chars = np.array([len(text.text) for text in texts], np.int64)
+    words = texts.texts
+    chars = np.array(list(map(len, words)), np.int64)
     with_vectors = sum(meaning.rows for meaning in meanings)
     mean = sum(meaning.mean * meaning.rows for meaning in meanings) / max(1, with_vectors)
     spread = sum((meaning.std**2 + (meaning.mean - mean) ** 2) * meaning.rows for meaning in meanings)
@@ -181,18 +183,17 @@ def _pool(
     )
     # What came from one file or conversation stands side by side, in its order; all else by itself.
     groups: dict[str | None, int] = {None: 0}
-    session = np.array([groups.setdefault(text.origin, len(groups)) for text in texts], np.int64)
-    seqs = np.array([text.seq for text in texts], np.int64)
-    words = [text.text for text in texts]
+    session = np.array([groups.setdefault(origin, len(groups)) for origin in texts.origins], np.int64)
+    seqs = np.array(texts.seqs, np.int64)
     return Pool.of(
         seqs,
         scope,
         session=session,
         place=np.where(session == 0, np.arange(len(texts)) * APART, seqs),
-        occurred_at=np.array([text.occurred_at for text in texts], np.float64),
+        occurred_at=np.array(texts.occurred_at, np.float64),
         chars=chars,
-        timed=np.array([timed and names_a_time(text[:2_000]) for text in words], np.bool_),
-        uses=np.array([text.uses for text in texts], np.float64),
+        timed=np.array([names_a_time(text[:2_000]) for text in words] if timed else [False] * len(words), np.bool_),
+        uses=np.array(texts.uses, np.float64),
         counts=clause_counts(query, words),
         dense=dense,
     )

@@ -170,7 +170,7 @@ def _add_passages(
     found.ran["passages"] = ranked.ran
 
     order = ranked.ranked.order[: READ_AHEAD * limit].tolist()
-    passages = {row: ranked.texts[row].whole() for row in order}
+    passages = {row: ranked.texts.whole(row) for row in order}
 
     def usable(row: int) -> bool:
         return row in passages and not _searched_as_turns(passages[row], scope)

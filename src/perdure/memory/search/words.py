@@ -125,13 +125,14 @@ def _gather(tx: Tx, archive_id: ArchiveId, only: NDArray[np.int64]) -> _Gathered
     sizes: list[int] = []
     chars = 0
     for first in range(0, len(only), PAGE):
-        for text in tx.passages.texts(archive_id, only[first : first + PAGE].tolist()):
-            chars += len(text.text)
+        read = tx.passages.texts(archive_id, only[first : first + PAGE].tolist())
+        seqs += read.seqs
+        for text in read.texts:
+            chars += len(text)
             if chars > GATHERED_CHARS:
                 return None
             before = len(found)
-            found.extend(map(places.__getitem__, set(index_words(text.text).split())))
-            seqs.append(text.seq)
+            found.extend(map(places.__getitem__, set(index_words(text).split())))
             sizes.append(len(found) - before)
     at = np.array(found, np.int32)
     rows = np.repeat(np.array(seqs, np.uint32), sizes)

@@ -320,12 +320,16 @@ class PassageContract(Contract):
             until = PassageFilter(until=AT)
             assert await store.read(lambda tx: tx.passages.latest(archive.id, where=until, limit=9)) == [1]
             texts = await store.read(lambda tx: tx.passages.texts(archive.id, [1, 99, 0]))
-            assert [(text.seq, text.text, text.origin, text.uses) for text in texts] == [
+            assert list(zip(texts.seqs, texts.texts, texts.origins, texts.uses, strict=True)) == [
                 (1, "a penguin", "file-1", 0),
                 (0, "a walrus", None, 2),
             ]
-            assert [text.occurred_at for text in texts] == [AT.timestamp(), LATER.timestamp()]
-            assert await store.read(lambda tx: tx.passages.texts(archive.id, [])) == []
+            assert texts.occurred_at == [AT.timestamp(), LATER.timestamp()]
+            assert [texts.whole(index) for index in (0, 1)] == await store.read(
+                lambda tx: tx.passages.by_seqs(archive.id, [1, 0])
+            )
+            assert not len(await store.read(lambda tx: tx.passages.texts(archive.id, [])))
+            assert not len(await store.read(lambda tx: tx.passages.texts(archive.id, [99])))
 
     async def test_words_are_looked_for_among_the_passages_of_a_tag(self) -> None:
         """However many others hold them, and after the tags have changed."""
