@@ -273,7 +273,12 @@ def _words() -> re.Pattern[str]:
 
 def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
     """(kind, tokens): a word is (stem, original), a run its bigrams and last character, a symbol itself."""
-    folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    if text.isascii():
+        for word in text.encode().translate(_ASCII_LOWER).decode().split():
+            word = word[:MAX_TOKEN_CHARS]
+            yield "word", (_english[word], word)
+        return
+    folded = unicodedata.normalize("NFKC", text).casefold()
     for match in _words().finditer(folded):
         found = match.group()
         kind = match.lastgroup or "word"

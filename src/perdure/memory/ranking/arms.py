@@ -35,6 +35,7 @@ class Neighbours:
     session: Column
     place: Column
     _known: dict[int, Column] = field(default_factory=dict)
+    _nearest: list[float] = field(default_factory=list)
 
     def pairs(self, step: int) -> Column:
         """(n - step) whether row i + step stands `step` places after row i in one session."""
@@ -49,8 +50,11 @@ class Neighbours:
 
     def _any(self, steps: int) -> bool:
         """Whether any two rows may stand at most so many places from each other in one session."""
-        near = np.logical_and(self.place[1:] - self.place[:-1] <= steps, self.session[1:] == self.session[:-1])
-        return bool(near.any())
+        if not self._nearest:
+            apart = self.place[1:] - self.place[:-1]
+            together = apart[self.session[1:] == self.session[:-1]]
+            self._nearest.append(float(together.min()) if len(together) else math.inf)
+        return self._nearest[0] <= steps
 
     def shared(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
         """`values` (..., n) plus the given shares of the rows 1, 2, ... before and after."""

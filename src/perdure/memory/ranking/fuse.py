@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from perdure.core.quick import changed
 from perdure.memory.ranking.arms import (
     DAY_S,
     Neighbours,
@@ -208,13 +209,13 @@ def _sorted(pool: Pool) -> tuple[Pool, Column]:
     order = np.lexsort((pool.seq, pool.place, pool.session))
     places = np.arange(pool.size)
     if np.array_equal(order, places):
-        return replace(pool, counts=_bounded(pool.counts), chars=_bounded(pool.chars)), places
+        return changed(pool, counts=_bounded(pool.counts), chars=_bounded(pool.chars)), places
     back = np.empty(pool.size, np.int64)
     back[order] = places
     columns = {name: getattr(pool, name)[..., order] for name in _COLUMNS}
     for name in ("counts", "chars"):
         columns[name] = _bounded(columns[name])
-    return replace(pool, **columns), back
+    return changed(pool, **columns), back
 
 
 _COLUMNS = tuple(field.name for field in fields(Pool) if field.name != "scope")
@@ -235,7 +236,8 @@ def _use(pool: Pool, weights: Weights) -> Column:
 
 def _bounded(values: Column) -> Column:
     """The values from 0 to a million; what is not a number is 0."""
-    return np.where(values > 0, np.minimum(values, BOUND), 0.0)
+    bounded: Column = np.fmin(np.fmax(values, 0.0), BOUND)
+    return bounded
 
 
 def _without(parts: Mapping[str, float], name: str) -> dict[str, float]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from perdure.core.quick import quick
 
 __all__ = ["ASSISTANT", "NO_ROLE", "TOOL", "USER", "Column", "Pool", "QueryHints", "Scope", "role_number"]
 
@@ -36,6 +39,7 @@ class Scope:
     clause_rows: Column | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pool:
     """Candidates and their neighbours, one row each, in any order: n rows, k clauses.
@@ -83,26 +87,33 @@ class Pool:
         Raises: ValueError: columns of different lengths.
         """
         size = len(seq)
-        neutral: dict[str, Column] = {
-            "session": np.zeros(size, np.int64),
-            "place": np.arange(size) * 1000,  # nobody's neighbour
-            "session_rows": np.ones(size, np.int64),
-            "speaker": np.full(size, -1),
-            "role": np.full(size, NO_ROLE),
-            "occurred_at": np.full(size, np.nan),
-            "chars": np.full(size, scope.mean_chars),
-            "asks": np.zeros(size, bool),
-            "after_question": np.zeros(size, bool),
-            "timed": np.zeros(size, bool),
-            "uses": np.zeros(size),
-            "counts": np.zeros((0, size)),
-            "dense": np.full(size, np.nan),
-        }
-        pool = cls(seq=seq, scope=scope, **{**neutral, **columns})
-        lengths = {name: np.shape(getattr(pool, name))[-1] for name in neutral}
+        for name, neutral in _NEUTRAL.items():
+            if name not in columns:
+                columns[name] = neutral(size)
+        if "chars" not in columns:
+            columns["chars"] = np.full(size, scope.mean_chars)
+        pool = cls(seq=seq, scope=scope, **columns)
+        lengths = {name: np.shape(column)[-1] for name, column in columns.items()}
         if set(lengths.values()) - {size}:
             raise ValueError(f"columns of different lengths: seq has {size} rows, {lengths}")
         return pool
+
+
+# Of a column that is not known. Nobody is a neighbour, and all else says nothing.
+_NEUTRAL: Mapping[str, Callable[[int], Column]] = {
+    "session": lambda size: np.zeros(size, np.int64),
+    "place": lambda size: np.arange(size) * 1000,
+    "session_rows": lambda size: np.ones(size, np.int64),
+    "speaker": lambda size: np.full(size, -1),
+    "role": lambda size: np.full(size, NO_ROLE),
+    "occurred_at": lambda size: np.full(size, np.nan),
+    "asks": lambda size: np.zeros(size, bool),
+    "after_question": lambda size: np.zeros(size, bool),
+    "timed": lambda size: np.zeros(size, bool),
+    "uses": np.zeros,
+    "counts": lambda size: np.zeros((0, size)),
+    "dense": lambda size: np.full(size, np.nan),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
