@@ -229,13 +229,15 @@ class _Search:
         self._tx, self._scope, self._seen, self._query, self._limit = tx, scope, seen, query, limit
         self._rows, self._only = seen.rows, only
         self._every: FloatArray | None = None  # the score of each row, where all were computed
+        self._best: tuple[IntArray, FloatArray] | None = None  # numbers and scores of what was found
 
     def result(self) -> Dense:
         if self._seen.gathered is not None:
             return self._by_places(self._seen.gathered)
         seqs, found, mean, std, rows = self._within() if self._only is not None else self._over_all()
         best = np.lexsort((-seqs, -found))[: self._limit]
-        return Dense(seqs[best], found[best], mean, std, rows, self._scores_of)
+        seqs, found = self._best = seqs[best], found[best]
+        return Dense(seqs, found, mean, std, rows, self._scores_of)
 
     def _by_places(self, gathered: Rows) -> Dense:
         only = np.asarray(self._only, np.int64)
@@ -393,6 +395,9 @@ class _Search:
         if len(self._seen.hidden):
             at[np.isin(at, self._seen.hidden)] = NO_ROW
         there = at != NO_ROW
+        if self._every is None and self._best is not None:  # about half of what is asked for
+            out = np.where(there, self._in_order(wanted, *self._best), out)
+            there &= np.isnan(out)
         if not there.any():
             return out
         if self._every is not None:

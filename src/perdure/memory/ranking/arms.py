@@ -92,27 +92,33 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
 
 def session_scores(pool: Pool, weights: Weights) -> tuple[Column, Column]:
     """(raw, standard) bm25 of the session that each row stands in, from the rows of it that hold any clause."""
-    begins = np.concatenate(([True], pool.session[1:] != pool.session[:-1]))
-    first, number = np.flatnonzero(begins), np.cumsum(begins) - 1
+    begins = np.ones(pool.size, np.bool_)
+    np.not_equal(pool.session[1:], pool.session[:-1], out=begins[1:])
+    (first,) = begins.nonzero()
+    sizes = np.empty(len(first), np.int64)
+    np.subtract(first[1:], first[:-1], out=sizes[:-1])
+    sizes[-1] = pool.size - first[-1]
     sessions = max(pool.scope.sessions, len(first))
     counts = np.add.reduceat(pool.counts, first, axis=1)
     rarity = _rarity((counts > 0).sum(1), sessions)
     rows = np.maximum(pool.session_rows[first].astype(float), 1.0)
     length = 0.25 + 0.75 * rows * sessions / max(pool.scope.rows, 1)
     raw = rarity @ (counts * 3.0 / (counts + 2.0 * length)) / max(float(rarity.sum()), NO_SPREAD)
-    return raw[number], _standard(raw, raw, sessions, weights.session_floor)[number]
+    return raw.repeat(sizes), _standard(raw, raw, sessions, weights.session_floor).repeat(sizes)
 
 
 def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column]:
     """(own, shared) standard scores of the cosines, alone and with the neighbours' share; what is not known is mean."""
     known = np.isfinite(pool.dense)
-    cosines = np.clip(np.where(known, pool.dense, 0.0), -1.0, 1.0)
-    if not known.any() or np.ptp(cosines[known]) == 0:  # the same for all says nothing
+    cosines = np.minimum(np.maximum(np.where(known, pool.dense, 0.0), -1.0), 1.0)
+    there = cosines[known]
+    if not len(there) or there.min() == there.max():  # the same for all says nothing
         return np.zeros(pool.size), np.zeros(pool.size)
     mean, spread = pool.scope.dense_mean, pool.scope.dense_std
     if not (0 < spread <= 2 and -1 <= mean <= 1):
-        mean, spread = float(cosines[known].mean()), float(cosines[known].std())
-    own = np.where(known, np.clip((cosines - mean) / max(spread, NO_SPREAD), -LARGEST, LARGEST), 0.0)
+        mean, spread = float(there.mean()), float(there.std())
+    standard = (cosines - mean) / max(spread, NO_SPREAD)
+    own = np.where(known, np.minimum(np.maximum(standard, -LARGEST), LARGEST), 0.0)
     return own, near.shared(own, weights.dense_before, weights.dense_after)
 
 
@@ -150,5 +156,5 @@ def _standard(values: Column, present: Column, of: int, floor: float) -> Column:
     """Standard scores where `present` are all that differ from 0 among `of` values."""
     total = max(of, len(present))
     mean = float(present.sum()) / total
-    spread = np.sqrt(max(float((present * present).sum()) / total - mean * mean, 0.0))
-    return (values - mean) / max(float(spread), floor)
+    spread = math.sqrt(max(float(present @ present) / total - mean * mean, 0.0))
+    return (values - mean) / max(spread, floor)
