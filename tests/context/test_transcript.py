@@ -169,7 +169,7 @@ def test_users_are_heard_last(messages: list[Message], share: float) -> None:
     if there & {*others}:
         assert there >= {*users}
     if len(there) < len(words):
-        assert all(len(one.text) <= 141 for one in shown)
+        assert all(len(one.text) <= 142 for one in shown)
     for some in (users, others):
         kept = sorted(there & {*some})
         assert kept[:1] == some[: len(kept[:1])]
