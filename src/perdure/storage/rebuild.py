@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.tx import OwnerKind
-from perdure.storage.database import Database
+from perdure.storage.database import Database, Row
 from perdure.storage.messages import indexed_words_of
 from perdure.storage.passages import passage_words_of
 from perdure.storage.word_index import IN_USE, Words, next_table
@@ -37,12 +37,16 @@ def rebuilding(db: Database) -> list[OwnerKind]:
 def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, int] | None:
     """The next `limit` texts; the owner's number and the sequence number to go on from. None: all is done."""
     table = TABLES[kind]
-    found = db.rows("SELECT number, next_seq FROM rebuilding WHERE name = :name", {"name": table})
+    found = _begun(db, table)
     if not found:
         if not db.mends_words:
             db.run(f"DROP TABLE IF EXISTS {next_table(table)}", {})
             db.full_text_table(next_table(table))
-        db.run("INSERT INTO rebuilding (name, number, next_seq) VALUES (:name, 0, 0)", {"name": table})
+        db.run(
+            "INSERT INTO rebuilding (name, number, next_seq) VALUES (:name, 0, 0) ON CONFLICT (name) DO NOTHING",
+            {"name": table},
+        )
+        found = _begun(db, table)  # another process may have been quicker
     number, first = found[0] if found else (0, 0)
     if number == IN_USE:
         return _drop_old(db, table, limit)
@@ -66,6 +70,11 @@ def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, in
         {"number": number, "next": first, "name": table},
     )
     return number, first
+
+
+def _begun(db: Database, table: str) -> Sequence[Row]:
+    """How far it is. Of several that are at it each waits for the other's step."""
+    return db.rows(f"SELECT number, next_seq FROM rebuilding WHERE name = :name{db.for_update}", {"name": table})
 
 
 def words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> Iterator[Words]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import Text
+from perdure.core.ports import Store
 from perdure.core.tx import Fault, OwnerKind, Tx
 from perdure.testing.store_contract.base import ADA, AT, AWKWARD, Contract, found_messages, found_passages
 from perdure.testing.store_contract.vectors import MODEL, blob
@@ -123,6 +125,26 @@ class UpkeepContract(Contract):
                 assert await store.read(there)
                 assert await store.read(faults_of) == []
             assert next(changes, None) is None, "there were fewer steps than changes"
+
+    async def test_several_may_make_an_index_anew_at_once(self) -> None:
+        """Each does some of the steps."""
+        async with self.opened() as store, self.opened() as other:
+
+            def fill(tx: Tx) -> ArchiveId:
+                archive = self.add_archive(tx)
+                for number in range(12):
+                    self.add_passage(tx, archive.id, f"a walrus {number}")
+                return archive.id
+
+            async def work(store: Store) -> None:
+                while await store.write(_rebuild, "archive", 2):
+                    pass
+
+            archive_id = await store.write(fill)
+            await asyncio.gather(*map(work, (store, other, store, other)))
+            assert await store.read(lambda tx: tx.upkeep.rebuilding()) == []
+            assert await store.read(faults_of) == []
+            assert len(await store.read(lambda tx: found_passages(tx, archive_id, "walrus"))) == 12
 
 
 def _rebuild(tx: Tx, kind: OwnerKind, limit: int) -> tuple[int, int] | None:
