@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -12,6 +13,7 @@ from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted
 from perdure.engine.ask import CannotBegin
+from perdure.engine.ports import Ports
 from perdure.engine.run_log import Progress
 from perdure.engine.views import Views
 from perdure.memory.agents import NewBlock
@@ -47,6 +49,25 @@ async def test_a_defect_in_driving_reaches_the_one_who_waits(
 
         run = (await agent.messages())[0].run_id
         assert run is not None  # the message is kept
+
+
+async def test_runs_are_taken_over_while_a_long_reset_is_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for them goes on meanwhile, and begins nothing twice."""
+    begun, may_end = 0, asyncio.Event()
+
+    async def long(ports: Ports) -> None:
+        nonlocal begun
+        begun += 1
+        await may_end.wait()
+
+    monkeypatch.setattr("perdure.engine.runner.carry_out_left", long)
+    async with await opened(ScriptedModel()) as perdure:
+        for _ in range(2):
+            async with asyncio.timeout(5):
+                await perdure.app.runner.recover()
+            await asyncio.sleep(0)
+        assert begun == 1
+        may_end.set()
 
 
 async def test_events_are_numbered_and_messages_come_with_them() -> None:

@@ -64,6 +64,7 @@ class Runner:
         self._begun: dict[RunKey, Progress] = {}
         self._driven: set[RunKey] = set()
         self._recovery: asyncio.Task[None] | None = None
+        self._resets: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take over what dead processes left, now and from time to time."""
@@ -76,7 +77,7 @@ class Runner:
 
     @property
     def _driving(self) -> list[asyncio.Task[None]]:
-        return [task for task in (self._recovery, *self._drivers.values()) if task is not None]
+        return [task for task in (self._recovery, self._resets, *self._drivers.values()) if task is not None]
 
     async def close(self) -> None:
         """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
@@ -166,14 +167,25 @@ class Runner:
         return run
 
     async def recover(self) -> None:
-        """Take over runs that nobody drives any more, as far as their models can be reached from here; and carry out
-        what dead processes left of resets."""
+        """Take over runs that nobody drives any more, as far as their models can be reached from here; and begin to
+        carry out what dead processes left of resets, which may take long."""
         now = self._ports.clock.now()
         for run, model in await self._ports.store.read(_unended, now=now):
             free = run.lease_until is None or run.lease_until < now or self._is_left(run)
             if free and run.key not in self._driven and self._ports.models.find(model) is not None:
                 self._want(run)
-        await carry_out_left(self._ports)
+        if self._resets is None or self._resets.done():
+            self._resets = asyncio.create_task(self._carry_out_resets())
+
+    async def _carry_out_resets(self) -> None:
+        try:
+            await carry_out_left(self._ports)
+        except StoreClosed:
+            return
+        except StoreError as error:
+            log.warning("carrying out resets failed: %s", error)
+        except Exception:
+            log.exception("carrying out resets stopped at a defect")
 
     async def _recover_for_ever(self) -> None:
         while True:
