@@ -85,7 +85,8 @@ def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, l
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found, said_then])
     seqs = _with_neighbours(history, mask, candidates, NEIGHBOURED if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())
-    seqs = np.array([seq for seq in seqs.tolist() if seq in texts], np.int64)
+    if len(texts) < len(seqs):
+        seqs = np.array([seq for seq in seqs.tolist() if seq in texts], np.int64)
     hints = hints_of(
         asked.text,
         names=history.names,
@@ -240,7 +241,9 @@ def _pool(
         chars=np.array([len(text) for text in read], np.int64),
         asks=column(history.asks, 0) > 0,
         after_question=column(history.after_question, 0) > 0,
-        timed=np.array([names_a_time(text[:2_000]) for text in read] if timed else [False] * len(read), np.bool_),
+        timed=np.array([names_a_time(text[:2_000]) for text in read], np.bool_)
+        if timed
+        else np.zeros(len(read), np.bool_),
         counts=clause_counts(query, read),
         dense=meaning.scores_of(seqs),
     )
