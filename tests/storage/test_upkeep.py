@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -115,3 +116,21 @@ def rebuilt(tx: Tx) -> None:
 
 def counted(faults: Sequence[Fault], kind: str) -> int:
     return sum(fault.count for fault in faults if fault.kind == kind)
+
+
+async def test_a_repair_adds_nothing_twice_to_an_index_that_is_made_anew(tmp_path: Path) -> None:
+    """What the one in use has lost is in the new one, which is made of the texts."""
+    store, run = await opened(tmp_path, "sqlite")
+    await store.write(fill)
+    run("DELETE FROM passage_words_docsize WHERE id & 4294967295 = 1")
+    assert await store.write(lambda tx: tx.upkeep.rebuild_words("archive", limit=3))
+    assert [fault.text for fault in await store.write(lambda tx: faults_of(tx, repair=True))] == [
+        "not found by their words"
+    ]
+    while await store.write(lambda tx: tx.upkeep.rebuild_words("archive", limit=3)):
+        pass
+    assert await store.read(faults_of) == []
+    await store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "perdure.db")) as connection:
+        (sums,) = connection.execute("SELECT block FROM passage_words_data WHERE id = 1").fetchone()
+    assert sums[0] == 3, "how many rows FTS5 believes to have"

@@ -97,7 +97,7 @@ def _told(terminal: Terminal, owners: Sequence[Owner], faults: Sequence[Fault], 
         sign, style = ("✓ repaired", "green") if repaired else ("✗", "bold red")
         terminal.show(Text.assemble((f"{sign} ", style), f"{owner_id}: {count:,} {text}"))
     if unended:
-        terminal.show(Text("A new full-text index was begun and is not done: searches use the old one.", "bold red"))
+        terminal.show(Text("A full-text index is being made anew, and is not done.", "bold red"))
         terminal.hint("`perdure verify --repair` goes on with it.")
         return 1
     if not faults:

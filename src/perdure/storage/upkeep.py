@@ -73,8 +73,8 @@ class _Part:
             for seq, mark in there.items()
             if seq not in expected or mark != self._db.index_mark(number, *expected[seq][1:])
         ]
-        if self._repair:
-            word_index.index_words(self._db, table, number, missing)
+        if self._repair:  # in this index alone: one that is made anew beside it is made of the texts
+            self._db.index_words(table, number, missing)
         self._found("words", "not found by their words", len(missing))
         if stale and self._repair and self._db.mends_words:
             word_index.unindex_words(self._db, table, number, [(seq, "", "") for seq in stale])
