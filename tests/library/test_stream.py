@@ -160,8 +160,9 @@ async def test_a_background_run_can_be_followed_from_any_event(tmp_path: Path) -
             if isinstance(one, StoredEvent) and isinstance(one.event, DeltaStreamed)
         ]
         assert "".join(previews) == "one two three"
-        for after in range(len(everything)):
-            assert await until_ended(agent, run_id, after=after) == everything[after:]
+        for after in range(len(everything) + 2):  # at the end, and beyond, nothing is waited for
+            async with asyncio.timeout(10):
+                assert await until_ended(agent, run_id, after=after) == everything[after:]
 
 
 async def test_a_run_goes_on_and_can_be_followed_after_a_restart(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ class Following:
         stored: the stored events with numbers above a given one.
         sent: what is sent next: at least one thing, None where the store should be looked at.
         known: events that need not be read, the first of the run among them.
+        over: the run has ended, so that nothing comes where nothing is stored.
     """
 
     def __init__(
@@ -28,9 +29,10 @@ class Following:
         sent: Callable[[], Awaitable[Sequence[Sent]]],
         after: int = 0,
         known: Sequence[StoredEvent] = (),
+        over: bool = False,
     ) -> None:
         self._stored, self._sent = stored, sent
-        self._last, self._known = after, known
+        self._last, self._known, self._over = after, known, over
         self._error: PerdureError | None = None
         self._begun = self.ended = False
 
@@ -41,6 +43,7 @@ class Following:
             self._begun = True
             first = self._known or await self._stored(self._last)
             self._add(found, [event for event in first if event.seq > self._last])
+            self.ended = self.ended or (self._over and not found)
         while not found and not self.ended:
             if self._error is not None:
                 raise self._error

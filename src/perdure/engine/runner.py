@@ -337,6 +337,7 @@ class Runner:
             sent=functools.partial(self._next, run, listener),
             after=after,
             known=known,
+            over=run.ended,
         )
 
     async def _next(self, run: Run, listener: Listener) -> Sequence[Sent]:
