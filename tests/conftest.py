@@ -15,7 +15,7 @@ from hypothesis import is_hypothesis_test, settings
 
 from perdure.providers.discovery import PROVIDERS
 
-ASYNC_TEST_TIMEOUT_S = 60
+ASYNC_TEST_TIMEOUT_S = 300 if os.environ.get("PERDURE_FAULTS") == "full" else 60
 
 # What the tester has set up for models must not decide how tests end, in child processes neither.
 PROVIDER_VARIABLES = (
@@ -43,7 +43,7 @@ settings.load_profile("perdure")
 
 
 def in_event_loop(test: Callable[..., Awaitable[object]]) -> Callable[..., None]:
-    """`test` as a plain function: each call runs it in an event loop of its own, for at most a minute."""
+    """`test` as a plain function: each call runs it in an event loop of its own, for a bounded time."""
 
     async def bounded(*args: object, **kwargs: object) -> None:
         async with asyncio.timeout(ASYNC_TEST_TIMEOUT_S):
