@@ -26,15 +26,14 @@ __all__ = [
     "Row",
     "dump",
     "find",
+    "find_all",
     "find_run_of",
     "from_iso",
     "iso",
-    "listed",
     "load",
     "locate",
     "next_number",
     "register",
-    "unregister",
 ]
 
 Row = Sequence[Any]
@@ -220,7 +219,7 @@ def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
     return found
 
 
-def listed(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
+def find_all(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
     """(id, owner, seq) of those among many that the directory has."""
     names = {f"id{index}": storable(id_) for index, id_ in enumerate(dict.fromkeys(ids))}
     if not names:
@@ -230,10 +229,6 @@ def listed(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
         f" AND id IN ({', '.join(f':{name}' for name in names)})",
         names | {"org_id": org_id},
     )
-
-
-def unregister(db: Database, id_: str) -> None:
-    db.run("DELETE FROM ids WHERE id = :id", {"id": id_})
 
 
 def author_params(author: Author) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, RunId, is_of_run, run_of
 from perdure.core.messages import Message
 from perdure.core.text import storable
-from perdure.storage.database import Database, find, find_run_of, listed, register
+from perdure.storage.database import Database, find, find_all, find_run_of, register
 from perdure.storage.message_filters import BEFORE_NEXT_RUN
 
 __all__ = ["place_of", "places_of", "register_others"]
@@ -40,9 +40,9 @@ def place_of(db: Database, org_id: OrgId, message_id: MessageId) -> tuple[AgentI
 def places_of(db: Database, org_id: OrgId, ids: Sequence[MessageId]) -> dict[MessageId, tuple[AgentId, int]]:
     """The same of those among many that there are."""
     asked = [id_ for id_ in dict.fromkeys(ids) if id_.startswith(f"{PREFIXES['message']}-")]
-    found = {MessageId(id_): (AgentId(owner), seq) for id_, owner, seq in listed(db, org_id, asked)}
+    found = {MessageId(id_): (AgentId(owner), seq) for id_, owner, seq in find_all(db, org_id, asked)}
     left = {id_: run_id for id_ in asked if id_ not in found and (run_id := run_of(id_)) is not None}
-    runs = {run_id: (agent_id, seq) for run_id, agent_id, seq in listed(db, org_id, [*left.values()])}
+    runs = {run_id: (agent_id, seq) for run_id, agent_id, seq in find_all(db, org_id, [*left.values()])}
     for id_, run_id in left.items():
         place = _place_in(db, runs.get(run_id), id_)
         if place is not None:

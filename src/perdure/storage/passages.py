@@ -21,7 +21,7 @@ from perdure.core.tx import Matches, PassageFilter, Postings
 from perdure.storage import word_index
 from perdure.storage.agents import contains, pattern_of
 from perdure.storage.archives import OWN_ARCHIVE
-from perdure.storage.database import Database, Row, dump, from_iso, iso, listed, load, locate, register
+from perdure.storage.database import Database, Row, dump, find_all, from_iso, iso, load, locate, register
 from perdure.storage.full_text import CLAUSE_ROWS, matches
 from perdure.storage.vectors import forget_texts, queue_texts
 
@@ -72,7 +72,7 @@ class Passages:
         return self.by_seqs(ArchiveId(archive_id), [seq])[0]
 
     def known(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
-        found = listed(self._db, self._org_id, ids)
+        found = find_all(self._db, self._org_id, ids)
         return {PassageId(id_): ArchiveId(owner) for id_, owner, _ in found}
 
     def put(self, passage: Passage) -> Passage:
