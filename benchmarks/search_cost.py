@@ -35,7 +35,7 @@ from perdure.core.ports import EmbedPurpose
 from perdure.core.tx import Tx
 from perdure.memory.vector_index import VectorIndexes
 from perdure.settings import Settings
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 from perdure.testing import ScriptedEmbedder
 
 __all__ = ["main"]

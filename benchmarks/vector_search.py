@@ -23,7 +23,7 @@ from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
 from perdure.memory.vector_index import Dense, VectorIndexes
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 
 __all__ = ["main", "mixture"]
 

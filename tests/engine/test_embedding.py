@@ -19,7 +19,7 @@ from perdure.core.tx import ScopeCounts, Tx
 from perdure.engine import embedding
 from perdure.engine.embedding import EmbeddingWorker, WatchedStore
 from perdure.memory.embedding import reindex
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 from perdure.testing import ScriptedEmbedder
 from perdure.testing.clock import START
 from perdure.testing.store_contract.base import AWKWARD, Contract

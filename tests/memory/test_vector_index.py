@@ -16,7 +16,7 @@ from perdure.core.ports import Store
 from perdure.core.tx import Tx
 from perdure.memory import vector_rows
 from perdure.memory.vector_index import VectorIndexes
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 from perdure.testing.clock import START
 from perdure.testing.store_contract.base import Contract
 

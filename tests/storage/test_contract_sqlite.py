@@ -1,4 +1,4 @@
-"""The store contract on SQLite: the store with its writer thread, and the inline one of tests and simulations."""
+"""The store contract on SQLite: the store with its threads, and the inline one of tests and simulations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.ports import Store
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
 from perdure.testing.store_contract import StoreContract

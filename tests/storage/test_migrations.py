@@ -15,7 +15,7 @@ from perdure.core.tx import ToolFilter
 from perdure.storage import migrations, sqlite
 from perdure.storage.database import Database
 from perdure.storage.postgres import PostgresStore
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 from perdure.testing.clock import START
 from perdure.testing.store_contract.base import Contract, found_messages, said
 from tests.storage.postgres_server import address_of_a_new_schema, run_sql

@@ -24,7 +24,7 @@ from perdure.core.runs import Run
 from perdure.core.tx import Tx
 from perdure.core.tx.resets import Counted
 from perdure.storage import sqlite
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 from perdure.storage.tx import SqlTx
 from perdure.testing.clock import START, SequentialIds
 from perdure.testing.store_contract.base import ADA, Contract, found_messages, said
@@ -63,7 +63,7 @@ WRITER = """
     import asyncio, sys
     from pathlib import Path
     from perdure.core.ids import AgentId
-    from perdure.storage.sqlite import SqliteStore
+    from perdure.storage.sqlite_store import SqliteStore
     from perdure.testing.clock import START, SequentialIds
     from perdure.testing.store_contract.base import Contract
 
@@ -102,7 +102,7 @@ async def test_two_processes_write_into_one_file(tmp_path: Path) -> None:
 OPENER = """
     import asyncio, sys
     from pathlib import Path
-    from perdure.storage.sqlite import SqliteStore
+    from perdure.storage.sqlite_store import SqliteStore
     from perdure.testing.clock import START
 
     async def main(path):
@@ -186,7 +186,7 @@ UNPRIVILEGED = """
     import asyncio, os, sys
     from pathlib import Path
     from perdure.core.errors import StoreError
-    from perdure.storage.sqlite import SqliteStore
+    from perdure.storage.sqlite_store import SqliteStore
     from perdure.testing.clock import START
     from perdure.testing.store_contract.base import Contract
 

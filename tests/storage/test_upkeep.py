@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.ports import Store
 from perdure.core.tx import Fault, Tx
 from perdure.storage.postgres import PostgresStore
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 from perdure.testing.clock import START
 from perdure.testing.store_contract.base import Contract, found_messages, found_passages
 from perdure.testing.store_contract.upkeep import KINDS, faults_of

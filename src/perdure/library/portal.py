@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from typing import Any, Generic, TypeVar, cast
 
+from perdure.core.callers import let_know
 from perdure.core.errors import StoreClosed, StoreError
 
 __all__ = ["Portal"]
@@ -38,7 +39,7 @@ class Portal:
         if not self.is_open:
             coroutine.close()
             raise StoreClosed
-        call = _Call(coroutine, self._loop)
+        call = _Call(coroutine, self._loop, self._is_alone)
         self._waiting.add(call)
         try:
             self._loop.call_soon_threadsafe(call.start)
@@ -78,6 +79,9 @@ class Portal:
         self._thread.join()
         self._loop.close()
 
+    def _is_alone(self) -> bool:
+        return len(self._waiting) <= 1
+
     def _run_loop(self) -> None:
         try:
             while True:
@@ -98,8 +102,10 @@ class _Call(Generic[T]):
     takes several times as long.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
-        self._coroutine, self._loop = coroutine, loop
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop, alone: Callable[[], bool]
+    ) -> None:
+        self._coroutine, self._loop, self._alone = coroutine, loop, alone
         self._task: asyncio.Task[T] | None = None
         self._outcome: tuple[T | None, BaseException | None] | None = None
         self._running = threading.Lock()
@@ -107,6 +113,7 @@ class _Call(Generic[T]):
 
     def start(self) -> None:
         """In the loop's thread."""
+        let_know(self._alone)
         self._task = self._loop.create_task(self._coroutine)
         self._task.add_done_callback(self._end)
 

@@ -21,6 +21,6 @@ async def open_store(address: str | Path, *, at: datetime, org_id: OrgId = DEFAU
         from perdure.storage.postgres import PostgresStore
 
         return await PostgresStore.open(text, at=at, org_id=org_id)
-    from perdure.storage.sqlite import SqliteStore
+    from perdure.storage.sqlite_store import SqliteStore
 
     return SqliteStore.open(Path(address), at=at, org_id=org_id)

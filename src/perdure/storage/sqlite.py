@@ -1,55 +1,38 @@
-"""The store over one SQLite file: one writer thread, a few reader threads, several processes.
-
-Every write is durable before it is acknowledged: WAL with `synchronous=FULL`, and units of work that arrive together
-share one commit. WAL needs a local disk; where it can't be had SQLite keeps its rollback journal, slower and as safe.
-"""
+"""SQLite beneath the SQL: a connection, a file of this version, and our errors for its own."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import queue
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from perdure.core.errors import (
-    InvalidInput,
     NotAStore,
     StoreBusy,
-    StoreClosed,
     StoreError,
     StoreFull,
     StoreReadOnly,
     StoreTooNew,
 )
-from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.text import Clause
-from perdure.core.tx import Tx
 from perdure.storage.database import FullText, Row, iso
 from perdure.storage.migrations import SCHEMA_VERSION, migrate
 from perdure.storage.sqlite_forms import RUN_BITS, column_lengths, numbered, runs_of, word_rows
-from perdure.storage.tx import SqlTx
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SqliteDatabase", "SqliteStore", "connect", "upgrade"]
+__all__ = ["SqliteDatabase", "connect", "typed", "upgrade"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BUSY_TIMEOUT_S = 5.0
-GROUP_COMMIT_UNITS = 256
-READERS = 4
 READER_CACHE_KB = 8_000
 """Of each reader; SQLite's own 2,000 leave a search in 100,000 texts to read 280 pages anew, which takes 0.7 ms."""
 
@@ -73,6 +56,9 @@ class SqliteDatabase:
         """Begin to write; nobody else does until the transaction ends."""
         self._cursor.execute("BEGIN IMMEDIATE")
         self.touched.clear()
+
+    def commit(self) -> None:
+        self._cursor.execute("COMMIT")
 
     def is_settled(self, number: int) -> bool:
         return number not in self.touched
@@ -271,190 +257,3 @@ def typed(error: sqlite3.Error, path: Path) -> StoreError:
             f"{path} is damaged ({text}): restore a backup, or recover what is there with `sqlite3 .recover`"
         )
     return StoreError(f"{path}: {text}" + (f" ({name})" if name else ""))
-
-
-def _too_large(error: OverflowError) -> InvalidInput:
-    """Python's numbers have no end, a column holds 64 bits."""
-    refused = InvalidInput("a number is too large for the database")
-    refused.__cause__ = error
-    return refused
-
-
-@dataclass(slots=True)
-class _Job:
-    unit: Callable[[Tx], Any]
-    org_id: OrgId
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-
-
-class SqliteStore:
-    """`Store` over one SQLite file. Open it with `SqliteStore.open`."""
-
-    def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId) -> None:
-        self._path, self._writer, self._org_id = path, writer, org_id
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._closed = False
-        self._broken: StoreError | None = None
-        self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
-        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-read")
-        self._thread = threading.Thread(target=self._write_jobs, name="perdure-write", daemon=True)
-        self._thread.start()
-
-    @classmethod
-    def open(
-        cls, path: Path, *, at: datetime, org_id: OrgId = DEFAULT_ORG, max_pages: int | None = None
-    ) -> SqliteStore:
-        """The store in this file, created or upgraded if need be. `max_pages` bounds the file's size.
-
-        Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError.
-        """
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # what people told their agents is their own
-        except OSError as error:
-            raise StoreReadOnly(
-                f"the data folder {path.parent} can't be created ({error.strerror}): name another one with PERDURE_HOME"
-            ) from error
-        if not path.exists():
-            with contextlib.suppress(OSError):  # where this fails SQLite fails too, and says why
-                path.touch(mode=0o600)
-        connection = connect(path)
-        try:
-            upgrade(connection, path, at=at)
-            if max_pages is not None:
-                connection.execute(f"PRAGMA max_page_count = {int(max_pages)}")
-        except BaseException:
-            connection.close()
-            raise
-        return cls(path, connection, org_id)
-
-    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if self._closed:
-            raise StoreClosed
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._read, lambda tx: unit(tx, *args, **kwargs))
-
-    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if self._closed:
-            raise StoreClosed
-        if self._broken is not None:
-            raise self._broken
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put(_Job(lambda tx: unit(tx, *args, **kwargs), self._org_id, loop, future))
-        return await future
-
-    async def close(self) -> None:
-        """Finish what was accepted, then close. Closing twice is no error."""
-        if self._closed:
-            return
-        self._closed = True
-        self._jobs.put(None)
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
-        self._pool.shutdown(wait=True)
-        for connection in self._readers:
-            connection.close()
-        self._writer.close()
-
-    def _read(self, unit: Callable[[Tx], T]) -> T:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = connect(self._path, read_only=True)
-            self._local.tx = SqlTx(SqliteDatabase(connection, read_only=True), self._org_id)
-            self._readers.append(connection)
-        try:
-            connection.execute("BEGIN")
-            try:
-                return unit(self._local.tx)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise typed(error, self._path) from error
-        except OverflowError as error:
-            raise _too_large(error) from error
-
-    def _write_jobs(self) -> None:
-        """The writer thread: take what is waiting, run it in one transaction, commit, then tell."""
-        transactions: dict[OrgId, SqlTx] = {}
-        database = SqliteDatabase(self._writer)
-        execute = self._writer.cursor().execute
-        while True:
-            jobs, last = self._next_jobs()
-            outcomes: list[tuple[Any, BaseException | None]] = []
-            try:
-                if jobs:
-                    database.begin()
-                    for job in jobs:
-                        if (tx := transactions.get(job.org_id)) is None:
-                            tx = transactions[job.org_id] = SqlTx(database, job.org_id)
-                        outcomes.append(self._run(job, tx, alone=len(jobs) == 1))
-                    if self._writer.in_transaction:
-                        execute("COMMIT")
-            except BaseException as error:
-                failure = self._failed(error)
-                outcomes = [(None, failure)] * len(jobs)
-            for job, (result, raised) in zip(jobs, outcomes, strict=True):
-                # The caller's loop may have ended meanwhile; what it asked for is durable all the same.
-                with contextlib.suppress(RuntimeError):
-                    job.loop.call_soon_threadsafe(_resolve, job.future, result, raised)
-            if last:
-                return
-
-    def _next_jobs(self) -> tuple[list[_Job], bool]:
-        """What is waiting, at least one job; and whether nothing will come after it."""
-        jobs: list[_Job] = []
-        job = self._jobs.get()
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == GROUP_COMMIT_UNITS:
-                return jobs, False
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                return jobs, False
-        return jobs, True
-
-    def _run(self, job: _Job, tx: SqlTx, *, alone: bool) -> tuple[Any, BaseException | None]:
-        """One unit; within a savepoint if it is not alone, so that its failure does not undo its neighbours."""
-        if not alone:
-            self._writer.execute("SAVEPOINT unit")
-        try:
-            result = job.unit(tx)
-        except BaseException as error:
-            # SQLite itself rolls everything back on a full disk or an input/output error: then all units failed.
-            if not self._writer.in_transaction:
-                raise
-            if alone:
-                self._writer.execute("ROLLBACK")
-            else:
-                self._writer.execute("ROLLBACK TO unit")
-                self._writer.execute("RELEASE unit")
-            if isinstance(error, OverflowError):
-                return None, _too_large(error)
-            return None, typed(error, self._path) if isinstance(error, sqlite3.Error) else error
-        if not alone:
-            self._writer.execute("RELEASE unit")
-        return result, None
-
-    def _failed(self, error: BaseException) -> BaseException:
-        failure = typed(error, self._path) if isinstance(error, sqlite3.Error) else error
-        with contextlib.suppress(sqlite3.Error):
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-        # After a failed fsync nobody knows what is on the disk, and a second fsync may lie: no more writes.
-        if getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"):
-            self._broken = StoreError(
-                f"{self._path}: the disk could not confirm a write; close the store and check the disk"
-            )
-        return failure
-
-
-def _resolve(future: asyncio.Future[Any], result: Any, raised: BaseException | None) -> None:
-    if future.cancelled():
-        return
-    if raised is not None:
-        future.set_exception(raised)
-    else:
-        future.set_result(result)

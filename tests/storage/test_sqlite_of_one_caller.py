@@ -1,0 +1,180 @@
+"""What the SQLite store does for one thread that waits alone: it runs units in the loop, and is as safe."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from perdure.core.callers import is_alone, let_know
+from perdure.core.errors import StoreClosed, StoreFull
+from perdure.core.tx import Tx
+from perdure.library.portal import Portal
+from perdure.storage.sqlite_store import IN_A_ROW, SqliteStore
+from perdure.testing.clock import START
+from perdure.testing.store_contract.base import Contract, said
+
+units = Contract()
+"""For its units of work; it opens nothing."""
+
+
+class Threads:
+    """How many wait for the loop of this test."""
+
+    def __init__(self) -> None:
+        self.waiting = 1
+        let_know(lambda: self.waiting <= 1)
+
+
+@asynccontextmanager
+async def opened(path: Path, *, max_pages: int | None = None) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore.open(path / "perdure.db", at=START, max_pages=max_pages)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def thread_of(tx: Tx) -> int:
+    return threading.get_ident()
+
+
+async def test_units_of_one_caller_are_run_in_its_loop_and_those_of_several_are_not(tmp_path: Path) -> None:
+    here = threading.get_ident()
+    async with opened(tmp_path) as store:
+        assert await store.write(thread_of) != here
+        assert await store.read(thread_of) != here
+        threads = Threads()
+        assert await store.write(thread_of) == here
+        assert await store.read(thread_of) == here
+        threads.waiting = 2
+        assert await store.write(thread_of) != here
+        assert await store.read(thread_of) != here
+
+
+async def test_a_unit_that_fails_leaves_nothing_behind_and_the_next_one_is_written(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        Threads()
+        agent = await store.write(units.add_agent)
+
+        def fails(tx: Tx) -> None:
+            units.say(tx, agent.id, "never said")
+            raise LookupError("a defect")
+
+        with pytest.raises(LookupError, match="a defect"):
+            await store.write(fails)
+        await store.write(units.say, agent.id, "said")
+        assert await store.read(said, agent.id) == ["said"]
+
+
+async def test_a_full_disk_loses_nothing_that_was_acknowledged_to_one_caller(tmp_path: Path) -> None:
+    acknowledged: list[str] = []
+    async with opened(tmp_path, max_pages=150) as store:
+        Threads()
+        agent = await store.write(units.add_agent)
+        with pytest.raises(StoreFull):
+            while True:
+                text = f"walrus {len(acknowledged)} " + "x" * 5000
+                await store.write(units.say, agent.id, text)
+                acknowledged.append(text)
+        assert acknowledged
+        assert await store.read(said, agent.id) == acknowledged
+
+
+async def test_a_caller_who_writes_without_end_lets_the_other_tasks_of_the_loop_go_on(tmp_path: Path) -> None:
+    """What is run in the loop waits for nothing: without a pause nobody else would have a turn."""
+    async with opened(tmp_path) as store:
+        Threads()
+        agent = await store.write(units.add_agent)
+        went_on: list[int] = []
+
+        async def other() -> None:
+            for turn in range(3):
+                went_on.append(turn)
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        for number in range(3 * IN_A_ROW):
+            await store.write(units.say, agent.id, str(number))
+        assert went_on == [0, 1, 2]
+        await task
+
+
+async def test_a_unit_waits_behind_those_that_others_gave_to_the_writer(tmp_path: Path) -> None:
+    """Its loop must not be blocked by them, nor come between."""
+    async with opened(tmp_path) as store:
+        agent = await store.write(units.add_agent)
+        threads = Threads()
+        threads.waiting = 2
+        begun, go_on = threading.Event(), threading.Event()
+
+        def slow(tx: Tx) -> None:
+            begun.set()
+            assert go_on.wait(20)
+            units.say(tx, agent.id, "first")
+
+        first = asyncio.create_task(store.write(slow))
+        await asyncio.to_thread(begun.wait, 20)
+        threads.waiting = 1
+        second = asyncio.create_task(store.write(units.say, agent.id, "second"))
+        await asyncio.sleep(0.01)
+        assert not second.done()
+        go_on.set()
+        await asyncio.gather(first, second)
+        assert await store.read(said, agent.id) == ["first", "second"]
+
+
+async def test_a_closed_store_refuses_one_caller_too(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        Threads()
+    with pytest.raises(StoreClosed):
+        await store.write(thread_of)
+    with pytest.raises(StoreClosed):
+        await store.read(thread_of)
+
+
+async def test_nobody_knows_who_waits_for_a_loop_that_is_not_ours() -> None:
+    assert not is_alone()
+
+
+def test_a_portal_tells_its_tasks_whether_one_thread_waits(portal: Portal) -> None:
+    assert portal.run(alone())
+    entered, leave = threading.Event(), asyncio.Event()
+
+    async def wait() -> bool:
+        entered.set()
+        await leave.wait()
+        return is_alone()
+
+    async def end() -> bool:
+        leave.set()
+        return is_alone()
+
+    answers: list[bool] = []
+    other = threading.Thread(target=lambda: answers.append(portal.run(wait())))
+    other.start()
+    assert entered.wait(20)
+    assert not portal.run(end())
+    other.join(20)
+    assert len(answers) == 1
+    assert portal.run(alone())
+
+
+async def alone() -> bool:
+    """What a task that the asked one made is told."""
+    return await asyncio.create_task(_alone())
+
+
+async def _alone() -> bool:
+    return is_alone()
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    made = Portal()
+    yield made
+    made.close()
