@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,8 +52,8 @@ class Passage:
     occurred_at: datetime
 
 
-def _none(index: int) -> Passage:
-    raise IndexError(index)
+def _none(row: Any) -> Passage:
+    raise IndexError(row)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,33 +63,38 @@ class PassageTexts:
     Attributes:
         occurred_at: in epoch seconds.
         origins: the file or conversation that each is a part of, if any.
+        rows: all else that was read of each, as the store has it; `make` makes a passage of one.
         uses: how often each was shown to an agent that looked for it.
-        whole: makes the passage of an index, without reading it again.
     """
 
     seqs: Sequence[int] = ()
     texts: Sequence[str] = ()
     occurred_at: Sequence[float] = ()
     origins: Sequence[str | None] = ()
+    rows: Sequence[Any] = field(default=(), repr=False)
     uses: Sequence[int] = ()
-    whole: Callable[[int], Passage] = field(default=_none, repr=False)
+    make: Callable[[Any], Passage] = field(default=_none, repr=False)
 
     def __len__(self) -> int:
         return len(self.seqs)
 
+    def whole(self, index: int) -> Passage:
+        """The passage of an index, without reading it again."""
+        return self.make(self.rows[index])
+
     @classmethod
     def joined(cls, several: Sequence[PassageTexts]) -> PassageTexts:
-        """All of several, one after the other."""
+        """All of several of one store, one after the other."""
         if len(several) == 1:
             return several[0]
-        makers = [functools.partial(some.whole, index) for some in several for index in range(len(some))]
         return cls(
             [seq for some in several for seq in some.seqs],
             [text for some in several for text in some.texts],
             [at for some in several for at in some.occurred_at],
             [origin for some in several for origin in some.origins],
+            [row for some in several for row in some.rows],
             [uses for some in several for uses in some.uses],
-            lambda index: makers[index](),
+            next((some.make for some in several if some.rows), _none),
         )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.memory.search.history import Histories
     from perdure.memory.search.masks import Masks
     from perdure.memory.search.passages import RankedPassages
+    from perdure.memory.search.texts import Texts
     from perdure.memory.search.words import Words
     from perdure.memory.vector_index import VectorIndexes
 
@@ -256,6 +257,7 @@ class Search:
         if self._memory is None:  # numpy takes 0.1 s to import, and many chats never search
             from perdure.memory.search.history import Histories
             from perdure.memory.search.masks import Masks
+            from perdure.memory.search.texts import Texts
             from perdure.memory.search.words import Words
 
             indexes = None
@@ -263,7 +265,8 @@ class Search:
                 from perdure.memory.vector_index import VectorIndexes
 
                 indexes = VectorIndexes()
-            self._memory = _Memory(Histories(), Masks(), Words(), indexes)
+            texts = Texts()
+            self._memory = _Memory(Histories(), Masks(), texts, Words(texts), indexes)
         return self._memory
 
     async def _asked(
@@ -292,6 +295,7 @@ class Search:
             now=self._clock.now(),
             histories=self._histories,
             masks=self._held.masks,
+            texts=self._held.texts,
             words=self._held.words,
             indexes=self._held.indexes,
             timezone=timezone,
@@ -304,6 +308,7 @@ class Search:
 class _Memory:
     histories: Histories
     masks: Masks
+    texts: Texts
     words: Words
     indexes: VectorIndexes | None
 

@@ -13,6 +13,7 @@ from perdure.core.passages import Passage
 from perdure.core.text import query_of
 from perdure.core.tx import Matches, PassageFilter, Tx
 from perdure.memory.search import words as words_module
+from perdure.memory.search.texts import Texts
 from perdure.memory.search.words import GATHERED_AFTER, Words
 from perdure.testing import InlineStore
 from perdure.testing.store_contract.base import Contract
@@ -61,7 +62,7 @@ def searched(tx: Tx, words: Words, archive_id: ArchiveId, text: str, times: int 
 async def test_gathered_words_match_as_the_index_does(tagged: int) -> None:
     """Words that few and that many passages hold, phrases, and words that none holds; the same candidates in the same
     order."""
-    store, words, rng = InlineStore(), Words(), random.Random(1)
+    store, words, rng = InlineStore(), Words(Texts()), random.Random(1)
     archive_id = await filled(store, tagged=tagged)
     await store.read(searched, words, archive_id, "walrus0", GATHERED_AFTER)
     assert words.nbytes > 0
@@ -75,7 +76,7 @@ async def test_gathered_words_match_as_the_index_does(tagged: int) -> None:
 
 async def test_a_change_of_the_archive_is_seen_at_once() -> None:
     """What was gathered before it is not used any more."""
-    store, words = InlineStore(), Words()
+    store, words = InlineStore(), Words(Texts())
     archive_id = await filled(store, tagged=50)
     before, _ = await store.read(searched, words, archive_id, "walrus3", GATHERED_AFTER)
 
@@ -93,7 +94,7 @@ async def test_a_change_of_the_archive_is_seen_at_once() -> None:
 async def test_long_passages_are_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading and keeping them would cost more than the index does, which goes on being asked."""
     monkeypatch.setattr(words_module, "GATHERED_CHARS", 500)
-    store, words = InlineStore(), Words()
+    store, words = InlineStore(), Words(Texts())
     archive_id = await filled(store, tagged=50)
     remembered, asked = await store.read(searched, words, archive_id, "walrus0", 2 * GATHERED_AFTER)
     assert words.nbytes == 0
@@ -104,7 +105,7 @@ async def test_long_passages_are_not_gathered(monkeypatch: pytest.MonkeyPatch) -
 async def test_what_is_gathered_of_all_filters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words of the filter that was searched last are kept, those of an earlier one make room."""
     monkeypatch.setattr(words_module, "GATHERED_BYTES", 1)
-    store, words, kept = InlineStore(), Words(), []
+    store, words, kept = InlineStore(), Words(Texts()), []
     for _ in range(2):
         archive_id = await filled(store, tagged=50)
         await store.read(searched, words, archive_id, "walrus0", GATHERED_AFTER)

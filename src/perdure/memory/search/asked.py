@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure.memory.search.history import Histories
     from perdure.memory.search.hits import Arm
     from perdure.memory.search.masks import Masks
+    from perdure.memory.search.texts import Texts
     from perdure.memory.search.words import Words
     from perdure.memory.vector_index import VectorIndexes
 
@@ -36,6 +37,7 @@ class Asked:
     now: datetime
     histories: Histories
     masks: Masks
+    texts: Texts
     words: Words
     indexes: VectorIndexes | None = None
     timezone: str = "UTC"

@@ -29,6 +29,7 @@ CANDIDATES, DENSE_CANDIDATES = 80, 80  # fewer than of messages: passages are lo
 POOL_ROWS = 80  # of one archive: what both arms found, then half of what only one did
 FIRST = 50
 SPAN_CANDIDATES = 30
+REMEMBERED_ROWS = 16_384  # of so many passages the same ones are found again; of more, reading them anew costs less
 APART = 1_000  # places between rows that are nobody's neighbours
 
 
@@ -84,10 +85,11 @@ def rank_passages(
     named = spans(asked.text, now=asked.now, timezone=asked.timezone)
     several: list[PassageTexts] = []
     dense: list[NDArray[np.float64]] = []
-    for archive, matches, meaning in zip(archives, found, meanings, strict=True):
+    for archive, words, matches, meaning in zip(archives, known, found, meanings, strict=True):
         candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
         seqs = list(dict.fromkeys((*candidates, *_within(tx, archive, where, named))))
-        read = tx.passages.texts(archive.id, seqs)
+        few = archive.passage_count <= REMEMBERED_ROWS or words.every is not None
+        read = asked.texts.of(tx, archive, seqs) if few else tx.passages.texts(archive.id, seqs)
         several.append(read)
         dense.append(meaning.scores_of(np.array(read.seqs, np.int64)))
     texts = PassageTexts.joined(several)

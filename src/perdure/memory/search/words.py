@@ -14,6 +14,7 @@ from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.text import Clause, index_words
 from perdure.core.tx import PassageFilter, Postings, Tx
+from perdure.memory.search.texts import Texts
 
 __all__ = ["Words"]
 
@@ -61,9 +62,10 @@ class _Held:
 
 class Words:
     """What was read of the full-text index for the archives and filters that were searched last. Several threads may
-    use it."""
+    use it. Passages whose words are gathered are put into `texts`."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
         self._held: OrderedDict[tuple[ArchiveId, PassageFilter], _Held] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -94,7 +96,7 @@ class Words:
             held.searches += 1
             if held.searches != GATHERED_AFTER:  # one of several that come at once does the work
                 return held.known
-        gathered = _gather(tx, archive.id, only)
+        gathered = _gather(tx, archive, only, self._texts)
         with self._lock:
             held.gathered, held.known = gathered, _postings(gathered)
             self._make_room()
@@ -117,15 +119,16 @@ def _postings(gathered: _Gathered | None) -> Postings:
     return known
 
 
-def _gather(tx: Tx, archive_id: ArchiveId, only: NDArray[np.int64]) -> _Gathered | None:
-    """The words of these passages; None: there are too many."""
+def _gather(tx: Tx, archive: Archive, only: NDArray[np.int64], texts: Texts) -> _Gathered | None:
+    """The words of these passages, which are put into `texts`; None: there are too many."""
     places: defaultdict[str, int] = defaultdict(itertools.count().__next__)
     found: list[int] = []
     seqs: list[int] = []
     sizes: list[int] = []
     chars = 0
     for first in range(0, len(only), PAGE):
-        read = tx.passages.texts(archive_id, only[first : first + PAGE].tolist())
+        read = tx.passages.texts(archive.id, only[first : first + PAGE].tolist())
+        texts.keep(archive, read)
         seqs += read.seqs
         for text in read.texts:
             chars += len(text)

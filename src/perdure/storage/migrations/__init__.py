@@ -30,6 +30,7 @@ from perdure.storage.migrations import (
     m0018_resetting,
     m0019_rebuilding,
     m0020_of_runs,
+    m0021_passage_uses,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -55,6 +56,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (18, "resetting", m0018_resetting.apply),
     (19, "rebuilding", m0019_rebuilding.apply),
     (20, "of_runs", m0020_of_runs.apply),
+    (21, "passage_uses", m0021_passage_uses.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]
