@@ -9,7 +9,7 @@ from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import Passage, PassageTexts
 from perdure.core.tx import Tx
 from perdure.memory.search.texts import Texts
-from perdure.storage.sqlite import SqliteStore
+from perdure.storage.sqlite_store import SqliteStore
 from perdure.testing import InlineStore
 from perdure.testing.store_contract.base import AT, Contract
 
