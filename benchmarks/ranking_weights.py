@@ -40,7 +40,7 @@ from perdure.memory.when import spans
 
 __all__ = ["main"]
 
-NEAREST, REACH, LATE_ROWS, DEPTH, BUDGET_CHARS = 200, 2, 50, 50, 4000
+NEAREST, REACH, LATE_ROWS, DEPTH, BUDGET_CHARS = 200, 2, 30, 50, 4000
 METRICS = ("R@10", "MRR", "R@4kc")
 MULTI_HOP = 1
 

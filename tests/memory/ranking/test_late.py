@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from perdure.memory.ranking.late import ROWS_AT_ONCE, late_scores, packed
+from perdure.memory.ranking.pool import Column
 
 EYE = np.eye(4, dtype=np.float32)
 
@@ -49,3 +51,22 @@ def test_signs_alone_give_the_same_order() -> None:
     assert (
         np.argsort(-late_scores(query, signs)).tolist() == np.argsort(-late_scores(query, rows)).tolist() == [0, 1, 2]
     )
+
+
+@pytest.mark.parametrize("words", range(1, 18))
+def test_scores_are_those_of_the_formula(words: int) -> None:
+    """However many words the query has, and for signs as for whole numbers."""
+    random = np.random.default_rng(words)
+    query = random.standard_normal((words, 24)).astype(np.float32)
+    rows = [random.standard_normal((count, 24)).astype(np.float32) for count in random.integers(1, 9, 19)]
+
+    def formula(rows: list[Column]) -> Column:
+        best: Column = np.array([[(row @ word).max() for row in rows] for word in query])
+        best -= best.mean(1, keepdims=True)
+        weight = np.maximum(best.max(1), 0)
+        scores: Column = weight @ best / weight.sum()
+        return scores
+
+    assert late_scores(query, rows) == pytest.approx(formula(rows), abs=1e-5)
+    signs = [np.where(row > 0, 1, -1) / np.sqrt(24) for row in rows]
+    assert late_scores(query, [packed(row) for row in rows]) == pytest.approx(formula(signs), abs=1e-5)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from perdure.memory.ranking.weights import Weights
 __all__ = ["Neighbours", "dense_scores", "session_scores", "shape_scores", "span_scores", "word_scores"]
 
 NO_SPREAD = 1e-9
+FARTHEST = 3  # places between a row and one that shares with it
 LARGEST = 20.0  # standard deviations
 TYPICAL_CHARS = 150.0
 TYPICAL_SPREAD = 0.6
@@ -28,51 +28,35 @@ AFTER_SPAN_S = 7 * DAY_S
 """Things are told of when they happen and in the days that follow."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Neighbours:
-    """The rows that stand next to each other, among rows sorted by session and place."""
+    """Which rows stand next to each other, among rows by session and place: runs of them, one place apart.
 
-    session: Column
-    place: Column
-    _known: dict[int, Column] = field(default_factory=dict)
-    _nearest: list[float] = field(default_factory=list)
+    Attributes:
+        in_order: whether the rows are by session and place, and no place is taken twice; if not, the rest is wrong.
+        begins: (n) whether the row is the first of its session here.
+    """
 
-    def pairs(self, step: int) -> Column:
-        """(n - step) whether row i + step stands `step` places after row i in one session."""
-        if step not in self._known:
-            self._known[step] = self._pairs(step)
-        return self._known[step]
-
-    def _pairs(self, step: int) -> Column:
-        beside: Column = self.place[step:] - self.place[:-step] == step
-        together: Column = self.session[step:] == self.session[:-step]
-        return np.logical_and(beside, together)
-
-    def _any(self, steps: int) -> bool:
-        """Whether any two rows may stand at most so many places from each other in one session."""
-        if not self._nearest:
-            apart = self.place[1:] - self.place[:-1]
-            together = apart[self.session[1:] == self.session[:-1]]
-            self._nearest.append(float(together.min()) if len(together) else math.inf)
-        return self._nearest[0] <= steps
+    def __init__(self, session: Column, place: Column) -> None:
+        self.begins = np.ones(len(session), np.bool_)
+        others = np.not_equal(session[1:], session[:-1], out=self.begins[1:])
+        self.in_order = bool(np.where(others, session[1:] > session[:-1], place[1:] > place[:-1]).all())
+        self._ends: Column = (place[1:] - place[:-1] != 1) | others
+        self._apart: Column | None = None
 
     def shared(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
-        """`values` (..., n) plus the given shares of the rows 1, 2, ... before and after."""
-        total = values.copy()
-        steps = max(len(before), len(after))
-        if not self._any(steps):
-            return total
-        for step in range(1, steps + 1):
-            if step >= values.shape[-1]:
-                break
-            pairs = self.pairs(step)
-            if not pairs.any():
-                continue
-            if step <= len(before):
-                total[..., step:] += before[step - 1] * values[..., :-step] * pairs
-            if step <= len(after):
-                total[..., :-step] += after[step - 1] * values[..., step:] * pairs
-        return total
+        """`values` (n) or (k, n) plus shares of the rows 1, 2, ... before and after, three at most, in one run."""
+        if not values.size or self._ends.all():
+            return values
+        if self._apart is None:
+            self._apart = np.arange(len(self.begins))
+            self._apart[1:] += np.add.accumulate(self._ends * FARTHEST)
+        # With zeros between the runs, and behind the last, one pass over all rows of all clauses does.
+        shape = (*values.shape[:-1], int(self._apart[-1]) + 1 + FARTHEST)
+        spread = np.zeros(shape)
+        spread[..., self._apart] = values
+        shares = (*after[::-1], 1.0, *before)
+        total = np.convolve(spread.ravel(), shares)[len(after) : len(after) + spread.size]
+        return total.reshape(shape).take(self._apart, axis=-1)
 
 
 def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool = False) -> tuple[Column, Column]:
@@ -82,50 +66,71 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
 
     Source: Robertson and Walker, SIGIR 1994; sharing counts before saturation as in BM25F (CIKM 2004).
     """
-    rarity = _rarity(_rows_with(pool), pool.scope.rows)
+    k1, share = weights.k1, weights.length_share
+    having = pool.scope.clause_rows
+    if having is None:
+        having = np.add.reduce(pool.counts >= 1, axis=1)
+    rarity = _rarity(having, pool.scope.rows)
     counts = pool.counts if alone else near.shared(pool.counts, weights.before, weights.after)
-    length = 1 - weights.length_share + weights.length_share * pool.chars / _mean_chars(pool)
-    raw = rarity @ (counts * (weights.k1 + 1) / (counts + weights.k1 * np.maximum(length, 0.1)))
-    raw = raw / max(float(rarity.sum()), NO_SPREAD)
-    return raw, raw if alone else _standard(raw, raw, pool.scope.rows, weights.floor)
+    length = pool.chars * (k1 * share / _mean_chars(pool))
+    length += k1 * (1 - share)
+    raw = _weighed(rarity, counts, np.maximum(length, k1 * 0.1, out=length), most=k1 + 1)
+    return raw, raw if alone else _standard(raw, pool.scope.rows, weights.floor)
 
 
-def session_scores(pool: Pool, weights: Weights) -> tuple[Column, Column]:
-    """(raw, standard) bm25 of the session that each row stands in, from the rows of it that hold any clause."""
-    begins = np.ones(pool.size, np.bool_)
-    np.not_equal(pool.session[1:], pool.session[:-1], out=begins[1:])
-    (first,) = begins.nonzero()
-    sizes = np.empty(len(first), np.int64)
-    np.subtract(first[1:], first[:-1], out=sizes[:-1])
-    sizes[-1] = pool.size - first[-1]
+def session_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column, Column]:
+    """(raw, standard, rows) of each session: bm25 from the rows of it that hold any clause; how many stand here."""
+    (first,) = near.begins.nonzero()
+    rows = np.empty(len(first), np.int64)
+    np.subtract(first[1:], first[:-1], out=rows[:-1])
+    rows[-1] = pool.size - first[-1]
     sessions = max(pool.scope.sessions, len(first))
     counts = np.add.reduceat(pool.counts, first, axis=1)
-    rarity = _rarity((counts > 0).sum(1), sessions)
-    rows = np.maximum(pool.session_rows[first].astype(float), 1.0)
-    length = 0.25 + 0.75 * rows * sessions / max(pool.scope.rows, 1)
-    raw = rarity @ (counts * 3.0 / (counts + 2.0 * length)) / max(float(rarity.sum()), NO_SPREAD)
-    return raw.repeat(sizes), _standard(raw, raw, sessions, weights.session_floor).repeat(sizes)
+    rarity = _rarity(np.add.reduce(counts > 0, axis=1), sessions)
+    length = np.maximum(pool.session_rows[first], 1.0)
+    length *= 2.0 * 0.75 * sessions / max(pool.scope.rows, 1)
+    length += 2.0 * 0.25
+    raw = _weighed(rarity, counts, length, most=3.0)
+    return raw, _standard(raw, sessions, weights.session_floor), rows
 
 
-def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column]:
-    """(own, shared) standard scores of the cosines, alone and with the neighbours' share; what is not known is mean."""
-    known = np.isfinite(pool.dense)
-    cosines = np.minimum(np.maximum(np.where(known, pool.dense, 0.0), -1.0), 1.0)
-    there = cosines[known]
-    if not len(there) or there.min() == there.max():  # the same for all says nothing
-        return np.zeros(pool.size), np.zeros(pool.size)
+def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column] | None:
+    """(own, shared) standard scores of the cosines, alone and with the neighbours' share; what is not known is mean.
+
+    None: nothing is known, or all are equal, which says nothing.
+    """
+    cosines, known = pool.dense, None
+    low, high = float(np.minimum.reduce(cosines)), float(np.maximum.reduce(cosines))
+    if not -1.0 <= low <= high <= 1.0:
+        known = np.isfinite(cosines)
+        there = cosines[known]
+        if not len(there):
+            return None
+        there = np.minimum(np.maximum(there, -1.0), 1.0)
+        low, high = float(there.min()), float(there.max())
+        cosines = np.minimum(np.maximum(np.where(known, cosines, 0.0), -1.0), 1.0)
+    if low == high:
+        return None
     mean, spread = pool.scope.dense_mean, pool.scope.dense_std
     if not (0 < spread <= 2 and -1 <= mean <= 1):
+        there = cosines if known is None else cosines[known]
         mean, spread = float(there.mean()), float(there.std())
-    standard = (cosines - mean) / max(spread, NO_SPREAD)
-    own = np.where(known, np.minimum(np.maximum(standard, -LARGEST), LARGEST), 0.0)
+    spread = max(spread, NO_SPREAD)
+    own = cosines - mean
+    own /= spread
+    if (high - mean) > LARGEST * spread or (mean - low) > LARGEST * spread:
+        own = np.minimum(np.maximum(own, -LARGEST), LARGEST)
+    if known is not None:
+        own = np.where(known, own, 0.0)
     return own, near.shared(own, weights.dense_before, weights.dense_after)
 
 
 def shape_scores(pool: Pool) -> Column:
     """How much longer than usual a row is, in standard deviations of the logarithm, at most 3."""
-    longer: Column = (np.log1p(np.maximum(pool.chars, 0.0)) - math.log(TYPICAL_CHARS)) / TYPICAL_SPREAD
-    return np.minimum(np.maximum(longer, -3.0), 3.0)
+    longer: Column = np.log1p(pool.chars)
+    longer -= math.log(TYPICAL_CHARS)
+    longer /= TYPICAL_SPREAD
+    return np.minimum(np.maximum(longer, -3.0, out=longer), 3.0, out=longer)
 
 
 def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Column:
@@ -142,19 +147,26 @@ def _mean_chars(pool: Pool) -> float:
     return float(mean) if 1.0 <= mean < np.inf else 1.0
 
 
-def _rows_with(pool: Pool) -> Column:
-    given = pool.scope.clause_rows
-    return (pool.counts >= 1).sum(1) if given is None else given
+def _rarity(having: Column, of: int) -> list[float]:
+    """How rare each clause is; a query has few, which are done sooner one by one than as a column."""
+    return [math.log1p((max(float(of), rows) - rows + 0.5) / (rows + 0.5)) for rows in having.tolist()]
 
 
-def _rarity(having: Column, of: int) -> Column:
-    rows = np.maximum(float(of), having)
-    return np.log1p((rows - having + 0.5) / (having + 0.5))
+def _weighed(rarity: Sequence[float], counts: Column, length: Column, *, most: float) -> Column:
+    """(n) the mean over the clauses, by their rarity, of `counts` (k, n), each between 0 and `most`, which a count
+    comes the later to the larger `length` (n) is."""
+    saturated = counts + length
+    np.divide(counts, saturated, out=saturated)
+    share = most / max(sum(rarity), NO_SPREAD)
+    weighed: Column = np.array([share * one for one in rarity]) @ saturated
+    return weighed
 
 
-def _standard(values: Column, present: Column, of: int, floor: float) -> Column:
-    """Standard scores where `present` are all that differ from 0 among `of` values."""
-    total = max(of, len(present))
-    mean = float(present.sum()) / total
-    spread = math.sqrt(max(float(present @ present) / total - mean * mean, 0.0))
-    return (values - mean) / max(spread, floor)
+def _standard(values: Column, of: int, floor: float) -> Column:
+    """Standard scores where the values given are all that differ from 0 among `of`."""
+    total = max(of, len(values))
+    mean = float(np.add.reduce(values)) / total
+    spread = math.sqrt(max(float(values @ values) / total - mean * mean, 0.0))
+    standard: Column = values - mean
+    standard /= max(spread, floor)
+    return standard

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from perdure.core.quick import changed
+from perdure.core.quick import changed, quick
 from perdure.memory.ranking.arms import (
     DAY_S,
     Neighbours,
@@ -55,6 +56,7 @@ class Explanation:
     cosine_z: float
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ranked:
     """The pool in order.
@@ -81,35 +83,38 @@ class Ranked:
         """
         if not self.pool.size:
             return np.zeros(0)
-        rows, back = _sorted(self.pool)
-        near = Neighbours(rows.session, rows.place)
-        words = np.zeros(self.pool.size)
+        rows, near, back = _sorted(self.pool)
+        words, own = np.zeros(self.pool.size), np.zeros(self.pool.size)
         if len(rows.counts) and rows.counts.any():
             words = np.clip(word_scores(rows, near, self.weights, alone=True)[0], 0.0, 1.0)
-        outstanding = np.clip(dense_scores(rows, near, self.weights)[0] / PLAIN_COSINE, 0.0, 1.0)
+        if (dense := dense_scores(rows, near, self.weights)) is not None:
+            own = dense[0]
+        outstanding = np.clip(own / PLAIN_COSINE, 0.0, 1.0)
         plain = np.where(np.isfinite(rows.dense), (words + outstanding) / 2, words)
-        return plain[back][self.order]
+        return plain[self.order] if back is None else plain[back][self.order]
 
     def explain(self, row: int) -> Explanation:
         """Why row number `row` of the pool got its score."""
         pool, weights = self.pool, self.weights
         parts = {name: float(values[row]) for name, values in self._parts.items()}
-        sorted_rows, back = _sorted(pool)
-        near = Neighbours(sorted_rows.session, sorted_rows.place)
-        at = int(back[row])
-        shared, alone = (word_scores(sorted_rows, near, weights, alone=only)[0] for only in (False, True))
+        rows, near, back = _sorted(pool)
+        at = row if back is None else int(back[row])
+        shared, alone = (word_scores(rows, near, weights, alone=only)[0] for only in (False, True))
         own = parts.get("words", 0.0) * (float(alone[at] / shared[at]) if shared[at] > 0 else 1.0)
         parts = {"words": own, "neighbour_words": parts.get("words", 0.0) - own, **_without(parts, "words")}
-        own_cosine = float(dense_scores(sorted_rows, near, weights)[0][at])
+        own_cosine = 0.0
+        if (dense := dense_scores(rows, near, weights)) is not None:
+            own_cosine = float(dense[0][at])
         if "dense" in parts:
             own = weights.dense * own_cosine
             parts = {**parts, "dense": own, "neighbour_dense": parts["dense"] - own}
         cosine = float(pool.dense[row])
+        raw, _, here = session_scores(rows, near, weights)
         return Explanation(
             score=sum(parts.values()),
             parts={name: value for name, value in parts.items() if value},
             words=float(alone[at]),
-            session_words=float(session_scores(sorted_rows, weights)[0][at]),
+            session_words=float(raw.repeat(here)[at]),
             cosine=cosine if np.isfinite(cosine) else None,
             cosine_z=own_cosine,
         )
@@ -128,50 +133,56 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
         return Ranked(
             order=none, scores=np.zeros(0), relevant=none > 0, pool=pool, hints=hints, weights=weights, _parts={}
         )
-    rows, back = _sorted(pool)
-    near = Neighbours(rows.session, rows.place)
+    rows, near, back = _sorted(pool)
     parts: dict[str, Column] = {}
-    if len(rows.counts) and rows.counts.any():
+    relevant = np.maximum.reduce(rows.counts) > 0 if len(rows.counts) else np.zeros(pool.size, np.bool_)
+    if relevant.any():
         parts["words"] = weights.lexical * word_scores(rows, near, weights)[1]
-        parts["session"] = weights.session * session_scores(rows, weights)[1]
-    own, shared = dense_scores(rows, near, weights)
-    parts["dense"] = weights.dense * shared
+        _, standard, here = session_scores(rows, near, weights)
+        parts["session"] = (weights.session * standard).repeat(here)
+    if (dense := dense_scores(rows, near, weights)) is not None:
+        own, shared = dense
+        parts["dense"] = weights.dense * shared
+        relevant |= own > 0
     if hints.speakers:
-        parts["speaker"] = weights.speaker * functools.reduce(
-            np.logical_or, (rows.speaker == n for n in hints.speakers)
-        )
+        parts["speaker"] = weights.speaker * _any_of(rows.speaker, hints.speakers)
     if hints.role != NO_ROLE:
         parts["role"] = weights.role * (rows.role == hints.role)
     if weights.length:
         parts["length"] = weights.length * shape_scores(rows)
     if weights.asks:
-        parts["asks"] = weights.asks * rows.asks.astype(bool)
+        parts["asks"] = weights.asks * rows.asks.astype(bool, copy=False)
     if weights.answers:
-        parts["answers"] = weights.answers * rows.after_question.astype(bool)
+        parts["answers"] = weights.answers * rows.after_question.astype(bool, copy=False)
     if hints.when:
-        parts["when"] = weights.when * rows.timed.astype(bool)
+        parts["when"] = weights.when * rows.timed.astype(bool, copy=False)
     if hints.spans:
         parts["span"] = weights.span * span_scores(rows.occurred_at, hints.spans)
     score = np.zeros(pool.size)
     for values in parts.values():
         score += values
-    relevance = np.maximum(score, 0.0)
-    if weights.recency and hints.now == hints.now:
+    recency = weights.recency and hints.now == hints.now
+    use = weights.use and rows.uses.any()
+    if recency or use:
+        relevance = np.maximum(score, 0.0)
+    if recency:
         parts["recency"] = relevance * _recency(rows, hints, weights)
-        score = score + parts["recency"]
-    if weights.use and rows.uses.any():
+        score += parts["recency"]
+    if use:
         parts["use"] = relevance * _use(rows, weights)
-        score = score + parts["use"]
-    relevant = (rows.counts.any(0) if len(rows.counts) else np.zeros(pool.size, bool)) | (own > 0)
-    order = np.lexsort((-pool.seq, -score[back]))
+        score += parts["use"]
+    if back is not None:
+        score, relevant = score[back], relevant[back]
+        parts = {name: values[back] for name, values in parts.items()}
+    order = _best_first(score, pool.seq)
     return Ranked(
         order=order,
-        scores=score[back][order],
-        relevant=relevant[back][order],
+        scores=score[order],
+        relevant=relevant[order],
         pool=pool,
         hints=hints,
         weights=weights,
-        _parts={name: values[back] for name, values in parts.items()},
+        _parts=parts,
     )
 
 
@@ -183,19 +194,20 @@ def with_late(ranked: Ranked, rows: Column, late: Column) -> Ranked:
         late: (len(rows)) their scores from `late.late_scores`; nan: there was no time for it.
     """
     known = np.isfinite(late)
-    if known.sum() < 2 or np.ptp(late[known]) == 0:
-        return ranked
     scored = late[known]
-    standard = (scored - scored.mean()) / max(float(scored.std()), 1e-9)
-    part = np.full(ranked.pool.size, ranked.weights.late * float(standard.min()))
-    part[rows[known]] = ranked.weights.late * standard
+    if len(scored) < 2 or scored.min() == scored.max():
+        return ranked
+    scored -= scored.mean()
+    scored *= ranked.weights.late / max(math.sqrt(float(scored @ scored) / len(scored)), 1e-9)
+    part = np.full(ranked.pool.size, scored.min())
+    part[rows[known]] = scored
     score = np.empty(ranked.pool.size)
     score[ranked.order] = ranked.scores
     score += part
     relevant = np.empty(ranked.pool.size, bool)
     relevant[ranked.order] = ranked.relevant
-    order = np.lexsort((-ranked.pool.seq, -score))
-    return replace(
+    order = _best_first(score, ranked.pool.seq)
+    return changed(
         ranked,
         order=order,
         scores=score[order],
@@ -204,27 +216,42 @@ def with_late(ranked: Ranked, rows: Column, late: Column) -> Ranked:
     )
 
 
-def _sorted(pool: Pool) -> tuple[Pool, Column]:
-    """(the pool by session and place with finite numbers, where each of its rows went)."""
-    order = np.lexsort((pool.seq, pool.place, pool.session))
-    places = np.arange(pool.size)
-    if np.array_equal(order, places):
-        return changed(pool, counts=_bounded(pool.counts), chars=_bounded(pool.chars)), places
-    back = np.empty(pool.size, np.int64)
-    back[order] = places
-    columns = {name: getattr(pool, name)[..., order] for name in _COLUMNS}
-    for name in ("counts", "chars"):
-        columns[name] = _bounded(columns[name])
-    return changed(pool, **columns), back
+def _sorted(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
+    """(the pool by session and place with finite numbers, its neighbours, where each of its rows went; None: nowhere).
+
+    Most pools stand in this order already.
+    """
+    near, back = Neighbours(pool.session, pool.place), None
+    if not near.in_order:
+        order = np.lexsort((pool.seq, pool.place, pool.session))
+        back = np.empty(pool.size, np.int64)
+        back[order] = np.arange(pool.size)
+        pool = changed(pool, **{name: getattr(pool, name).take(order, axis=-1) for name in _COLUMNS})
+        near = Neighbours(pool.session, pool.place)
+    return changed(pool, counts=_bounded(pool.counts), chars=_bounded(pool.chars)), near, back
 
 
 _COLUMNS = tuple(field.name for field in fields(Pool) if field.name != "scope")
 
 
+def _best_first(score: Column, seq: Column) -> Column:
+    order = (-score).argsort()
+    ordered = score[order]
+    if (ordered[1:] == ordered[:-1]).any():  # rare, and sorting by one column takes half the time
+        order = np.lexsort((-seq, -score))
+    return order
+
+
+def _any_of(values: Column, wanted: Sequence[int]) -> Column:
+    return functools.reduce(np.logical_or, [values == one for one in wanted])
+
+
 def _recency(pool: Pool, hints: QueryHints, weights: Weights) -> Column:
     """0 to `weights.recency`, halved with every `recency_days` of age."""
-    days: Column = np.maximum(hints.now - pool.occurred_at, 0.0) / DAY_S
-    return weights.recency * _bounded(np.exp2(-days / weights.recency_days))
+    halvings: Column = pool.occurred_at - hints.now
+    halvings /= DAY_S * weights.recency_days
+    share: Column = np.exp2(np.minimum(halvings, 0.0, out=halvings), out=halvings)
+    return weights.recency * np.fmax(share, 0.0)  # of a time that is not known 0
 
 
 def _use(pool: Pool, weights: Weights) -> Column:
@@ -236,8 +263,9 @@ def _use(pool: Pool, weights: Weights) -> Column:
 
 def _bounded(values: Column) -> Column:
     """The values from 0 to a million; what is not a number is 0."""
-    bounded: Column = np.fmin(np.fmax(values, 0.0), BOUND)
-    return bounded
+    # In one order of memory, whatever that of the values: a sum's last bit depends on it.
+    bounded: Column = np.fmax(values, 0.0, order="C")
+    return np.fmin(bounded, BOUND, out=bounded)
 
 
 def _without(parts: Mapping[str, float], name: str) -> dict[str, float]:
