@@ -72,6 +72,8 @@ class Opening:
 
     Args:
         active_run_seq: the oldest run of the conversation that has not ended.
+        agent: as it stands, but for how many messages it has, where it was known from before.
+        message_count: how many messages it has.
         next_run_seq, next_message_seq: the agent's next numbers.
         embedded: whether the agent's messages get vectors.
         blocks: the agent's blocks, id -> version.
@@ -81,6 +83,7 @@ class Opening:
 
     agent: Agent
     conversation: Conversation
+    message_count: int
     active_run_seq: int | None
     next_run_seq: int
     next_message_seq: int
@@ -96,7 +99,8 @@ class Opening:
         said = sum([message.kind == "message" for message in messages])
         tokens = sum([message.tokens for message in messages])
         return make_opening(
-            agent=changed(self.agent, message_count=self.agent.message_count + said),
+            agent=self.agent,
+            message_count=self.message_count + said,
             conversation=changed(
                 self.conversation,
                 view_tokens=self.conversation.view_tokens + tokens,

@@ -12,6 +12,7 @@ from perdure.core.quick import maker, quick
 
 __all__ = [
     "FAILED_REASONS",
+    "NO_USAGE",
     "Failure",
     "IfBusy",
     "Lease",
@@ -110,6 +111,9 @@ class Usage:
         )
 
 
+NO_USAGE = Usage()
+
+
 def usage_to_json(usage: Usage) -> str:
     """Compact JSON of the fields, without the rarer ones that are 0. A message writes it three times, and the encoder
     takes five times as long."""
@@ -161,7 +165,7 @@ class Run:
     lease_number: int = 0
     lease_until: datetime | None = None
     cancel_requested: bool = False
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     step_count: int = 0
     resumes: int | None = None
     begins_at: int | None = None
@@ -254,7 +258,7 @@ class Step:
     model: str
     recipe: Recipe
     lease_number: int
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     stop_reason: StopReason | None = None
     failure: Failure | None = None
     created_at: datetime

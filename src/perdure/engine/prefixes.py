@@ -49,10 +49,10 @@ class Memory:
 
 
 def read_memory(tx: Tx, opening: Opening) -> Memory:
-    agent, versions = opening.agent, opening.blocks
+    versions = opening.blocks
     if opening.has_folders:
-        versions = {**versions, **tx.agent_files.shown(agent.id)}
-    return Memory(versions=versions, counts=Counts(messages=agent.message_count, passages=opening.passages))
+        versions = {**versions, **tx.agent_files.shown(opening.agent.id)}
+    return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:

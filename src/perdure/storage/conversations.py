@@ -12,7 +12,6 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Opening, make_conversation, make_opening
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId
-from perdure.core.quick import changed
 from perdure.core.runs import Prefix
 from perdure.core.text import restored, storable
 from perdure.core.tx.conversations import ConversationFilter, ConversationOrder
@@ -213,9 +212,10 @@ class Conversations:
         ):
             agent = self._agents.get(agent_id)
         else:
-            agent = known if known.message_count == count else changed(known, message_count=count)
+            agent = known
         return make_opening(
             agent=agent,
+            message_count=count,
             conversation=_conversation((row[0], agent_id, seq, *row[1:15])),
             active_run_seq=row[17],
             next_run_seq=row[15],

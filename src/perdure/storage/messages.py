@@ -423,11 +423,18 @@ def message_words_of(
     db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
     """The full-text rows of an agent's messages, also of those that wait for it."""
-    where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0"
+    where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0 AND kind = 'message'"
     params: dict[str, Any] = {"agent_id": agent_id, "first": first, "last": last}
+    source = "messages"
     if conversation_seq is not None:
         where, params = f"{where} AND conversation_seq = :conversation", params | {"conversation": conversation_seq}
-    yield from filter(None, map(_words, _read(db, where, params, of_conversation=conversation_seq is not None)))
+        source += db.of_conversation
+    for seq, role, parts, revision in db.rows(f"SELECT seq, role, parts, revision FROM {source} WHERE {where}", params):
+        text = _revised_parts(db, agent_id, seq, revision) if revision else restored(parts)
+        # Parts are made only of what may hold some that search leaves out: most messages are one text.
+        words = _words_in(parts_from_json(text)) if '"tool_result"' in text else index_words(text_of_json(text))
+        if words:
+            yield seq, role, words
 
 
 def embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: int) -> list[int]:
@@ -449,11 +456,15 @@ def _read(db: Database, where: str, params: dict[str, Any], *, of_conversation: 
 
 
 def _revised(db: Database, message: Message) -> Message:
-    parts = db.rows(
+    return replace(message, parts=parts_from_json(_revised_parts(db, message.agent_id, message.seq, message.revision)))
+
+
+def _revised_parts(db: Database, agent_id: AgentId, seq: int, revision: int) -> str:
+    rows = db.rows(
         "SELECT parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq AND revision = :revision",
-        {"agent_id": message.agent_id, "seq": message.seq, "revision": message.revision},
-    )[0][0]
-    return replace(message, parts=parts_from_json(restored(parts)))
+        {"agent_id": agent_id, "seq": seq, "revision": revision},
+    )
+    return restored(rows[0][0])
 
 
 def _as_of(db: Database, message: Message, settings_revision: int) -> Message | None:
@@ -473,8 +484,12 @@ def _words(message: Message) -> tuple[int, str, str] | None:
     """The full-text row of a message; None for what search leaves out: the engine's own, and texts without words."""
     if message.kind != "message":
         return None
-    words = index_words(text_of([part for part in message.parts if not _repeats(part)]))
+    words = _words_in(message.parts)
     return (message.seq, message.role, words) if words else None
+
+
+def _words_in(parts: Sequence[Part]) -> str:
+    return index_words(text_of([part for part in parts if not _repeats(part)]))
 
 
 def _repeats(part: Part) -> bool:

@@ -11,7 +11,18 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId, is_of_run
 from perdure.core.messages import Draft
 from perdure.core.quick import changed
-from perdure.core.runs import Failure, Lease, Run, RunKey, StopReason, Usage, make_run, status_of, usage_to_json
+from perdure.core.runs import (
+    NO_USAGE,
+    Failure,
+    Lease,
+    Run,
+    RunKey,
+    StopReason,
+    Usage,
+    make_run,
+    status_of,
+    usage_to_json,
+)
 from perdure.core.text import restored, storable
 from perdure.core.tx.runs import RunFilter
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
@@ -35,9 +46,6 @@ _OLDEST = (
     " OR EXISTS (SELECT 1 FROM conversations c WHERE c.agent_id = r.agent_id AND c.seq = r.conversation_seq"
     " AND c.pending_run_seq IS NOT NULL)))"
 )
-
-
-_NO_USAGE = Usage()
 
 
 _INSERT_WAITING = (
@@ -230,10 +238,11 @@ class Runs:
             raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
         if known is None:
             return _run(rows[0])
-        cancelled, usage, held_until = rows[0]
-        return changed(
-            known, cancel_requested=bool(cancelled), usage=load_usage(usage), lease_until=from_iso(held_until)
-        )
+        cancelled, spent, held_until = rows[0]
+        usage, lease_until = load_usage(spent), from_iso(held_until)
+        if (known.cancel_requested, known.usage, known.lease_until) == (bool(cancelled), usage, lease_until):
+            return known
+        return changed(known, cancel_requested=bool(cancelled), usage=usage, lease_until=lease_until)
 
     def release(self, owner: str) -> int:
         return self._db.run(
@@ -430,7 +439,7 @@ class Runs:
 
 
 def load_usage(text: str | None) -> Usage:
-    return _NO_USAGE if text is None else Usage(**load(text))
+    return NO_USAGE if text is None else Usage(**load(text))
 
 
 def load_failure(text: str | None) -> Failure | None:
