@@ -27,6 +27,7 @@ __all__ = ["SAID", "MessageCost", "fill_history", "message_cost"]
 MODEL = "test/scripted"
 AGENTS = 10
 ROUNDS = 20  # of one message to each agent
+TOGETHER = 4  # rounds between two looks at the yardstick, which leaves the processor's caches to itself
 SAID = (
     "How far is it from Turin to Genoa, and which train do you take?",
     "About 170 kilometres. The regional train takes two hours and is cheap; the fast one leaves at nine.",
@@ -62,7 +63,7 @@ def message_cost(folder: Path, *, history: int) -> MessageCost:
     ):
         agents = [perdure.agent(agent.id) for agent in agents]
         _round(agents, model)  # its message and reply are the last two of the history
-        costs = [_measured(agents, model, yardstick) for _ in range(ROUNDS)]
+        costs = [cost for _ in range(ROUNDS // TOGETHER) for cost in _measured(agents, model, yardstick)]
     return MessageCost(
         statistics.median(cost.measured_ms for cost in costs),
         statistics.median(cost.scaled_ms for cost in costs),
@@ -70,11 +71,12 @@ def message_cost(folder: Path, *, history: int) -> MessageCost:
     )
 
 
-def _measured(agents: list[Agent], model: ScriptedModel, yardstick: Yardstick) -> MessageCost:
+def _measured(agents: list[Agent], model: ScriptedModel, yardstick: Yardstick) -> list[MessageCost]:
+    """Some rounds, one after the other."""
     before = yardstick.row_us()
-    each_ms = _round(agents, model) * 1000 / AGENTS
+    rounds_ms = [_round(agents, model) * 1000 / AGENTS for _ in range(TOGETHER)]
     row_us = (before + yardstick.row_us()) / 2
-    return MessageCost(each_ms, as_of_design(each_ms, row_us), row_us)
+    return [MessageCost(each_ms, as_of_design(each_ms, row_us), row_us) for each_ms in rounds_ms]
 
 
 def _round(agents: list[Agent], model: ScriptedModel) -> float:
