@@ -6,7 +6,7 @@ The one way to what agents remember: their tools, the library, HTTP and the comm
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,13 @@ from perdure.core.ports import Clock, Embedder, Store, WordEmbedder
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.late_interaction import LateInteraction
 from perdure.memory.archives import archives_of
-from perdure.memory.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, with_arm
+from perdure.memory.search.hits import HITS_MAX, Arm, Hits, MessageHit, PassageHit, with_arm
 from perdure.memory.search.recalled import Recalled, RecallScope
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from perdure.memory.search.asked import Asked
     from perdure.memory.search.history import Histories
     from perdure.memory.search.masks import Masks
@@ -274,33 +277,38 @@ class Search:
     ) -> Asked:
         from perdure.memory.ranking.names import without_names
 
-        asked = self._asked_words(text, timezone)
         if self._embedder is None:
-            return asked
+            return self._asked_words(text, timezone)
         try:
             async with asyncio.timeout(timeout_s):
                 vectors = await self._embedder.embed([without_names(text, names)], purpose="query")
         except TimeoutError:
-            return replace(asked, without={"vectors": f"{self._embedder.handle} did not answer within {timeout_s:g} s"})
+            return self._asked_words(text, timezone, f"{self._embedder.handle} did not answer within {timeout_s:g} s")
         except ModelError as error:
-            return replace(asked, without={"vectors": str(error)})
-        return replace(asked, vectors={self._embedder.handle: vectors[0]}, without={})
+            return self._asked_words(text, timezone, str(error))
+        return self._as_asked(text, timezone, {self._embedder.handle: vectors[0]}, {})
 
-    def _asked_words(self, text: str, timezone: str = "UTC") -> Asked:
-        """Without the query's vector."""
+    def _asked_words(self, text: str, timezone: str = "UTC", reason: str = "") -> Asked:
+        """Without the query's vector, and why."""
+        return self._as_asked(text, timezone, {}, {"vectors": reason or self._reason or "no embedder is set up"})
+
+    def _as_asked(
+        self, text: str, timezone: str, vectors: Mapping[str, NDArray[np.float32]], without: Mapping[Arm, str]
+    ) -> Asked:
         from perdure.memory.search.asked import Asked
 
+        held = self._held
         return Asked(
             text=text,
             now=self._clock.now(),
-            histories=self._histories,
-            masks=self._held.masks,
-            texts=self._held.texts,
-            words=self._held.words,
-            indexes=self._held.indexes,
+            histories=held.histories,
+            masks=held.masks,
+            texts=held.texts,
+            words=held.words,
+            indexes=held.indexes,
             timezone=timezone,
-            vectors={},
-            without={"vectors": self._reason or "no embedder is set up"},
+            vectors=vectors,
+            without=without,
         )
 
 

@@ -29,6 +29,8 @@ class Filters:
     def __init__(self) -> None:
         self._source: Rows | None = None
         self._held: OrderedDict[int, tuple[IntArray, Rows | None]] = OrderedDict()
+        self.gathered = 0
+        """How often vectors were gathered."""
 
     @property
     def nbytes(self) -> int:
@@ -53,6 +55,7 @@ class Filters:
         rows = self._held[key][1]
         if rows is None:
             self._held[key] = (only, rows := _gathered(tx, scope, source, only))
+            self.gathered += 1
             while self.nbytes > MAX_BYTES and len(self._held) > 1:
                 self._held.popitem(last=False)
         return rows

@@ -156,10 +156,12 @@ class VectorIndexes:
             entry = self._entries.setdefault(scope.number, _Entry())
             self._entries.move_to_end(scope.number)
         with entry.lock:  # one of several that came at once does the work, the others find it done
+            before = entry.rows, entry.filters.gathered
             seen = _take_up(tx, scope, dimensions, entry)
             if only is not None and seen.rows is entry.rows and not len(seen.hidden) and not len(seen.extra_seqs):
                 seen = replace(seen, gathered=entry.filters.of(tx, scope, seen.rows, only))
-        if entry.rows is not None:
+            grown = entry.rows is not None and (entry.rows, entry.filters.gathered) != before
+        if grown:
             self._make_room()
         return seen
 

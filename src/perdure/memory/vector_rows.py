@@ -256,7 +256,11 @@ class Rows:
         seqs, dtype = np.empty(len(rows), np.int64), np.float32 if self.form == "floats" else np.float16
         vectors = np.empty((len(rows), self.dimensions), dtype)
         for segment, picked, at in self._grouped(rows):
-            seqs[picked], vectors[picked] = segment.seqs[at], segment.vectors[at]
+            seqs[picked] = segment.seqs[at]
+            if isinstance(picked, slice):  # straight to its place: by an index numpy copies twice
+                segment.vectors.take(at, axis=0, out=vectors[picked], mode="clip")
+            else:
+                vectors[picked] = segment.vectors[at]
         return seqs, scores(vectors, query)
 
     def differing(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> npt.NDArray[np.uint16]:

@@ -6,6 +6,7 @@ transaction.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -380,13 +381,18 @@ def _conditions(where: PassageFilter) -> tuple[str, dict[str, Any]]:
     return "".join(f" AND {clause}" for clause in clauses), params
 
 
+@functools.lru_cache(maxsize=1_024)  # the passages of a search often have the same few
+def _tags(text: str) -> tuple[str, ...]:
+    return tuple(load(text))
+
+
 def _passage(row: Row) -> Passage:
     return make_passage(
         id=row[0],
         archive_id=row[1],
         seq=row[2],
         text=restored(row[3]),
-        tags=tuple(load(row[4])),
+        tags=_tags(row[4]),
         metadata=load(row[5]),
         source=load(row[6]),
         created_at=from_iso(row[7]),

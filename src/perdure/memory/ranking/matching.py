@@ -41,6 +41,7 @@ def clause_counts(query: Query, texts: Sequence[str]) -> Column:
     if not texts:
         return counts
     joined, spaced, starts = _joined([text[:ANALYSED_CHARS] for text in texts])
+    lowered = "" if spaced else joined
     exact: list[int] = []
     related: list[int] = []
     of_exact: list[int] = []
@@ -49,7 +50,8 @@ def clause_counts(query: Query, texts: Sequence[str]) -> Column:
         if spaced and len(clause.tokens) == 1 and clause.tokens[0].isalnum() and clause.tokens[0].isascii():
             found, like = _found_spaced(clause, spaced)
         else:
-            found, like = _found(clause, joined)
+            lowered = lowered or joined.lower()
+            found, like = _found(clause, lowered)
         exact += found
         related += like
         of_exact += [number] * len(found)
@@ -65,12 +67,11 @@ def clause_counts(query: Query, texts: Sequence[str]) -> Column:
 
 
 def _joined(texts: Sequence[str]) -> tuple[str, str, list[int]]:
-    """The folded texts as one; if they are ASCII, their words alone, each between spaces and one place behind where it
-    stands there; and where each text begins."""
+    """The folded texts as one; if they are ASCII, as they are, and their words alone, in lower case, each between
+    spaces and one place behind where it stands there; and where each text begins."""
     joined, spaced = _BETWEEN.join(texts), ""
     if joined.isascii() and joined.count("\x00") == len(texts) - 1:  # folding each by itself takes ten times as long
         parts, spaced = texts, f" {joined} ".encode().translate(_SPACED).decode()
-        joined = joined.lower()
     else:
         parts = [folded(text).replace("\x00", " ") for text in texts]
         joined = _BETWEEN.join(parts)
