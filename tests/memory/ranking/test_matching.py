@@ -69,3 +69,19 @@ def test_any_texts_can_be_counted(query: str, texts: list[str]) -> None:
 
     assert counts.shape == (len(query_of(query).clauses), len(texts))
     assert (counts >= 0).all()
+
+
+WORDS = st.sampled_from(
+    ["paint", "Painter", "dog", "don", "it’s", "don’t—dog", "🐕", "❤️", "dog🐕dog", "café", "_dog", "x…dog"]
+)
+
+
+@effort(100, 2000)
+@given(st.lists(WORDS, min_size=1, max_size=3), st.lists(st.lists(WORDS, max_size=6), min_size=1, max_size=4))
+def test_a_text_has_its_counts_whatever_stands_beside_it(query: list[str], texts: list[list[str]]) -> None:
+    """Curly apostrophes, dashes and emoji, in it or in others, change nothing."""
+    asked = query_of(" ".join(query))
+    several = clause_counts(asked, [*map(" ".join, texts), "été"])
+
+    for column, text in zip(several.T, texts, strict=False):
+        assert clause_counts(asked, [" ".join(text)])[:, 0].tolist() == column.tolist()
