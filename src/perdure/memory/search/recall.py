@@ -39,6 +39,7 @@ NEIGHBOUR_SHARES = (0.5, 0.25)
 """What turns 1, 2 places before and after a hit have of its score."""
 EVIDENCE_HITS = 5
 """How plainly a search answers is that of the plainest of its first hits."""
+SCORE_DIGITS = 4
 SESSION_SPAN = 1_000_000
 
 
@@ -132,16 +133,18 @@ def _add_blocks(tx: Tx, agent: Agent, text: str, found: _Found) -> None:
 
 
 def _scaled(ranked: Ranked) -> NDArray[np.float64]:
-    """The scores in order, from 0 to 1, as `Recalled` says."""
+    """The scores in order, from 0 to 1, as `Recalled` says; rounded as they are shown, so that a floor which was read
+    off a hit lets that hit through."""
     scores, relevant = ranked.scores, ranked.relevant
     if not relevant.any():
         return np.zeros(len(scores))
     best = float(scores[relevant][0])
     plain = float(ranked.evidence()[relevant][:EVIDENCE_HITS].max())
     if best <= 0:
-        return np.where(relevant, plain, 0.0)
-    scaled: NDArray[np.float64] = plain * np.clip(scores / best, 0.0, 1.0)
-    return scaled
+        scaled: NDArray[np.float64] = np.where(relevant, plain, 0.0)
+    else:
+        scaled = plain * np.clip(scores / best, 0.0, 1.0)
+    return scaled.round(SCORE_DIGITS)
 
 
 def _chosen(ranked: Ranked, *, limit: int, floor: float, usable: Callable[[int], bool]) -> Iterator[tuple[int, float]]:
@@ -312,7 +315,7 @@ def _sources(packed: Packed, found: _Found) -> Iterator[Source]:
             number=piece.number,
             kind=piece.kind,
             id=piece.id,
-            score=round(piece.score, 4),
+            score=round(piece.score, SCORE_DIGITS),
             tokens=piece.tokens,
             first=piece.first,
             last=piece.last,
