@@ -161,26 +161,24 @@ class Search:
             return _archives(tx, archives, skip_deleted)
 
         most = offset + limit
-        asked: Asked | None = None
-        if text.strip():
-            if isinstance(archives, str):
-                agent_id = archives
-                timezone = (await self._store.read(lambda tx: tx.agents.get(agent_id))).timezone
-            asked = await self._asked(text, timezone=timezone)
-
-        if asked is None:
+        if not text.strip():
             newest = await self._store.read(
                 lambda tx: search.newest_passages(tx, searched(tx), where=where, limit=most)
             )
             return newest.page(offset, limit)
 
+        asked = await self._asked(text, timezone=timezone)
+
+        def asked_here(tx: Tx) -> Asked:
+            return replace(asked, timezone=tx.agents.get(archives).timezone) if isinstance(archives, str) else asked
+
         first = min(most, FIRST_HITS)
 
         def rank(tx: Tx) -> RankedPassages:
-            return search.rank_passages(tx, searched(tx), asked, where=where)
+            return search.rank_passages(tx, searched(tx), asked_here(tx), where=where)
 
         def find_more(tx: Tx) -> Hits[PassageHit]:
-            found = search.rank_passages(tx, searched(tx), asked, where=where, limit=HITS_MAX)
+            found = search.rank_passages(tx, searched(tx), asked_here(tx), where=where, limit=HITS_MAX)
             return search.read_passages(found, limit=HITS_MAX, explain=explain)
 
         if self._late is None:

@@ -67,12 +67,19 @@ class SqliteDatabase:
     def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} IN (SELECT value FROM json_each(:{name}))", {name: f"[{','.join(map(str, values))}]"}
 
-    # Going on to the next row takes a fifth of looking for one.
+    # Going on to the next row takes a fifth of looking for one; but a run ends with a row that is not wanted.
     def picked(self, table: str, column: str, name: str, values: Sequence[int]) -> tuple[str, str, dict[str, Any]]:
+        runs = runs_of(values)
+        if 4 * len(runs) > 3 * len(values):
+            return (
+                f"(SELECT value AS one FROM json_each(:{name})) CROSS JOIN {table}",
+                f"{column} = one",
+                {name: f"[{','.join(map(str, sorted(set(values))))}]"},
+            )
         return (
             f"(SELECT value AS run FROM json_each(:{name})) CROSS JOIN {table}",
             f"{column} BETWEEN run >> {RUN_BITS} AND (run >> {RUN_BITS}) + (run & {(1 << RUN_BITS) - 1})",
-            {name: f"[{','.join(map(str, runs_of(values)))}]"},
+            {name: f"[{','.join(map(str, runs))}]"},
         )
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:

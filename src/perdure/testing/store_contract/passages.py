@@ -300,6 +300,22 @@ class PassageContract(Contract):
                 await store.write(lambda tx: tx.passages.put(new))
             assert await store.read(lambda tx: tx.archives.tags(archive.id)) == []
 
+    async def test_texts_are_read_side_by_side_and_far_apart(self) -> None:
+        """In the order asked for; numbers that there are not are left out."""
+        async with self.opened() as store:
+            archive = await store.write(self.add_archive)
+            other = await store.write(self.add_archive)
+            for _ in range(12):
+                await store.write(self.add_passage, archive.id, "a walrus")
+                await store.write(self.add_passage, other.id, "a penguin")
+
+            def read(tx: Tx, seqs: list[int]) -> list[tuple[int, str]]:
+                texts = tx.passages.texts(archive.id, seqs)
+                return list(zip(texts.seqs, texts.texts, strict=True))
+
+            for seqs in (list(range(12)), [9, 3, 6, 0], [4, 3, 2, 10], [11, 10, 12, 99], [7], [99], [5, 1, 2, 3, 9]):
+                assert await store.read(read, seqs) == [(seq, "a walrus") for seq in seqs if seq < 12]
+
     async def test_what_a_search_reads_of_passages(self) -> None:
         """Texts with their times and origins in the order asked for, and how often each was shown."""
         async with self.opened() as store:
