@@ -28,8 +28,11 @@ ARCHIVE = "kept"
 # It puts texts away and says so of each batch, while its worker makes their vectors, a few at a time.
 TARGET = """
 import asyncio, sys
+from perdure.engine import embedding
 from perdure.library.perdure import AsyncPerdure
 from perdure.testing import ScriptedEmbedder
+
+embedding.LEASE_S = 2.0  # for so long nobody else makes the vectors that a killed process had begun
 
 class Slow(ScriptedEmbedder):
     async def embed(self, texts, **options):
