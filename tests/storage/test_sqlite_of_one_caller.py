@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +30,10 @@ class Threads:
     def __init__(self) -> None:
         self.waiting = 1
         let_know(lambda: self.waiting <= 1)
+
+
+class Defect(Exception):
+    """What a unit fails with."""
 
 
 @asynccontextmanager
@@ -135,6 +141,53 @@ async def test_a_closed_store_refuses_one_caller_too(tmp_path: Path) -> None:
         await store.write(thread_of)
     with pytest.raises(StoreClosed):
         await store.read(thread_of)
+
+
+@pytest.mark.parametrize("verb", ["read", "write"])
+async def test_a_store_that_is_closed_while_one_caller_lets_others_go_on_refuses_the_unit(
+    tmp_path: Path, verb: str
+) -> None:
+    """Behind the last job nothing is done, and nobody would ever hear of it."""
+    store = SqliteStore.open(tmp_path / "perdure.db", at=START)
+    threads = Threads()
+    threads.waiting = 2
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(tx: Tx) -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    first = asyncio.create_task(store.write(slow))
+    await asyncio.to_thread(begun.wait, 20)
+    threads.waiting = 1
+    for _ in range(IN_A_ROW - 1):  # the next unit lets others go on first
+        await store.read(thread_of)
+    unit = asyncio.create_task(getattr(store, verb)(thread_of))
+    closing = asyncio.create_task(store.close())
+    await asyncio.wait([unit], timeout=1)
+    go_on.set()
+    await asyncio.gather(first, closing)
+    assert unit.done()
+    assert isinstance(unit.exception(), StoreClosed)
+
+
+async def test_an_error_of_a_unit_is_gone_when_it_was_dealt_with(tmp_path: Path) -> None:
+    """It holds what the unit had in hand, which may be much; the garbage collector may come late."""
+    async with opened(tmp_path) as store:
+        Threads()
+
+        def fails(tx: Tx) -> None:
+            raise Defect
+
+        gc.disable()
+        try:
+            try:
+                await store.write(fails)
+            except Defect as error:
+                left = weakref.ref(error)
+            assert left() is None
+        finally:
+            gc.enable()
 
 
 async def test_nobody_knows_who_waits_for_a_loop_that_is_not_ours() -> None:

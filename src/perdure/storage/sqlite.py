@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import (
     NotAStore,
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["SqliteDatabase", "connect", "typed", "upgrade"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BUSY_TIMEOUT_S = 5.0

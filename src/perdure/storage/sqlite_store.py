@@ -98,29 +98,36 @@ class SqliteStore:
         return cls(path, connection, org_id)
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        alone = is_alone()
+        if alone:
+            await self._let_others()
         if self._closed:
             raise StoreClosed
-        if is_alone():
-            await self._let_others()
+        if alone:
             return self._read(lambda tx: unit(tx, *args, **kwargs))
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._read, lambda tx: unit(tx, *args, **kwargs))
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        alone = is_alone()
+        if alone:
+            await self._let_others()
+        # Nothing is awaited from here on: a job that is put behind the last one would never be done.
         if self._closed:
             raise StoreClosed
         if self._broken is not None:
             raise self._broken
-        if is_alone():
-            await self._let_others()
-            if self._jobs.empty() and self._writing.acquire(blocking=False):
+        if alone and self._jobs.empty() and self._writing.acquire(blocking=False):
+            try:
+                result, raised = self._write([lambda tx: unit(tx, *args, **kwargs)]).pop()
+            finally:
+                self._writing.release()
+            if raised is not None:
                 try:
-                    result, raised = self._write([lambda tx: unit(tx, *args, **kwargs)])[0]
-                finally:
-                    self._writing.release()
-                if raised is not None:
                     raise raised
-                return cast(T, result)
+                finally:
+                    del raised  # its traceback holds the frames of here and of `_write`
+            return cast(T, result)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put(_Job(lambda tx: unit(tx, *args, **kwargs), loop, future))
@@ -190,7 +197,7 @@ class SqliteStore:
                 return jobs, False
         return jobs, True
 
-    def _write(self, units: Sequence[Callable[[Tx], Any]]) -> Sequence[Outcome]:
+    def _write(self, units: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
         """Run the units in one transaction and commit it. Who calls this has `_writing`."""
         outcomes: list[Outcome] = []
         try:
