@@ -16,6 +16,9 @@ __all__ = ["Portal"]
 
 T = TypeVar("T")
 
+END_S = 1.0
+"""How long the tasks that are left when the loop stops have for what they do at their end."""
+
 
 class Portal:
     """Runs coroutines in its own thread until it is closed."""
@@ -24,6 +27,7 @@ class Portal:
         self._loop = _new_loop()
         self._waiting: set[_Call[Any]] = set()  # what callers wait for
         self._ended = False
+        self._serves_several: Callable[[], bool] = bool  # nobody said so
         self._thread = threading.Thread(target=self._run_loop, name="perdure", daemon=True)
         self._thread.start()
 
@@ -70,6 +74,7 @@ class Portal:
         if self._loop.is_closed():
             return
         if self._ended:
+            self._thread.join()
             self._loop.close()
             return
         # In its own thread to the end: the caller's may have a running loop of its own, as in a notebook.
@@ -79,8 +84,15 @@ class Portal:
         self._thread.join()
         self._loop.close()
 
+    def ask_too(self, serves_several: Callable[[], bool]) -> None:
+        """Ask this too, which is called in the loop's thread, before a task is told that one caller waits alone: much
+        may go on that nobody waits for now."""
+        self._serves_several = serves_several
+
     def _is_alone(self) -> bool:
-        return len(self._waiting) <= 1
+        # A tool's thread has the context of the call, and may run a loop of its own.
+        here = threading.get_ident() == self._thread.ident
+        return here and len(self._waiting) <= 1 and not self._serves_several()
 
     def _run_loop(self) -> None:
         try:
@@ -93,6 +105,15 @@ class Portal:
             self._ended = True
             for call in tuple(self._waiting):
                 call.fail(_stopped())
+            self._end_tasks()
+
+    def _end_tasks(self) -> None:
+        """End what nobody will ever go on with; Python would complain of each such task when it is destroyed."""
+        if tasks := asyncio.all_tasks(self._loop):
+            for task in tasks:
+                task.cancel()
+            with contextlib.suppress(SystemExit, KeyboardInterrupt, RuntimeError):  # one may stop the loop again
+                self._loop.run_until_complete(asyncio.wait(tasks, timeout=END_S))
 
 
 class _Call(Generic[T]):
