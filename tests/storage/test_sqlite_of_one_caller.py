@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 
 from perdure.core.callers import is_alone, let_know
-from perdure.core.errors import StoreClosed, StoreFull
+from perdure.core.errors import StoreBusy, StoreClosed, StoreFull
 from perdure.core.tx import Tx
 from perdure.library.portal import Portal
+from perdure.storage import sqlite_store
 from perdure.storage.sqlite_store import IN_A_ROW, SqliteStore
 from perdure.testing.clock import START
 from perdure.testing.store_contract.base import Contract, said
@@ -132,6 +135,37 @@ async def test_a_unit_waits_behind_those_that_others_gave_to_the_writer(tmp_path
         go_on.set()
         await asyncio.gather(first, second)
         assert await store.read(said, agent.id) == ["first", "second"]
+
+
+async def test_a_loop_goes_on_while_another_process_writes(tmp_path: Path) -> None:
+    """The writer's thread waits for the other one: reads, heartbeats and other callers do not."""
+    async with opened(tmp_path) as store:
+        Threads()
+        agent = await store.write(units.add_agent)
+        with closing(sqlite3.connect(tmp_path / "perdure.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            began = time.monotonic()
+            unit = asyncio.create_task(store.write(units.say, agent.id, "said"))
+            await asyncio.sleep(0.05)
+            assert await store.read(said, agent.id) == []
+            assert not unit.done()
+            assert time.monotonic() - began < 2
+            other.execute("COMMIT")
+        await unit
+        assert await store.read(said, agent.id) == ["said"]
+
+
+async def test_who_waited_long_for_another_process_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "BUSY_TIMEOUT_S", 0.2)
+    async with opened(tmp_path) as store:
+        agent = await store.write(units.add_agent)
+        with closing(sqlite3.connect(tmp_path / "perdure.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            Threads()
+            with pytest.raises(StoreBusy, match="locked by another process"):
+                await store.write(units.say, agent.id, "never said")
+        await store.write(units.say, agent.id, "said")
+        assert await store.read(said, agent.id) == ["said"]
 
 
 async def test_a_closed_store_refuses_one_caller_too(tmp_path: Path) -> None:

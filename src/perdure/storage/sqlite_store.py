@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,10 +21,10 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from perdure.core.callers import is_alone
-from perdure.core.errors import InvalidInput, StoreClosed, StoreError, StoreReadOnly
+from perdure.core.errors import InvalidInput, StoreBusy, StoreClosed, StoreError, StoreReadOnly
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.tx import Tx
-from perdure.storage.sqlite import SqliteDatabase, connect, typed, upgrade
+from perdure.storage.sqlite import BUSY_TIMEOUT_S, SqliteDatabase, connect, typed, upgrade
 from perdure.storage.tx import SqlTx
 
 __all__ = ["SqliteStore"]
@@ -34,6 +36,8 @@ GROUP_COMMIT_UNITS = 256
 READERS = 4
 IN_A_ROW = 8
 """So many units a loop runs itself before it looks after everything else again."""
+PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05, 0.05, 0.1)
+"""Between looks whether another process still writes; SQLite's own."""
 
 
 @dataclass(slots=True)
@@ -57,6 +61,11 @@ class SqliteStore:
 
     def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId) -> None:
         self._path, self._writer, self._org_id = path, writer, org_id
+        # A loop must not wait for another process, and SQLite's own waiting can't be left out for one statement: the
+        # writer has none, and `_begin` waits. With a rollback journal a commit waits too, for those that read.
+        self._waits_to_begin = writer.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        if self._waits_to_begin:
+            writer.execute("PRAGMA busy_timeout = 0")
         self._database = SqliteDatabase(writer)
         self._tx = SqlTx(self._database, org_id)
         self._writing = threading.Lock()
@@ -112,22 +121,23 @@ class SqliteStore:
         alone = is_alone()
         if alone:
             await self._let_others()
-        # Nothing is awaited from here on: a job that is put behind the last one would never be done.
+        # Nothing is awaited from here on until it is put: a job that is put behind the last one would never be done.
         if self._closed:
             raise StoreClosed
         if self._broken is not None:
             raise self._broken
-        if alone and self._jobs.empty() and self._writing.acquire(blocking=False):
+        if alone and self._waits_to_begin and self._jobs.empty() and self._writing.acquire(blocking=False):
             try:
-                result, raised = self._write([lambda tx: unit(tx, *args, **kwargs)]).pop()
+                result, raised = self._write([lambda tx: unit(tx, *args, **kwargs)], wait=False).pop()
             finally:
                 self._writing.release()
-            if raised is not None:
+            if raised is None:
+                return cast(T, result)
+            if not isinstance(raised, StoreBusy):
                 try:
                     raise raised
                 finally:
                     del raised  # its traceback holds the frames of here and of `_write`
-            return cast(T, result)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put(_Job(lambda tx: unit(tx, *args, **kwargs), loop, future))
@@ -197,18 +207,32 @@ class SqliteStore:
                 return jobs, False
         return jobs, True
 
-    def _write(self, units: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
-        """Run the units in one transaction and commit it. Who calls this has `_writing`."""
+    def _write(self, units: Sequence[Callable[[Tx], Any]], *, wait: bool = True) -> list[Outcome]:
+        """Run the units in one transaction and commit it, if need be after another process's. Who calls this has
+        `_writing`."""
         outcomes: list[Outcome] = []
         try:
             if units:
-                self._database.begin()
+                self._begin(wait=wait)
                 outcomes += [self._run(unit, alone=len(units) == 1) for unit in units]
                 if self._writer.in_transaction:
                     self._database.commit()
         except BaseException as error:
             outcomes = [(None, self._failed(error))] * len(units)
         return outcomes
+
+    def _begin(self, *, wait: bool) -> None:
+        """Begin to write; with `wait` only when another process that writes has ended."""
+        began = time.monotonic()
+        for pause_s in itertools.chain(PAUSES_S, itertools.repeat(PAUSES_S[-1])):
+            try:
+                self._database.begin()
+                return
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
+                if not (wait and busy and time.monotonic() - began < BUSY_TIMEOUT_S):
+                    raise
+            time.sleep(pause_s)
 
     def _run(self, unit: Callable[[Tx], Any], *, alone: bool) -> Outcome:
         """One unit; within a savepoint if it is not alone, so that its failure does not undo its neighbours."""
