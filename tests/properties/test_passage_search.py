@@ -1,0 +1,92 @@
+"""A search of passages gives what one gives that remembers nothing: after any history, whatever is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.passages import Archive, Passage
+from perdure.core.tx import PassageFilter, Tx
+from perdure.engine.search import Search
+from perdure.memory.search import passages, words
+from perdure.testing import FakeClock, InlineStore, ScriptedEmbedder
+from perdure.testing.store_contract.base import Contract
+from perdure.testing.strategies import effort
+
+units = Contract()
+WORDS = ("walrus", "penguin", "gull", "seal", "tern", "auk", "猫")
+RED = PassageFilter(tags=("red",))
+EVERYTHING = PassageFilter()
+
+
+@dataclass
+class Step:
+    kind: str
+    seq: int
+    said: list[str]
+
+
+STEPS = st.lists(
+    st.builds(
+        Step,
+        st.sampled_from(["add", "add", "put", "tag", "delete", "use", "use", "search", "search", "search"]),
+        st.integers(0, 14),
+        st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
+    ),
+    max_size=25,
+)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What happens after many searches, or with many passages, happens after a few."""
+    monkeypatch.setattr(words, "GATHERED_AFTER", 2)
+    monkeypatch.setattr(passages, "REMEMBERED_ROWS", 7)
+    yield
+
+
+@effort(40, 1_000)
+@given(STEPS)
+async def test_what_is_remembered_changes_no_search(steps: list[Step]) -> None:
+    store, embedder, clock = InlineStore(), ScriptedEmbedder(dimensions=16), FakeClock()
+    archive = await store.write(units.add_archive)
+    await store.write(lambda tx: tx.vectors.open(archive.number, "archive", archive.id, embedder.handle))
+    lasting = Search(store, clock, embedder=embedder)
+
+    async def found(search: Search, text: str, where: PassageFilter) -> tuple[list[Passage], list[float]]:
+        hits = await search.passages([archive.id], text, where=where, limit=4)
+        return [hit.passage for hit in hits], [hit.score for hit in hits]
+
+    for step in [Step("add", 0, ["walrus", "gull"])] * 3 + steps:
+        text = " ".join(step.said)
+        if step.kind != "search":
+            await store.write(_changed, archive, step, text, embedder.handle)
+        for where in (RED, EVERYTHING):
+            expected, expected_scores = await found(Search(store, clock, embedder=embedder), text, where)
+            given_back, scores = await found(lasting, text, where)
+            assert given_back == expected
+            assert scores == pytest.approx(expected_scores, abs=1e-5)  # a product is rounded by where its row lies
+    await store.close()
+
+
+def _changed(tx: Tx, archive: Archive, step: Step, text: str, model: str) -> None:
+    if step.kind == "add":
+        added = units.add_passage(tx, archive.id, text, *(["red"] if step.seq % 3 else []))
+        vector = np.random.default_rng(added.seq).standard_normal(16)
+        blob = (vector / np.linalg.norm(vector)).astype(np.float16).tobytes()
+        tx.vectors.put(archive.number, [(added.seq, blob)], model=model, dimensions=16)
+        return
+    for there in tx.passages.by_seqs(archive.id, [step.seq]):
+        if step.kind == "put":
+            tx.passages.put(replace(there, text=text, metadata={"said": step.said}))
+        elif step.kind == "tag":
+            tx.passages.put(replace(there, tags=() if there.tags else ("red",)))
+        elif step.kind == "delete":
+            tx.passages.delete(archive.id, [there.seq])
+        else:
+            tx.passages.use(archive.id, [there.seq])
