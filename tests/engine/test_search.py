@@ -17,6 +17,7 @@ from perdure.core.tx import MessageFilter
 from perdure.engine import search as search_module
 from perdure.engine.search import Search
 from perdure.library import AsyncAgent
+from perdure.memory.search.messages import SPAN_CANDIDATES
 from perdure.settings import Settings
 from perdure.testing import ScriptedEmbedder, ScriptedModel
 
@@ -151,6 +152,25 @@ async def test_a_speaker_and_a_time_in_the_query_count(tmp_path: Path) -> None:
         in_july = await agent.search("the boats in July 2023")
         assert {hit.message.occurred_at.month for hit in in_july[:2]} == {7}
         assert in_july.ran.spans == ("in July 2023",)
+
+
+async def test_what_a_reset_took_away_leaves_room_for_the_rest_of_a_named_time(tmp_path: Path) -> None:
+    """Also in a process that searched before: a time finds its newest rows, and those of a reset are none any more."""
+    async with await opened(tmp_path) as perdure:
+        agent = await perdure.create_agent("ada")
+        kept: list[tuple[Role, str, str, datetime]] = [
+            ("user", "Sam", f"We saw {bird}.", START) for bird in ("a heron", "an egret", "a stork")
+        ]
+        await agent.import_messages(kept)
+        line = await agent.new_conversation()
+        await agent.import_messages(
+            [("user", "Sam", f"Nothing happened at number {number}.", START) for number in range(SPAN_CANDIDATES)],
+            conversation=line.id,
+        )
+        assert len(await agent.search("Which birds in May 2023?", limit=100)) == SPAN_CANDIDATES
+        await agent.reset(conversation=line.id)
+        found = await agent.search("Which birds in May 2023?", limit=100)
+        assert {hit.message.text for hit in found} == {text for _, _, text, _ in kept}
 
 
 async def test_late_interaction_runs_where_it_is_set_and_has_time(tmp_path: Path) -> None:

@@ -158,6 +158,14 @@ class Resets:
         )
         return {row[0]: row[1] for row in rows}
 
+    def taken(self, agent_id: AgentId) -> dict[int, int]:
+        rows = self._db.rows(
+            "SELECT seq, first_seq - 1 FROM conversations WHERE agent_id = :agent_id AND first_seq > 0"
+            f" AND {OWN_AGENT}",
+            {"agent_id": agent_id, "org_id": self._org_id},
+        )
+        return {row[0]: row[1] for row in rows}
+
     def list(self, agent_id: AgentId, *, conversation_seq: int | None = None, limit: int = 100) -> Sequence[Reset]:
         of = "" if conversation_seq is None else " AND r.conversation_seq = :seq"
         rows = self._db.rows(

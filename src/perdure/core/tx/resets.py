@@ -56,6 +56,10 @@ class Resets(Protocol):
         """Of resets that are not carried out yet: conversation -> the last message that is out of view."""
         ...
 
+    def taken(self, agent_id: AgentId) -> Mapping[int, int]:
+        """The same of all resets that the agent's conversations had."""
+        ...
+
     def list(self, agent_id: AgentId, *, conversation_seq: int | None = None, limit: int = 100) -> Sequence[Reset]:
         """Newest first within each conversation, in order of conversations."""
         ...

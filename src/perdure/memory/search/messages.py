@@ -81,7 +81,9 @@ def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, l
     found = _kept(history, mask, meaning.seqs)
     now = _log_clock(history, asked.now)
     named = spans(asked.text, now=now, timezone=asked.timezone)
-    said_then = _within(history, mask, named)
+    said_then = history.seq[:0]
+    if named:  # rows that a reset took away stand in a history that was read before, and must not take others' places
+        said_then = _within(history, history.mask(where, out_of_view=tx.resets.taken(agent.id)), named)
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found, said_then])
     seqs = _with_neighbours(history, mask, candidates, NEIGHBOURED if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())

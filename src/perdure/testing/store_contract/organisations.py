@@ -199,6 +199,7 @@ class OrganisationContract(Contract):
             "resets.counted": lambda tx: tx.resets.counted(agent_id),
             "resets.unfinished": lambda tx: tx.resets.unfinished(),
             "resets.out_of_view": lambda tx: tx.resets.out_of_view(agent_id),
+            "resets.taken": lambda tx: tx.resets.taken(agent_id),
             "prefixes.at": lambda tx: tx.prefixes.at(agent_id, 0),
             "events.list": lambda tx: tx.events.list(key),
             "tools.get": lambda tx: tx.tools.get(p.tool.id),

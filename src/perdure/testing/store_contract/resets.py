@@ -157,6 +157,11 @@ class ResetContract(Contract):
                 (owner,) = [one for one in tx.upkeep.owners() if one.id == agent.id]
                 return list(tx.upkeep.check(owner).faults)
 
+            def newest(tx: Tx) -> dict[int, int]:
+                """Conversation -> the last message of its newest reset."""
+                each = [(seq, tx.resets.list(agent.id, conversation_seq=seq)) for seq in (0, 1)]
+                return {seq: resets[0].upto_seq for seq, resets in each if resets}
+
             made = await store.write(reset, 0)
             assert made is not None
             assert made.message_count == 3
@@ -183,6 +188,7 @@ class ResetContract(Contract):
                 assert await store.read(faults) == []
                 assert await store.read(lambda tx: tx.resets.unfinished()) == []
                 assert await store.read(lambda tx: tx.resets.out_of_view(agent.id)) == {}
+                assert await store.read(lambda tx: tx.resets.taken(agent.id)) == await store.read(newest)
                 if resets_more:
                     await store.write(reset, 1)
             assert steps >= 7
