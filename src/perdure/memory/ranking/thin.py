@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 __all__ = ["ALIKE", "thinned"]
 
@@ -32,24 +33,24 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
     """
     shown: list[int] = []
     left_out: dict[int, list[int]] = {}
-    by_words: dict[tuple[str, ...], int] = {}
+    by_words: dict[str, int] = {}
     sets: dict[int, frozenset[str]] = {}
     by_telling: dict[str, list[int]] = {}
     for index, text in enumerate(texts):
         if len(shown) >= limit:
             break
-        words, telling = _told(text[:COMPARED_CHARS])
-        key = words if len(text) <= COMPARED_CHARS else (*words, text)
+        told = _told(text[:COMPARED_CHARS])
+        words, telling = told.words, told.telling
+        key = words if len(text) <= COMPARED_CHARS else f"{words}\n{text}"
         first = by_words.get(key)
-        distinct = frozenset(words)
-        if first is None and len(words) >= FEWEST_WORDS:
+        if first is None and told.many:
             near = [at for word in telling if word in by_telling for at in by_telling[word]]
-            first = min((at for at in near if _alike(distinct, sets[at])), default=None) if near else None
+            first = min((at for at in near if _alike(told.distinct, sets[at])), default=None) if near else None
         if first is not None:
             left_out[first].append(index)
             continue
         by_words[key] = index
-        sets[index] = distinct
+        sets[index] = told.distinct
         for word in telling:
             by_telling.setdefault(word, []).append(index)
         shown.append(index)
@@ -62,8 +63,8 @@ def _newest(
 ) -> tuple[int, tuple[int, ...]]:
     if not others:
         return index, ()
-    words, _ = _told(texts[index][:COMPARED_CHARS])
-    equal = [at for at in others if _told(texts[at][:COMPARED_CHARS])[0] == words]
+    words = _told(texts[index][:COMPARED_CHARS]).words
+    equal = [at for at in others if _told(texts[at][:COMPARED_CHARS]).words == words]
     newest = max([index, *equal], key=lambda at: seqs[at])
     return newest, tuple(sorted(at for at in (index, *others) if at != newest))
 
@@ -84,17 +85,32 @@ def _has_digit(word: str) -> bool:
     return any(map(str.isdigit, word))
 
 
-@functools.lru_cache(maxsize=4_096)
-def _told(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(the words of a text, those of which two texts that are alike share one).
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """What is compared of a text.
 
-    These are the last in an order that is the same for all texts, here by length, one more than a text that is like
-    this one may lack. Long words are rare, so few texts are compared.
+    Args:
+        words: all of them in order, one string; many: enough to compare them one by one.
+        telling: those of which two texts that are alike share one.
+    """
+
+    words: str
+    many: bool
+    distinct: frozenset[str]
+    telling: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=4_096)
+def _told(text: str) -> _Told:
+    """The telling words are the last in an order that is the same for all texts, here by length, one more than a text
+    that is like this one may lack. Long words are rare, so few texts are compared.
 
     Source: prefix filtering after Chaudhuri, Ganti and Kaushik, ICDE 2006.
     """
-    words = tuple(
+    words = (
         text.encode().translate(_ASCII_WORDS).decode().split() if text.isascii() else _WORDS.findall(text.casefold())
     )
-    distinct = sorted(sorted(set(words)), key=len)
-    return words, tuple(distinct[max(0, int(ALIKE * len(distinct)) - 1) :])
+    distinct = frozenset(words)
+    ordered = sorted(sorted(distinct), key=len)
+    telling = tuple(ordered[max(0, int(ALIKE * len(ordered)) - 1) :])
+    return _Told(" ".join(words), len(words) >= FEWEST_WORDS, distinct, telling)
