@@ -25,6 +25,7 @@ _WHEN = re.compile(
     r"\bwhen\b(?!\s+\w+ing\b)|\b(?:what|which|on what)\s+(?:date|day|month|year|week|time)\b|\bhow long ago\b"
     r"|什么时候|何时|哪天|几号|いつ"
 )
+_WHEN_PIECES = ("when", "date", "day", "month", "year", "week", "time", "ago")  # of the English part
 _TIME_WORDS = (
     "yesterday|today|tonight|tomorrow|ago|last|next|since|recently|weekends?|weeks?|months?|years?"
     "|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|october"
@@ -73,7 +74,7 @@ def hints_of(
     """
     named = names_in(text, names)
     return QueryHints(
-        speakers=named if len(named) < len({name.casefold() for name in names if name.strip()}) else (),
+        speakers=named if named and len(named) < len({name.casefold() for name in names if name.strip()}) else (),
         role=role_meant(text),
         spans=tuple(spans),
         when=asks_when(text),
@@ -85,16 +86,20 @@ def role_meant(text: str) -> int:
     """Whose words a query in a chat with an assistant is about: "what did you suggest" its own, "what did I say" the
     user's; `NO_ROLE` when it says neither."""
     folded = text.casefold().replace("’", "'")
-    if _ASSISTANT_SAID.search(folded) or _ASSISTANT_SAID_ZH.search(folded):
+    other = not folded.isascii()
+    if ("you" in folded and _ASSISTANT_SAID.search(folded)) or (other and _ASSISTANT_SAID_ZH.search(folded)):
         return ASSISTANT
-    if _USER_SAID.search(folded) or _USER_SAID_ZH.search(folded):
+    if _USER_SAID.search(folded) or (other and _USER_SAID_ZH.search(folded)):
         return USER
     return NO_ROLE
 
 
 def asks_when(text: str) -> bool:
     """Whether a query asks for a time."""
-    return _WHEN.search(text.casefold()) is not None
+    folded = text.casefold()
+    if folded.isascii() and not any(piece in folded for piece in _WHEN_PIECES):
+        return False
+    return _WHEN.search(folded) is not None
 
 
 def names_a_time(text: str) -> bool:

@@ -45,27 +45,33 @@ _LEFT_OVER = re.compile(r"\s+([,.!?;:])")
 
 def names_in(text: str, names: Sequence[str]) -> tuple[int, ...]:
     """Indexes of those `names` that stand in `text`, ascending; `Ann` does not stand in `Annual`."""
-    pattern, numbers = _pattern(tuple(names))
-    if pattern is None:
-        return ()
-    found = {
-        numbers.get(" ".join(match[1].casefold().split()))
-        for match in pattern.finditer(text)
-        if _means_a_name(match[1])
-    }
-    return tuple(sorted(number for number in found if number is not None))
+    return tuple(sorted({number for _, _, number in _found(text, tuple(names)) if number is not None}))
 
 
 def without_names(text: str, names: Sequence[str]) -> str:
     """`text` without the names and their possessive 's; as it was if nothing else is in it."""
-    pattern, _ = _pattern(tuple(names))
-    if pattern is None:
+    found = _found(text, tuple(names))
+    if not found:
         return text
-    cut = pattern.sub(lambda match: " " if _means_a_name(match[1]) else match[0], text)
-    if cut == text:
-        return text
-    rest = _LEFT_OVER.sub(r"\1", " ".join(cut.split())).strip(" ,")
+    pieces, at = [], 0
+    for first, last, _ in found:
+        pieces.append(text[at:first])
+        at = last
+    rest = _LEFT_OVER.sub(r"\1", " ".join(" ".join((*pieces, text[at:])).split())).strip(" ,")
     return rest if any(map(str.isalnum, rest)) else text
+
+
+@functools.lru_cache(maxsize=16)  # a search asks twice
+def _found(text: str, names: tuple[str, ...]) -> tuple[tuple[int, int, int | None], ...]:
+    """(where a name begins, where it and its 's end, its index) of all in the text."""
+    pattern, numbers = _pattern(names)
+    if pattern is None:
+        return ()
+    return tuple(
+        (*match.span(), numbers.get(" ".join(match[1].casefold().split())))
+        for match in pattern.finditer(text)
+        if _means_a_name(match[1])
+    )
 
 
 def _means_a_name(written: str) -> bool:

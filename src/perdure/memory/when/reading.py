@@ -82,6 +82,11 @@ def _folded(text: str) -> str:
 
 _WORD = re.compile(r"[^\W\d_]+")
 _DIGIT = re.compile("[0-9]")
+_ASCII_LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalpha() else 32 for byte in range(256))
+
+
+def _words(folded: str) -> list[str]:
+    return folded.encode().translate(_ASCII_LETTERS).decode().split() if folded.isascii() else _WORD.findall(folded)
 
 
 @functools.cache
@@ -96,7 +101,7 @@ def _rules() -> tuple[list[Rule], frozenset[str], re.Pattern[str], list[Rule]]:
 def _phrases(folded: str) -> list[Phrase]:
     """Those that don't overlap, in order; of two that do the one that begins first, then the longer one."""
     headed, heads, hints, others = _rules()
-    words = set(_WORD.findall(folded))
+    words = set(_words(folded))
     if _DIGIT.search(folded):
         words.add("0")
     chosen = [] if heads.isdisjoint(words) else [rule for rule in headed if not rule.heads.isdisjoint(words)]
