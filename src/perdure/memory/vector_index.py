@@ -389,11 +389,13 @@ class _Search:
 
     def _scores_of(self, seqs: Sequence[int] | IntArray) -> FloatArray:
         wanted = np.asarray(seqs, np.int64)
+        at = self._rows.rows_of(wanted)
+        if self._every is not None and not len(self._seen.hidden) and (at != NO_ROW).all():
+            return self._every.take(at)
         if len(self._seen.extra_seqs):
             out = self._in_order(wanted, self._seen.extra_seqs, scores(self._seen.extra, self._query))
         else:
             out = np.full(len(wanted), np.nan, np.float32)
-        at = self._rows.rows_of(wanted)
         if len(self._seen.hidden):
             at[np.isin(at, self._seen.hidden)] = NO_ROW
         there = at != NO_ROW

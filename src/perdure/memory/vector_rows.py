@@ -214,13 +214,17 @@ class Rows:
 
     def rows_of(self, seqs: IntArray) -> npt.NDArray[np.int32]:
         """The row of each number, `NO_ROW` for those that have none alive."""
-        there = (seqs >= 0) & (seqs < len(self.row_of))
-        rows = np.where(there, self.row_of[np.where(there, seqs, 0)], NO_ROW)
+        if len(seqs) and (seqs.min() < 0 or seqs.max() >= len(self.row_of)):
+            there = (seqs >= 0) & (seqs < len(self.row_of))
+            rows = np.where(there, self.row_of[np.where(there, seqs, 0)], np.int32(NO_ROW))
+        else:
+            rows = self.row_of.take(seqs)
         rows[rows >= self.count] = NO_ROW
-        found = rows != NO_ROW
         if self.alive is not None:
+            found = rows != NO_ROW
             found[found] = self.alive[rows[found]]
-        return np.where(found, rows, NO_ROW).astype(np.int32)
+            rows[~found] = NO_ROW
+        return rows
 
     def newer_than(self, version: int) -> IntArray | None:
         """The numbers of what changed after `version`; None: that is not known any more."""

@@ -85,17 +85,18 @@ def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, l
     if named:  # rows that a reset took away stand in a history that was read before, and must not take others' places
         said_then = _within(history, history.mask(where, out_of_view=tx.resets.taken(agent.id)), named)
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found, said_then])
-    seqs = _with_neighbours(history, mask, candidates, NEIGHBOURED if meaning.rows else WORDS_NEIGHBOURED)
+    seqs, at = _with_neighbours(history, mask, candidates, NEIGHBOURED if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())
     if len(texts) < len(seqs):
-        seqs = np.array([seq for seq in seqs.tolist() if seq in texts], np.int64)
+        there = [seq in texts for seq in seqs.tolist()]
+        seqs, at = seqs[there], at[there]
     hints = hints_of(
         asked.text,
         names=history.names,
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
         now=now.timestamp(),
     )
-    pool = _pool(history, seqs, texts, query, matches, meaning, timed=hints.when)
+    pool = _pool(history, at, seqs, texts, query, matches, meaning, timed=hints.when)
     ranked = rank(pool, hints, HYBRID if meaning.rows else LEXICAL)
     arms: list[Arm] = ["words", "vectors"] if meaning.rows else ["words"]
     ran = Ran(
@@ -172,13 +173,19 @@ def _kept(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int
 
 def _with_neighbours(
     history: History, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64], first: int
-) -> NDArray[np.int64]:
-    """The candidates' numbers and those of rows beside the `first` of them, in order."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(the candidates' numbers and those of rows beside the `first` of them, in order; where they stand, -1: not in
+    the history)."""
     at = history.indexes(candidates)
-    near = history.with_neighbours(at[at >= 0][:first], steps=NEIGHBOURS)
+    told = at[at >= 0]
+    near = history.with_neighbours(told[:first], steps=NEIGHBOURS)
     if mask is not None:
         near = near[mask[near]]
-    return once(np.concatenate([candidates, history.seq[near]]))
+    if len(told) < len(at):
+        seqs = once(np.concatenate([candidates, history.seq[near]]))
+        return seqs, history.indexes(seqs)
+    at = once(np.concatenate([at, near]))
+    return history.seq[at], at
 
 
 def _within(history: History, mask: NDArray[np.bool_] | None, named: Sequence[Span]) -> NDArray[np.int64]:
@@ -201,6 +208,7 @@ def _log_clock(history: History, now: datetime) -> datetime:
 
 def _pool(
     history: History,
+    at: NDArray[np.int64],
     seqs: NDArray[np.int64],
     texts: dict[int, str],
     query: Query,
@@ -209,43 +217,43 @@ def _pool(
     *,
     timed: bool,
 ) -> Pool:
-    at = history.indexes(seqs)
+    read = list(map(texts.__getitem__, seqs.tolist()))
     told = at >= 0
     all_told = bool(told.all())
-    read = [texts[seq] for seq in seqs.tolist()]
 
     def column(values: NDArray[Any], otherwise: float) -> NDArray[Any]:
         if all_told:
-            return values[at]
+            return values.take(at)
         return np.where(told, values[at], otherwise) if history.rows else np.full(len(seqs), otherwise)
 
-    # A tool's result stands in no session, so each is one of its own.
     session = column(history.session, 0)
-    sizes = history.sizes[session] if len(history.sizes) else session
-    session = np.where(told, session, -1 - np.arange(len(seqs)))
-    scope = Scope(
-        rows=max(history.rows, len(seqs)),
-        sessions=max(1, len(history.sizes)),
-        mean_chars=history.mean_chars,
-        dense_mean=meaning.mean,
-        dense_std=meaning.std,
-        clause_rows=np.asarray(matches.frequency, float) if matches.frequency else None,
-    )
-    return Pool.of(
-        seqs,
-        scope,
+    sizes = history.sizes.take(session) if len(history.sizes) else session
+    if not all_told:  # a tool's result stands in no session, so each is one of its own
+        session = np.where(told, session, -1 - np.arange(len(seqs)))
+        sizes = np.where(told, sizes, 1)
+    return Pool(
+        seq=seqs,
         session=session,
         place=column(history.place, 0),
-        session_rows=np.where(told, sizes, 1),
+        session_rows=sizes,
         speaker=column(history.speaker, -1),
         role=column(history.role, TOOL),
         occurred_at=column(history.occurred_at, np.nan),
-        chars=np.array([len(text) for text in read], np.int64),
-        asks=column(history.asks, 0) > 0,
-        after_question=column(history.after_question, 0) > 0,
+        chars=np.array(list(map(len, read)), np.int64),
+        asks=column(history.asks, False),
+        after_question=column(history.after_question, False),
         timed=np.array([names_a_time(text[:2_000]) for text in read], np.bool_)
         if timed
         else np.zeros(len(read), np.bool_),
+        uses=np.zeros(len(read)),
         counts=clause_counts(query, read),
         dense=meaning.scores_of(seqs),
+        scope=Scope(
+            rows=max(history.rows, len(seqs)),
+            sessions=max(1, len(history.sizes)),
+            mean_chars=history.mean_chars,
+            dense_mean=meaning.mean,
+            dense_std=meaning.std,
+            clause_rows=np.asarray(matches.frequency, float) if matches.frequency else None,
+        ),
     )
