@@ -78,8 +78,10 @@ class _Joined:
 
     def __init__(self, texts: Sequence[str], *, words_only: bool) -> None:
         self.spaced = self.lowered = ""
-        if max(map(len, texts), default=0) > ANALYSED_CHARS:
+        chars = list(map(len, texts))
+        if max(chars, default=0) > ANALYSED_CHARS:
             texts = [text[:ANALYSED_CHARS] for text in texts]
+            chars = list(map(len, texts))
         signs = [text for text in texts if not text.isascii()]
         if signs and words_only and not _NO_SIGN.search("".join(signs)):
             # One curly apostrophe in 400 texts would otherwise make all of them take half as long again.
@@ -93,20 +95,20 @@ class _Joined:
         if signs or not words_only:
             texts = [folded(text).replace("\x00", " ") for text in texts]
             self.lowered = _BETWEEN.join(("", *texts, ""))
+            chars = list(map(len, texts))
         between = len(_BETWEEN)
-        self.ends = list(itertools.accumulate([len(text) + between for text in texts]))
+        self.ends = list(itertools.accumulate([many + between for many in chars]))
 
     def beginning(self, start: str) -> list[int]:
-        """The places in `spaced` of the spaces before words that begin with `start`, at most 5 letters or digits."""
+        """The places in `spaced` of the spaces before words that begin with `start`, letters or digits."""
         wanted, fours = f" {start}".encode(), self._fours
-        more = len(wanted) - 4
-        if more < 0:
+        if len(wanted) < 4:
             fours = fours & (1 << 8 * len(wanted)) - 1
-        found = fours == int.from_bytes(wanted[:4], "little")
-        if more > 0:
-            found[:-more] &= fours[more:] == int.from_bytes(wanted[more:], "little")
-        places: list[int] = found.nonzero()[0].tolist()
-        return places
+        places: list[int] = (fours == int.from_bytes(wanted[:4], "little")).nonzero()[0].tolist()
+        if len(wanted) <= 4:
+            return places
+        begins = self.spaced.startswith
+        return [at for at in places if begins(start, at + 1)]
 
 
 def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
