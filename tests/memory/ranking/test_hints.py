@@ -41,7 +41,15 @@ def test_not_every_when_asks_for_a_time(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "named"), [("I moved Last Week", True), ("in 2023", True), ("上周搬家", True), ("x", False)]
+    ("text", "named"),
+    [
+        ("I moved Last Week", True),
+        ("in 2023", True),
+        ("it’s been Months, café", True),
+        ("上周搬家", True),
+        ("x", False),
+        ("at last_seen, lastly 12023", False),
+    ],
 )
 def test_a_text_that_names_a_time_is_known(text: str, named: bool) -> None:
     """It may answer a question for one."""

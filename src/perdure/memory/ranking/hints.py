@@ -26,36 +26,20 @@ _WHEN = re.compile(
     r"|什么时候|何时|哪天|几号|いつ"
 )
 _WHEN_PIECES = ("when", "date", "day", "month", "year", "week", "time", "ago")  # of the English part
-_TIME_WORDS = (
-    "yesterday|today|tonight|tomorrow|ago|last|next|since|recently|weekends?|weeks?|months?|years?"
-    "|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|october"
-    "|november|december"
+_TIME_WORDS = frozenset(
+    (
+        *("yesterday", "today", "tonight", "tomorrow", "ago", "last", "next", "since", "recently"),
+        *("weekend", "weekends", "week", "weeks", "month", "months", "year", "years"),
+        *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+        *("january", "february", "march", "april", "june", "july"),
+        *("august", "september", "october", "november", "december"),
+        *map(str, range(1900, 2100)),
+    )
 )
-_TIME = re.compile(rf"\b(?:{_TIME_WORDS}|(?:19|20)\d\d)\b")
 _TIME_ZH = re.compile("昨天|今天|明天|上周|下周|上个月|下个月|去年|明年|[0-9一二三四五六七八九十]+[年月日号]")
-# A search asks a hundred texts. Where none of these stands `_TIME` finds nothing, which takes it eight times as long.
-_TIME_PIECES = (
-    "day",
-    "night",
-    "tomorrow",
-    "ago",
-    "last",
-    "next",
-    "since",
-    "recently",
-    "week",
-    "month",
-    "year",
-    "ary",
-    "march",
-    "april",
-    "june",
-    "july",
-    "august",
-    "ber",
-    "19",
-    "20",
-)
+_WORDS = re.compile(r"\w+")
+# What `_WORDS` finds in ASCII stands between spaces after this, in lower case: a search asks a hundred texts.
+_ASCII_WORDS = bytes(ord(chr(byte).lower()) if re.match(r"\w", chr(byte), re.ASCII) else 32 for byte in range(256))
 
 
 def hints_of(
@@ -104,7 +88,7 @@ def asks_when(text: str) -> bool:
 
 def names_a_time(text: str) -> bool:
     """Whether a text names a time, so that it may say when something was: `Pool.timed`."""
+    if text.isascii():
+        return not _TIME_WORDS.isdisjoint(text.encode().translate(_ASCII_WORDS).decode().split())
     folded = text.casefold()
-    if any(piece in folded for piece in _TIME_PIECES) and _TIME.search(folded):
-        return True
-    return not folded.isascii() and _TIME_ZH.search(folded) is not None
+    return not _TIME_WORDS.isdisjoint(_WORDS.findall(folded)) or _TIME_ZH.search(folded) is not None
