@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -50,6 +50,21 @@ async def opened(path: Path, *, max_pages: int | None = None) -> AsyncIterator[S
 
 def thread_of(tx: Tx) -> int:
     return threading.get_ident()
+
+
+async def begun_by_the_writer(store: SqliteStore, unit: Callable[[Tx], object]) -> asyncio.Task[object]:
+    """The write of this unit, which the writer's thread has begun; from now on one caller waits alone."""
+    threads, begun = Threads(), threading.Event()
+    threads.waiting = 2
+
+    def begin(tx: Tx) -> object:
+        begun.set()
+        return unit(tx)
+
+    task = asyncio.create_task(store.write(begin))
+    await asyncio.to_thread(begun.wait, 20)
+    threads.waiting = 1
+    return task
 
 
 async def test_units_of_one_caller_are_run_in_its_loop_and_those_of_several_are_not(tmp_path: Path) -> None:
@@ -117,18 +132,13 @@ async def test_a_unit_waits_behind_those_that_others_gave_to_the_writer(tmp_path
     """Its loop must not be blocked by them, nor come between."""
     async with opened(tmp_path) as store:
         agent = await store.write(units.add_agent)
-        threads = Threads()
-        threads.waiting = 2
-        begun, go_on = threading.Event(), threading.Event()
+        go_on = threading.Event()
 
         def slow(tx: Tx) -> None:
-            begun.set()
             assert go_on.wait(20)
             units.say(tx, agent.id, "first")
 
-        first = asyncio.create_task(store.write(slow))
-        await asyncio.to_thread(begun.wait, 20)
-        threads.waiting = 1
+        first = await begun_by_the_writer(store, slow)
         second = asyncio.create_task(store.write(units.say, agent.id, "second"))
         await asyncio.sleep(0.01)
         assert not second.done()
@@ -183,17 +193,8 @@ async def test_a_store_that_is_closed_while_one_caller_lets_others_go_on_refuses
 ) -> None:
     """Behind the last job nothing is done, and nobody would ever hear of it."""
     store = SqliteStore.open(tmp_path / "perdure.db", at=START)
-    threads = Threads()
-    threads.waiting = 2
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow(tx: Tx) -> None:
-        begun.set()
-        assert go_on.wait(20)
-
-    first = asyncio.create_task(store.write(slow))
-    await asyncio.to_thread(begun.wait, 20)
-    threads.waiting = 1
+    go_on = threading.Event()
+    first = await begun_by_the_writer(store, lambda tx: go_on.wait(20))
     for _ in range(IN_A_ROW - 1):  # the next unit lets others go on first
         await store.read(thread_of)
     unit = asyncio.create_task(getattr(store, verb)(thread_of))
