@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from perdure.core.quick import changed
 from perdure.core.text import query_of
 from perdure.memory.ranking.fuse import rank, with_late
 from perdure.memory.ranking.hints import hints_of, names_a_time
@@ -80,16 +81,49 @@ class Vectors:
     query_words: Sequence[Column]
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What somebody said, as `adapters` take it."""
+
+    id: str
+    conversation: str
+    speaker: str
+    when: str
+    body: str
+
+
 def load(path: Path, folder: Path | None) -> Iterator[Talk]:
     """The conversations of a LoCoMo file, ready to be ranked."""
-    content = path.read_bytes()
-    for sample in json.loads(gzip.decompress(content) if path.suffix == ".gz" else content):
+    for sample in _samples(path):
         yield _talk(sample, folder)
 
 
-def _talk(sample: Mapping[str, Any], folder: Path | None) -> Talk:
+def conversations(path: Path) -> Iterator[tuple[Sequence[Turn], Sequence[str]]]:
+    """(turns, questions) of each conversation of a LoCoMo file."""
+    for sample in _samples(path):
+        turns = [
+            Turn(
+                name,
+                sample["sample_id"],
+                speaker,
+                datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat(),
+                text,
+            )
+            for _, name, speaker, at, text in _turns(sample)
+        ]
+        yield turns, [question["question"] for question in sample["qa"] if question.get("evidence")]
+
+
+def _samples(path: Path) -> Sequence[Mapping[str, Any]]:
+    content = path.read_bytes()
+    samples: Sequence[Mapping[str, Any]] = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+    return samples
+
+
+def _turns(sample: Mapping[str, Any]) -> list[tuple[int, str, str, float, str]]:
+    """(session, id, speaker, time, text) of each turn."""
     said = sample["conversation"]
-    turns: list[tuple[int, str, str, float, str]] = []  # session, id, speaker, time, text
+    turns: list[tuple[int, str, str, float, str]] = []
     for number in sorted(int(match[1]) for key in said if (match := re.fullmatch(r"session_(\d+)", key))):
         at = (
             datetime.strptime(said[f"session_{number}_date_time"].strip(), "%I:%M %p on %d %B, %Y")
@@ -99,6 +133,11 @@ def _talk(sample: Mapping[str, Any], folder: Path | None) -> Talk:
         for turn in said[f"session_{number}"]:
             caption = f" [shares an image: {turn['blip_caption'].strip()}]" if turn.get("blip_caption") else ""
             turns.append((number, turn["dia_id"], turn["speaker"], at, f"{turn['text'].strip()}{caption}".strip()))
+    return turns
+
+
+def _talk(sample: Mapping[str, Any], folder: Path | None) -> Talk:
+    turns = _turns(sample)
     numbers = {turn[1]: index for index, turn in enumerate(turns)}
     asked = []
     for question in sample["qa"]:
@@ -146,15 +185,19 @@ class _Rows:
         self.columns = {
             "session": sessions,
             "place": np.arange(len(turns)),
-            "session_rows": per_session[sessions],
             "speaker": np.array([names.index(turn[2]) for turn in turns]),
             "occurred_at": np.array([turn[3] for turn in turns]),
             "chars": np.array([float(len(text)) for text in self.texts]),
             "asks": asks,
-            "after_question": np.r_[False, asks[:-1] & (sessions[1:] == sessions[:-1])],
+            "answers": np.r_[False, asks[:-1] & (sessions[1:] == sessions[:-1])],
             "timed": np.array([names_a_time(text) for text in self.texts]),
         }
-        self.scope = Scope(rows=len(turns), sessions=len(per_session), mean_chars=float(self.columns["chars"].mean()))
+        self.scope = Scope(
+            rows=len(turns),
+            sessions=len(per_session),
+            session_rows=per_session,
+            mean_chars=float(self.columns["chars"].mean()),
+        )
 
     def pool(self, query: str, cosines: Column | None) -> tuple[Column, Pool]:
         counts = clause_counts(query_of(without_names(query, self.names)), self.texts)
@@ -162,7 +205,7 @@ class _Rows:
         scope = self.scope
         if cosines is not None:
             found[np.argsort(-cosines)[:NEAREST]] = True
-            scope = replace(scope, dense_mean=float(cosines.mean()), dense_std=float(cosines.std()))
+            scope = changed(scope, dense_mean=float(cosines.mean()), dense_std=float(cosines.std()))
         kept, sessions = found.copy(), self.columns["session"]
         for step in range(1, REACH + 1):
             together = sessions[step:] == sessions[:-step]

@@ -18,7 +18,18 @@ from dataclasses import dataclass
 
 import Stemmer
 
-__all__ = ["WORDS_VERSION", "Clause", "Query", "folded", "index_words", "query_of", "restored", "stems", "storable"]
+__all__ = [
+    "SPACELESS",
+    "WORDS_VERSION",
+    "Clause",
+    "Query",
+    "folded",
+    "index_words",
+    "query_of",
+    "restored",
+    "stems",
+    "storable",
+]
 
 WORDS_VERSION = 1
 """Changing what `index_words` gives for any text means a higher number here, and a re-index of old stores."""
@@ -29,7 +40,7 @@ MAX_QUERY_CHARS = 4_000  # of a longer query the beginning counts
 MAX_TOKEN_CHARS = 64  # of longer ones (encoded data, keys) the beginning is a word
 MAX_STEMS = 20_000
 
-_SPACELESS = (
+SPACELESS = (
     "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
     "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af"  # Hangul
@@ -38,8 +49,8 @@ _SPACELESS = (
 )
 # Indic vowel signs are marks, which \w leaves out: without the ranges Hindi would fall apart at every vowel.
 _WORDS = (
-    f"(?P<run>[{_SPACELESS}]+)"
-    f"|(?P<word>(?:(?![{_SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+)"
+    f"(?P<run>[{SPACELESS}]+)"
+    f"|(?P<word>(?:(?![{SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+)"
     "|(?P<symbol>[\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\U0001f000-\U0001faff])"
 )
 # What _WORDS finds in ASCII stands between spaces after this, in lower case.

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.memory.ranking.arms import Neighbours
+from perdure.memory.ranking.pool import SESSION_SPAN
 from perdure.testing.strategies import effort
 
 BEFORE, AFTER = (0.4, 0.2, 0.1), (0.3, 0.15)
@@ -27,7 +28,7 @@ def test_a_row_gets_its_share_of_each_row_of_its_run(rows: list[tuple[int, int]]
                     break
                 expected[:, at] += share * values[:, at + sign * step]
 
-    near = Neighbours(session, place)
+    near = Neighbours(session * SESSION_SPAN + place)
     assert near.in_order
     assert near.shared(values, BEFORE, AFTER) == pytest.approx(expected)
     assert near.shared(values[1], BEFORE, AFTER) == pytest.approx(expected[1])
@@ -39,4 +40,4 @@ def test_a_row_gets_its_share_of_each_row_of_its_run(rows: list[tuple[int, int]]
 )
 def test_rows_out_of_order_are_told(session: list[int], place: list[int]) -> None:
     """They have to be sorted first: so are those of which two take one place, by something else."""
-    assert not Neighbours(np.array(session), np.array(place)).in_order
+    assert not Neighbours(np.array(session) * SESSION_SPAN + np.array(place)).in_order

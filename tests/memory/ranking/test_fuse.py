@@ -40,16 +40,16 @@ def pools(draw: st.DrawFn, wild: bool = False) -> Pool:
             mean_chars=draw(numbers) if wild else 90.0,
             dense_mean=draw(numbers) if wild else 0.1,
             dense_std=draw(numbers) if wild else 0.2,
+            session_rows=column(st.integers(1, 40), 3),
         ),
         session=column(st.integers(0, 2)),
         place=np.arange(size),
-        session_rows=column(st.integers(1, 40)),
         speaker=column(st.integers(-1, 2)),
         role=column(st.integers(-1, 2)),
         occurred_at=column(numbers if wild else st.floats(NOW - 90 * DAY, NOW)),
         chars=column(numbers if wild else st.integers(0, 3000)).astype(float),
         asks=column(st.booleans()),
-        after_question=column(st.booleans()),
+        answers=column(st.booleans()),
         timed=column(st.booleans()),
         uses=column(numbers if wild else st.integers(0, 30)).astype(float),
         counts=counts.astype(float).reshape(clauses, size),
@@ -59,8 +59,7 @@ def pools(draw: st.DrawFn, wild: bool = False) -> Pool:
 
 def taken(pool: Pool, rows: Any) -> Pool:
     """The same rows in another order, or some of them."""
-    columns = {name: getattr(pool, name)[..., rows] for name in Pool.__dataclass_fields__ if name != "scope"}
-    return replace(pool, **columns)
+    return pool.taken(rows)
 
 
 def small(**columns: Any) -> Pool:
@@ -191,7 +190,7 @@ def test_equal_rows_stand_newest_first() -> None:
         (QueryHints(), {"uses": np.array([9, 0, 0]), "chars": np.full(3, 900.0)}),
         (QueryHints(), {"chars": np.array([400, 150, 20])}),
         (QueryHints(), {"asks": np.array([False, True, True])}),
-        (QueryHints(), {"after_question": np.array([True, False, False])}),
+        (QueryHints(), {"answers": np.array([True, False, False])}),
         (QueryHints(), {"dense": np.array([0.9, 0.1, 0.2])}),
         (QueryHints(), {"dense": np.array([0.9, np.nan, 0.2])}),
         (QueryHints(), {"counts": np.array([[1.0, 0.35, 0]])}),
@@ -256,7 +255,9 @@ def test_an_empty_pool_is_no_error() -> None:
     assert rank(Pool.of(np.zeros(0, int), Scope(rows=0)), ANY_HINTS, HYBRID).order.tolist() == []
 
 
-def test_columns_of_different_lengths_are_refused() -> None:
-    """A column too short would otherwise be stretched silently."""
+def test_columns_of_other_lengths_and_names_are_refused() -> None:
+    """One too short would otherwise be stretched, one that nobody knows passed over."""
     with pytest.raises(ValueError, match="different lengths"):
         Pool.of(np.arange(3), Scope(rows=3), chars=np.arange(2))
+    with pytest.raises(ValueError, match="no columns of a pool: asked"):
+        Pool.of(np.arange(3), Scope(rows=3), asked=np.arange(3))

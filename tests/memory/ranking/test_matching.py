@@ -30,6 +30,14 @@ from perdure.testing.strategies import any_text, effort, sentences
         ("E4711", "error e4711.", 1),
         ("ｆｕｌｌ", "full width", 1),
         ("dog", "", 0),
+        ("python", "我用Python写程序，python很好", 2),
+        ("程序", "我用Python写程序", 1),
+        ("дом", "在дом里", 1),
+        ("brod", "smørbrod", 0),
+        ("strasse", "die Straße", 1),
+        ("smorbrod", "smørbrod", 0),
+        ("tm", "café ™", 1),
+        ("h2o", "H₂O in ２", 1),
     ],
 )
 def test_a_word_is_counted_however_it_is_written(query: str, text: str, count: int) -> None:
@@ -72,7 +80,25 @@ def test_any_texts_can_be_counted(query: str, texts: list[str]) -> None:
 
 
 WORDS = st.sampled_from(
-    ["paint", "Painter", "dog", "don", "it’s", "don’t—dog", "🐕", "❤️", "dog🐕dog", "café", "_dog", "x…dog"]
+    [
+        "ø",
+        "øpaint",
+        "用dog写",
+        "，dog。",
+        "дом",
+        "paint",
+        "Painter",
+        "dog",
+        "don",
+        "it’s",
+        "don’t—dog",
+        "🐕",
+        "❤️",
+        "dog🐕dog",
+        "café",
+        "_dog",
+        "x…dog",
+    ]
 )
 
 

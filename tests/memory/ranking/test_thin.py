@@ -48,3 +48,29 @@ def test_what_is_shown_keeps_its_order(texts: list[str], limit: int) -> None:
     assert len(groups) <= limit
     assert len(members) == len(set(members))
     assert [min(shown, *others, shown) for shown, others in groups] == sorted(min((s, *o)) for s, o in groups)
+
+
+WORDS = [f"word{number}" for number in range(24)] + ["été", "日本", "7", "room8"]
+
+
+@effort(60, 1000)
+@given(st.data())
+def test_no_two_of_those_shown_are_alike(data: st.DataObject) -> None:
+    """Whatever their lengths: of texts that share nine tenths of their words and differ in no number one is shown."""
+    texts: list[list[str]] = []
+    for _ in range(data.draw(st.integers(1, 8))):
+        if data.draw(st.booleans()) and texts:
+            text = list(texts[data.draw(st.integers(0, len(texts) - 1))])
+            text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.sampled_from(WORDS))
+        else:
+            text = data.draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40))
+        texts.append(text)
+    shown = [at for at, _ in thinned([" ".join(text) for text in texts], range(len(texts)), limit=9)]
+
+    for first in shown:
+        for second in shown:
+            one, other = set(texts[first]), set(texts[second])
+            many = min(len(texts[first]), len(texts[second])) >= 8
+            same_numbers = not any(map(str.isdigit, "".join(one ^ other)))
+            assert first == second or texts[first] != texts[second]
+            assert first == second or not (many and same_numbers and len(one & other) >= 0.9 * len(one | other))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from perdure.core.tx import MessageFilter, Turn
 from perdure.memory.search.history import History
 
@@ -18,3 +20,38 @@ def test_rows_that_a_reset_takes_away_are_let_through_by_no_filter() -> None:
     assert whole.tolist() == [False, True, False, True, True, True]
     assert filtered is not None
     assert filtered.tolist() == [False, False, False, False, True, False]
+
+
+def test_the_rows_near_another_stand_in_its_session() -> None:
+    """Two before and two after, also of conversations that took turns, and of rows that were read later."""
+    turns = [Turn(seq, seq % 2, "user", None, float(seq), 10, False) for seq in range(8)]
+    late = [Turn(8, 0, "user", None, 9e9, 10, False), Turn(9, 0, "user", None, 9e9, 10, False)]
+    history = History().extended(turns[:3], upto=3).extended(turns[3:], upto=8).extended(late, upto=10)
+
+    assert history.near[4].tolist() == [0, 2, 6, -1]
+    assert history.near[1].tolist() == [-1, -1, 3, 5]
+    assert history.near[9].tolist() == [-1, 8, -1, -1]
+    assert history.with_neighbours(np.array([4, 9]), first=1).tolist() == [0, 2, 4, 6, 9]
+    assert history.with_neighbours(np.array([9]), first=1).tolist() == [8, 9]
+
+
+def test_which_rows_name_a_time_is_asked_of_each_text_once() -> None:
+    """What was found out is kept, also while the history grows; of rows that stand in no history it is asked anew."""
+    turns = [Turn(seq, 0, "user", None, float(seq), 10, False) for seq in range(3)]
+    history = History().extended(turns[:2], upto=2)
+
+    assert history.name_a_time(np.array([0, 1, -1]), ["last week", "no", "in 2023"]).tolist() == [True, False, True]
+    grown = history.extended(turns[2:], upto=3)
+    assert grown.name_a_time(np.array([0, 1, 2]), ["", "", "today"]).tolist() == [True, False, True]
+    assert History().name_a_time(np.array([-1]), ["today"]).tolist() == [True]
+
+
+def test_rows_are_found_by_their_numbers() -> None:
+    """Whether or not numbers between them are missing; -1 for those that are not there."""
+    for numbers in ([5, 6, 7], [5, 7, 9]):
+        turns = [Turn(seq, 0, "user", None, float(seq), 10, False) for seq in numbers]
+        history = History().extended(turns, upto=10)
+
+        assert history.indexes(np.array([numbers[2], numbers[0]])).tolist() == [2, 0]
+        assert history.indexes(np.array([4, numbers[1], 10])).tolist() == [-1, 1, -1]
+        assert history.indexes(np.array([], np.int64)).tolist() == []

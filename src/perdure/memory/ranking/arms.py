@@ -1,4 +1,4 @@
-"""The arms of a search: what words, sessions, vectors and the shape of a row say, as standard scores.
+"""The arms of a search: what words, sessions, vectors and times say, as standard scores.
 
 Rows stand in the order of `Neighbours`: by session and place, so that the row beside another is its neighbour or
 nobody's.
@@ -6,22 +6,20 @@ nobody's.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from perdure.memory.ranking.pool import Column, Pool
+from perdure.memory.ranking.pool import SESSION_SPAN, Column, Pool
 from perdure.memory.ranking.weights import Weights
 
-__all__ = ["Neighbours", "dense_scores", "session_scores", "shape_scores", "span_scores", "word_scores"]
+__all__ = ["Neighbours", "dense_scores", "session_scores", "span_scores", "standard", "word_scores"]
 
 NO_SPREAD = 1e-9
 FARTHEST = 3  # places between a row and one that shares with it
 LARGEST = 20.0  # standard deviations
-TYPICAL_CHARS = 150.0
-TYPICAL_SPREAD = 0.6
-"""Median and standard deviation (of the logarithm) of chat messages' lengths."""
 
 DAY_S = 86_400.0
 AFTER_SPAN_S = 7 * DAY_S
@@ -33,36 +31,49 @@ class Neighbours:
 
     Attributes:
         in_order: whether the rows are by session and place, and no place is taken twice; if not, the rest is wrong.
-        begins: (n) whether the row is the first of its session here.
     """
 
-    def __init__(self, session: Column, place: Column) -> None:
-        self.begins = np.ones(len(session), np.bool_)
-        others = np.not_equal(session[1:], session[:-1], out=self.begins[1:])
-        self.in_order = bool(np.where(others, session[1:] > session[:-1], place[1:] > place[:-1]).all())
-        self._ends: Column = (place[1:] - place[:-1] != 1) | others
+    def __init__(self, spot: Column) -> None:
+        self._steps: Column = spot[1:] - spot[:-1]
+        self.in_order = not len(self._steps) or int(np.minimum.reduce(self._steps)) > 0
         self._apart: Column | None = None
+
+    def firsts(self) -> tuple[Column, Column]:
+        """(the first row of each session, how many rows each session has here)."""
+        size = len(self._steps) + 1
+        (last,) = (self._steps >= SESSION_SPAN // 2).nonzero()
+        first, here = np.zeros(len(last) + 1, np.int64), np.empty(len(last) + 1, np.int64)
+        np.add(last, 1, out=first[1:])
+        np.subtract(first[1:], first[:-1], out=here[:-1])
+        here[-1] = size - first[-1]
+        return first, here
 
     def shared(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
         """`values` (n) or (k, n) plus shares of the rows 1, 2, ... before and after, three at most, in one run."""
-        if not values.size or self._ends.all():
+        if not values.size:
             return values
         if self._apart is None:
-            self._apart = np.arange(len(self.begins))
-            self._apart[1:] += np.add.accumulate(self._ends * FARTHEST)
-        # With zeros between the runs, and behind the last, one pass over all rows of all clauses does.
-        shape = (*values.shape[:-1], int(self._apart[-1]) + 1 + FARTHEST)
-        spread = np.zeros(shape)
-        spread[..., self._apart] = values
-        shares = (*after[::-1], 1.0, *before)
-        total = np.convolve(spread.ravel(), shares)[len(after) : len(after) + spread.size]
-        return total.reshape(shape).take(self._apart, axis=-1)
+            self._apart = np.zeros(len(self._steps) + 1, np.int64)
+            np.add.accumulate(np.where(self._steps == 1, 1, FARTHEST + 1), out=self._apart[1:])
+        apart = self._apart
+        # With zeros between the runs, and between the clauses, one pass over all rows of all clauses does.
+        spread = np.zeros((*values.shape[:-1], int(apart[-1]) + 2 * FARTHEST + 1))
+        spread[..., apart] = values
+        total = np.correlate(spread.ravel(), _shares(tuple(before), tuple(after)), "same")
+        return total.reshape(spread.shape).take(apart, axis=-1)
 
 
-def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool = False) -> tuple[Column, Column]:
-    """(raw, standard) bm25 of each row; words of its neighbours count in part, unless it is taken `alone`.
+@functools.lru_cache(maxsize=64)
+def _shares(before: tuple[float, ...], after: tuple[float, ...]) -> Column:
+    """(7) the shares of the rows three before to three after."""
+    none = (0.0,) * FARTHEST
+    return np.array([*(*before, *none)[:FARTHEST][::-1], 1.0, *(*after, *none)[:FARTHEST]])
 
-    Raw scores are parts of the best possible one, 0 to about 1. The scope's rows that are not in the pool score 0.
+
+def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool = False) -> Column:
+    """(n) bm25 of each row; words of its neighbours count in part, unless it is taken `alone`.
+
+    The scores are parts of the best possible one, 0 to about 1.
 
     Source: Robertson and Walker, SIGIR 1994; sharing counts before saturation as in BM25F (CIKM 2004).
     """
@@ -73,25 +84,20 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
     rarity = _rarity(having, pool.scope.rows)
     counts = pool.counts if alone else near.shared(pool.counts, weights.before, weights.after)
     length = pool.chars * (k1 * share / _mean_chars(pool))
-    length += k1 * (1 - share)
-    raw = _weighed(rarity, counts, np.maximum(length, k1 * 0.1, out=length), most=k1 + 1)
-    return raw, raw if alone else _standard(raw, pool.scope.rows, weights.floor)
+    length += max(k1 * (1 - share), NO_SPREAD)
+    return _weighed(rarity, counts, length, most=k1 + 1)
 
 
-def session_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column, Column]:
-    """(raw, standard, rows) of each session: bm25 from the rows of it that hold any clause; how many stand here."""
-    (first,) = near.begins.nonzero()
-    rows = np.empty(len(first), np.int64)
-    np.subtract(first[1:], first[:-1], out=rows[:-1])
-    rows[-1] = pool.size - first[-1]
-    sessions = max(pool.scope.sessions, len(first))
+def session_scores(pool: Pool, near: Neighbours) -> tuple[Column, Column, int]:
+    """(bm25 of each session that has rows here, from those of them that hold any clause; how many rows each has here;
+    how many sessions there are)."""
+    first, here = near.firsts()
+    of = max(pool.scope.sessions, len(first))
     counts = np.add.reduceat(pool.counts, first, axis=1)
-    rarity = _rarity(np.add.reduce(counts > 0, axis=1), sessions)
-    length = np.maximum(pool.session_rows[first], 1.0)
-    length *= 2.0 * 0.75 * sessions / max(pool.scope.rows, 1)
+    rarity = _rarity(np.add.reduce(counts > 0, axis=1), of)
+    length = _session_rows(pool, first) * (2.0 * 0.75 * of / max(pool.scope.rows, 1))
     length += 2.0 * 0.25
-    raw = _weighed(rarity, counts, length, most=3.0)
-    return raw, _standard(raw, sessions, weights.session_floor), rows
+    return _weighed(rarity, counts, length, most=3.0), here, of
 
 
 def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column] | None:
@@ -125,14 +131,6 @@ def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column
     return own, near.shared(own, weights.dense_before, weights.dense_after)
 
 
-def shape_scores(pool: Pool) -> Column:
-    """How much longer than usual a row is, in standard deviations of the logarithm, at most 3."""
-    longer: Column = np.log1p(pool.chars)
-    longer -= math.log(TYPICAL_CHARS)
-    longer /= TYPICAL_SPREAD
-    return np.minimum(np.maximum(longer, -3.0, out=longer), 3.0, out=longer)
-
-
 def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Column:
     """1 for a row from within a span, falling to 0 over the week that follows it; the best of several spans."""
     best = np.zeros(len(occurred_at))
@@ -142,9 +140,30 @@ def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Co
     return best
 
 
+def standard(values: Column, *, of: int, floor: float, weight: float) -> Column:
+    """`weight` times the standard scores, where the values given are all that differ from 0 among `of`."""
+    total = max(of, len(values))
+    mean = float(np.add.reduce(values)) / total
+    spread = math.sqrt(max(float(values @ values) / total - mean * mean, 0.0))
+    scores: Column = values - mean
+    scores *= weight / max(spread, floor)
+    return scores
+
+
 def _mean_chars(pool: Pool) -> float:
     mean = pool.scope.mean_chars
     return float(mean) if 1.0 <= mean < np.inf else 1.0
+
+
+def _session_rows(pool: Pool, first: Column) -> Column:
+    """How many rows the sessions have in all to which these rows belong."""
+    sizes = pool.scope.session_rows
+    if sizes is None or not len(sizes):
+        return np.ones(len(first))
+    sessions = pool.spot[first] // SESSION_SPAN
+    if sessions[0] >= 0:  # they stand in order
+        return sizes.take(sessions)
+    return np.where(sessions < 0, 1, sizes[np.maximum(sessions, 0)])
 
 
 def _rarity(having: Column, of: int) -> list[float]:
@@ -160,13 +179,3 @@ def _weighed(rarity: Sequence[float], counts: Column, length: Column, *, most: f
     share = most / max(sum(rarity), NO_SPREAD)
     weighed: Column = np.array([share * one for one in rarity]) @ saturated
     return weighed
-
-
-def _standard(values: Column, of: int, floor: float) -> Column:
-    """Standard scores where the values given are all that differ from 0 among `of`."""
-    total = max(of, len(values))
-    mean = float(np.add.reduce(values)) / total
-    spread = math.sqrt(max(float(values @ values) / total - mean * mean, 0.0))
-    standard: Column = values - mean
-    standard /= max(spread, floor)
-    return standard

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from perdure.memory.ranking.arms import (
     Neighbours,
     dense_scores,
     session_scores,
-    shape_scores,
     span_scores,
+    standard,
     word_scores,
 )
-from perdure.memory.ranking.pool import NO_ROLE, Column, Pool, QueryHints
+from perdure.memory.ranking.pool import ANSWERS, ASKS, LENGTH, NO_ROLE, ROLE, SPEAKER, Column, Pool, QueryHints
 from perdure.memory.ranking.weights import Weights
 
 __all__ = ["Explanation", "Ranked", "rank", "with_late"]
@@ -31,7 +31,6 @@ PLAIN_COSINE = 8.0
 With 60 LoCoMo questions and 60 about another dialogue, told apart by `evidence` of the best five hits (area under the
 curve): words alone 0.93, cosines alone 0.80, the larger of both 0.90, their mean 0.935; against small talk 0.83, 0.88,
 0.81 and 0.90."""
-BOUND = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +84,8 @@ class Ranked:
             return np.zeros(0)
         rows, near, back = _sorted(self.pool)
         words, own = np.zeros(self.pool.size), np.zeros(self.pool.size)
-        if len(rows.counts) and rows.counts.any():
-            words = np.clip(word_scores(rows, near, self.weights, alone=True)[0], 0.0, 1.0)
+        if len(rows.counts):
+            words = np.clip(word_scores(rows, near, self.weights, alone=True), 0.0, 1.0)
         if (dense := dense_scores(rows, near, self.weights)) is not None:
             own = dense[0]
         outstanding = np.clip(own / PLAIN_COSINE, 0.0, 1.0)
@@ -97,9 +96,11 @@ class Ranked:
         """Why row number `row` of the pool got its score."""
         pool, weights = self.pool, self.weights
         parts = {name: float(values[row]) for name, values in self._parts.items()}
+        for name, trait in _SIGNALS.items():
+            parts[name] = getattr(weights, name) * float(pool.traits[trait, row])
         rows, near, back = _sorted(pool)
         at = row if back is None else int(back[row])
-        shared, alone = (word_scores(rows, near, weights, alone=only)[0] for only in (False, True))
+        shared, alone = (word_scores(rows, near, weights, alone=only) for only in (False, True))
         own = parts.get("words", 0.0) * (float(alone[at] / shared[at]) if shared[at] > 0 else 1.0)
         parts = {"words": own, "neighbour_words": parts.get("words", 0.0) - own, **_without(parts, "words")}
         own_cosine = 0.0
@@ -109,12 +110,12 @@ class Ranked:
             own = weights.dense * own_cosine
             parts = {**parts, "dense": own, "neighbour_dense": parts["dense"] - own}
         cosine = float(pool.dense[row])
-        raw, _, here = session_scores(rows, near, weights)
+        sessions, here, _ = session_scores(rows, near)
         return Explanation(
             score=sum(parts.values()),
             parts={name: value for name, value in parts.items() if value},
             words=float(alone[at]),
-            session_words=float(raw.repeat(here)[at]),
+            session_words=float(sessions.repeat(here)[at]),
             cosine=cosine if np.isfinite(cosine) else None,
             cosine_z=own_cosine,
         )
@@ -134,50 +135,47 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
             order=none, scores=np.zeros(0), relevant=none > 0, pool=pool, hints=hints, weights=weights, _parts={}
         )
     rows, near, back = _sorted(pool)
+    scope = pool.scope
     parts: dict[str, Column] = {}
-    relevant = np.maximum.reduce(rows.counts) > 0 if len(rows.counts) else np.zeros(pool.size, np.bool_)
-    if relevant.any():
-        parts["words"] = weights.lexical * word_scores(rows, near, weights)[1]
-        _, standard, here = session_scores(rows, near, weights)
-        parts["session"] = (weights.session * standard).repeat(here)
+    relevant = np.logical_or.reduce(rows.counts)
+    score = np.float64(weights.length) * rows.traits[LENGTH]  # in 64 bits, for traits have 32
+    score += np.float64(weights.asks) * rows.traits[ASKS]
+    score += np.float64(weights.answers) * rows.traits[ANSWERS]
+    if len(rows.counts):
+        found = word_scores(rows, near, weights)
+        parts["words"] = standard(found, of=scope.rows, floor=weights.floor, weight=weights.lexical)
+        found, here, sessions = session_scores(rows, near)
+        found = standard(found, of=sessions, floor=weights.session_floor, weight=weights.session)
+        parts["session"] = found.repeat(here)
     if (dense := dense_scores(rows, near, weights)) is not None:
         own, shared = dense
         parts["dense"] = weights.dense * shared
         relevant |= own > 0
     if hints.speakers:
-        parts["speaker"] = weights.speaker * _any_of(rows.speaker, hints.speakers)
+        parts["speaker"] = weights.speaker * _any_of(rows.traits[SPEAKER], hints.speakers)
     if hints.role != NO_ROLE:
-        parts["role"] = weights.role * (rows.role == hints.role)
-    if weights.length:
-        parts["length"] = weights.length * shape_scores(rows)
-    if weights.asks:
-        parts["asks"] = weights.asks * rows.asks.astype(bool, copy=False)
-    if weights.answers:
-        parts["answers"] = weights.answers * rows.after_question.astype(bool, copy=False)
-    if hints.when:
-        parts["when"] = weights.when * rows.timed.astype(bool, copy=False)
+        parts["role"] = weights.role * (rows.traits[ROLE] == hints.role)
+    if hints.when and rows.timed is not None:
+        parts["when"] = weights.when * rows.timed
     if hints.spans:
         parts["span"] = weights.span * span_scores(rows.occurred_at, hints.spans)
-    score = np.zeros(pool.size)
     for values in parts.values():
         score += values
-    recency = weights.recency and hints.now == hints.now
-    use = weights.use and rows.uses.any()
-    if recency or use:
-        relevance = np.maximum(score, 0.0)
-    if recency:
-        parts["recency"] = relevance * _recency(rows, hints, weights)
-        score += parts["recency"]
-    if use:
-        parts["use"] = relevance * _use(rows, weights)
+    relevance = np.maximum(score, 0.0)
+    if weights.recency and hints.now == hints.now:
+        parts["recency"] = recency = _recency(rows, hints, weights)
+        recency *= relevance
+        score += recency
+    if weights.use and rows.uses is not None:
+        parts["use"] = relevance * _use(rows.uses, weights)
         score += parts["use"]
     if back is not None:
         score, relevant = score[back], relevant[back]
         parts = {name: values[back] for name, values in parts.items()}
-    order = _best_first(score, pool.seq)
+    order, scores = _best_first(score, pool.seq)
     return Ranked(
         order=order,
-        scores=score[order],
+        scores=scores,
         relevant=relevant[order],
         pool=pool,
         hints=hints,
@@ -206,40 +204,38 @@ def with_late(ranked: Ranked, rows: Column, late: Column) -> Ranked:
     score += part
     relevant = np.empty(ranked.pool.size, bool)
     relevant[ranked.order] = ranked.relevant
-    order = _best_first(score, ranked.pool.seq)
+    order, scores = _best_first(score, ranked.pool.seq)
     return changed(
         ranked,
         order=order,
-        scores=score[order],
+        scores=scores,
         relevant=relevant[order],
         _parts={**ranked._parts, "late": part},
     )
 
 
 def _sorted(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
-    """(the pool by session and place with finite numbers, its neighbours, where each of its rows went; None: nowhere).
+    """(the pool by session and place its neighbours, where each of its rows went; None: nowhere).
 
     Most pools stand in this order already.
     """
-    near, back = Neighbours(pool.session, pool.place), None
+    near, back = Neighbours(pool.spot), None
     if not near.in_order:
-        order = np.lexsort((pool.seq, pool.place, pool.session))
+        order = np.lexsort((pool.seq, pool.spot))
         back = np.empty(pool.size, np.int64)
         back[order] = np.arange(pool.size)
-        pool = changed(pool, **{name: getattr(pool, name).take(order, axis=-1) for name in _COLUMNS})
-        near = Neighbours(pool.session, pool.place)
-    return changed(pool, counts=_bounded(pool.counts), chars=_bounded(pool.chars)), near, back
+        pool = pool.taken(order)
+        near = Neighbours(pool.spot)
+    return pool, near, back
 
 
-_COLUMNS = tuple(field.name for field in fields(Pool) if field.name != "scope")
+_SIGNALS: Mapping[str, int] = {"length": LENGTH, "asks": ASKS, "answers": ANSWERS}
+"""Weight -> the row of `Pool.traits` that it counts for: the first three."""
 
 
-def _best_first(score: Column, seq: Column) -> Column:
-    order = (-score).argsort()
-    ordered = score[order]
-    if (ordered[1:] == ordered[:-1]).any():  # rare, and sorting by one column takes half the time
-        order = np.lexsort((-seq, -score))
-    return order
+def _best_first(score: Column, seq: Column) -> tuple[Column, Column]:
+    order = np.lexsort((-seq, -score))
+    return order, score[order]
 
 
 def _any_of(values: Column, wanted: Sequence[int]) -> Column:
@@ -249,23 +245,16 @@ def _any_of(values: Column, wanted: Sequence[int]) -> Column:
 def _recency(pool: Pool, hints: QueryHints, weights: Weights) -> Column:
     """0 to `weights.recency`, halved with every `recency_days` of age."""
     halvings: Column = pool.occurred_at - hints.now
-    halvings /= DAY_S * weights.recency_days
+    halvings *= 1.0 / (DAY_S * weights.recency_days)
     share: Column = np.exp2(np.minimum(halvings, 0.0, out=halvings), out=halvings)
-    return weights.recency * np.fmax(share, 0.0)  # of a time that is not known 0
+    share *= weights.recency
+    return share
 
 
-def _use(pool: Pool, weights: Weights) -> Column:
+def _use(uses: Column, weights: Weights) -> Column:
     """0 to `weights.use`, half of it after the first eight uses."""
-    uses = _bounded(pool.uses)
     share: Column = uses / (uses + USES_COUNTED)
     return weights.use * share
-
-
-def _bounded(values: Column) -> Column:
-    """The values from 0 to a million; what is not a number is 0."""
-    # In one order of memory, whatever that of the values: a sum's last bit depends on it.
-    bounded: Column = np.fmax(values, 0.0, order="C")
-    return np.fmin(bounded, BOUND, out=bounded)
 
 
 def _without(parts: Mapping[str, float], name: str) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.memory.ranking.names import names_in
+from perdure.memory.ranking.names import different, names_in
 from perdure.memory.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
 
 __all__ = ["asks_when", "hints_of", "names_a_time", "role_meant"]
@@ -17,7 +17,7 @@ _SAID = (
 _ASSISTANT_SAID = re.compile(
     rf"\byou(?:'ve|'d)?\s+(?:\w+\s+)?{_SAID}\b|\byour\s+(?:suggestion|recommendation|advice|answer)"
 )
-_USER_SAID = re.compile(r"\b(?:i|i've|i'd|i'm|my|mine|we|our)\b")
+_USER_WORDS = frozenset(("i", "my", "mine", "we", "our"))
 _ASSISTANT_SAID_ZH = re.compile("你(?:说|提|建议|推荐|告诉|写|给)")
 _USER_SAID_ZH = re.compile("我(?:说|提|问|告诉|的|们)")
 
@@ -25,7 +25,7 @@ _WHEN = re.compile(
     r"\bwhen\b(?!\s+\w+ing\b)|\b(?:what|which|on what)\s+(?:date|day|month|year|week|time)\b|\bhow long ago\b"
     r"|什么时候|何时|哪天|几号|いつ"
 )
-_WHEN_PIECES = ("when", "date", "day", "month", "year", "week", "time", "ago")  # of the English part
+_WHEN_WORDS = frozenset(("when", "date", "day", "month", "year", "week", "time", "ago"))  # one is in any English match
 _TIME_WORDS = frozenset(
     (
         *("yesterday", "today", "tonight", "tomorrow", "ago", "last", "next", "since", "recently"),
@@ -57,13 +57,9 @@ def hints_of(
         now: epoch seconds.
     """
     named = names_in(text, names)
-    return QueryHints(
-        speakers=named if named and len(named) < len({name.casefold() for name in names if name.strip()}) else (),
-        role=role_meant(text),
-        spans=tuple(spans),
-        when=asks_when(text),
-        now=now,
-    )
+    if len(named) >= different(tuple(names)):
+        named = ()
+    return QueryHints(speakers=named, role=role_meant(text), spans=tuple(spans), when=asks_when(text), now=now)
 
 
 def role_meant(text: str) -> int:
@@ -73,7 +69,7 @@ def role_meant(text: str) -> int:
     other = not folded.isascii()
     if ("you" in folded and _ASSISTANT_SAID.search(folded)) or (other and _ASSISTANT_SAID_ZH.search(folded)):
         return ASSISTANT
-    if _USER_SAID.search(folded) or (other and _USER_SAID_ZH.search(folded)):
+    if not _USER_WORDS.isdisjoint(_words(folded)) or (other and _USER_SAID_ZH.search(folded)):
         return USER
     return NO_ROLE
 
@@ -81,7 +77,7 @@ def role_meant(text: str) -> int:
 def asks_when(text: str) -> bool:
     """Whether a query asks for a time."""
     folded = text.casefold()
-    if folded.isascii() and not any(piece in folded for piece in _WHEN_PIECES):
+    if folded.isascii() and _WHEN_WORDS.isdisjoint(_words(folded)):
         return False
     return _WHEN.search(folded) is not None
 
@@ -89,6 +85,11 @@ def asks_when(text: str) -> bool:
 def names_a_time(text: str) -> bool:
     """Whether a text names a time, so that it may say when something was: `Pool.timed`."""
     if text.isascii():
-        return not _TIME_WORDS.isdisjoint(text.encode().translate(_ASCII_WORDS).decode().split())
+        return not _TIME_WORDS.isdisjoint(_words(text))
     folded = text.casefold()
-    return not _TIME_WORDS.isdisjoint(_WORDS.findall(folded)) or _TIME_ZH.search(folded) is not None
+    return not _TIME_WORDS.isdisjoint(_words(folded)) or _TIME_ZH.search(folded) is not None
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text that is ASCII, in lower case, or folded."""
+    return text.encode().translate(_ASCII_WORDS).decode().split() if text.isascii() else _WORDS.findall(text)

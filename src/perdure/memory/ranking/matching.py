@@ -6,16 +6,16 @@ looked for as it may be written, and only what is found there is stemmed.
 
 from __future__ import annotations
 
-import bisect
 import functools
-import itertools
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.core.text import Clause, Query, folded, stems
+from perdure.core.text import SPACELESS, Clause, Query, folded, stems
+from perdure.memory.ranking.ascii_words import AsciiWords
 
 if TYPE_CHECKING:
     from perdure.memory.ranking.pool import Column
@@ -30,31 +30,28 @@ RELATED = 0.35
 
 RELATED_CHARS = 5
 _BETWEEN = "\n\x00\n"  # stands in no folded text, so nothing is found across two of them
-_WORD = re.compile("(?!_)\\w(?:(?!_)[\\w\u0300-\u036f\u0900-\u0dff])*")
 _PHRASE_CHARS = 40
-# Quotes, dashes and emoji: they end a word, and folding makes no letter of them. All but these and ASCII:
-_NO_SIGN = re.compile("[^\x00-\x7f\u2010-\u2016\u2018-\u2027\u2600-\u2775\U0001f300-\U0001faff\ufe0f\u200d]")
-# Lower case, and spaces where `_WORD` finds nothing.
-_SPACED = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
 
 
 def clause_counts(query: Query, texts: Sequence[str]) -> Column:
     """(clauses, texts) how often each clause stands in each text; `RELATED` where only a related word does."""
     rows = len(texts)
     size = len(query.clauses) * rows
+    if max(map(len, texts), default=0) > ANALYSED_CHARS:
+        texts = [text[:ANALYSED_CHARS] for text in texts]
     exact: list[int] = []  # by clause and text
     related: list[int] = []
-    single = [_is_ascii_word(clause) for clause in query.clauses]
-    joined = _Joined(texts, words_only=all(single))
-    ends = joined.ends
+    ascii_words: AsciiWords | None = None
+    joined: _Folded | None = None
     for number, clause in enumerate(query.clauses):
-        first = number * rows
-        if single[number] and joined.spaced:
-            found, like = _found_spaced(clause, joined)
+        if _is_ascii_word(clause):
+            ascii_words = ascii_words or AsciiWords(texts)
+            _find_ascii(clause, ascii_words, number * rows, exact, related)
         else:
-            found, like = _found(clause, joined.lowered)
-        exact += [first + bisect.bisect(ends, at) for at in found]
-        related += [first + bisect.bisect(ends, at) for at in like]
+            joined = joined or _Folded(texts)
+            found, like = _found(clause, joined.text)
+            exact += [number * rows + bisect(joined.ends, at) for at in found]
+            related += [number * rows + bisect(joined.ends, at) for at in like]
     counts = np.zeros(size)
     if related:
         counts[related] = RELATED
@@ -63,58 +60,52 @@ def clause_counts(query: Query, texts: Sequence[str]) -> Column:
     return counts.reshape(len(query.clauses), rows)
 
 
+class _Folded:
+    """Texts as one, folded, each between two of `_BETWEEN`; `ends`: where each of them ends in it."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        texts = [folded(text).replace("\x00", " ") for text in texts]
+        self.text = _BETWEEN.join(("", *texts, ""))
+        self.ends: list[int] = []
+        end = 0
+        for text in texts:
+            end += len(_BETWEEN) + len(text)
+            self.ends.append(end)
+
+
 def _is_ascii_word(clause: Clause) -> bool:
-    return len(clause.tokens) == 1 and clause.tokens[0].isascii() and clause.tokens[0].isalnum()
+    tokens = clause.tokens
+    return len(tokens) == 1 and tokens[0].isascii() and tokens[0].isalnum()
 
 
-class _Joined:
-    """Texts as one, each between two of `_BETWEEN`.
-
-    Attributes:
-        spaced: their words alone, in lower case, each between spaces; empty if they must be folded to be compared.
-        lowered: the folded texts; empty if only `spaced` is looked into.
-        ends: where each text ends in both; a word begins in `spaced` one place behind its space, as in `lowered`.
-    """
-
-    def __init__(self, texts: Sequence[str], *, words_only: bool) -> None:
-        self.spaced = self.lowered = ""
-        chars = list(map(len, texts))
-        if max(chars, default=0) > ANALYSED_CHARS:
-            texts = [text[:ANALYSED_CHARS] for text in texts]
-            chars = list(map(len, texts))
-        signs = [text for text in texts if not text.isascii()]
-        if signs and words_only and not _NO_SIGN.search("".join(signs)):
-            # One curly apostrophe in 400 texts would otherwise make all of them take half as long again.
-            texts = [text if text.isascii() else text.encode("ascii", "replace").decode() for text in texts]
-            signs = []
-        if not signs:  # folding each by itself takes ten times as long
-            spaced = _BETWEEN.join(("", *texts, "")).encode().translate(_SPACED)
-            self.spaced = spaced.decode()
-            # Four characters from each place on, as one number. To compare all of them takes a quarter of a `find`.
-            self._fours = np.ndarray(len(spaced) - 3, "<u4", spaced, strides=(1,)).copy()
-        if signs or not words_only:
-            texts = [folded(text).replace("\x00", " ") for text in texts]
-            self.lowered = _BETWEEN.join(("", *texts, ""))
-            chars = list(map(len, texts))
-        between = len(_BETWEEN)
-        self.ends = list(itertools.accumulate([many + between for many in chars]))
-
-    def beginning(self, start: str) -> list[int]:
-        """The places in `spaced` of the spaces before words that begin with `start`, letters or digits."""
-        wanted, fours = f" {start}".encode(), self._fours
-        if len(wanted) < 4:
-            fours = fours & (1 << 8 * len(wanted)) - 1
-        places: list[int] = (fours == int.from_bytes(wanted[:4], "little")).nonzero()[0].tolist()
-        if len(wanted) <= 4:
-            return places
-        begins = self.spaced.startswith
-        return [at for at in places if begins(start, at + 1)]
+def _find_ascii(clause: Clause, words: AsciiWords, first: int, exact: list[int], related: list[int]) -> None:
+    """Add to `exact` the number of its text, after `first`, for each place where the clause stands, which is one ASCII
+    word; to `related` where a related word does."""
+    token, prefix = clause.tokens[0], clause.prefix
+    like = token[:RELATED_CHARS] if len(token) >= RELATED_CHARS else None
+    start = _beginning(token, related=True)
+    into: dict[str, list[int] | None] = {}  # most of the words found are the same few
+    spaced, ends, find = words.spaced, words.ends, words.spaced.find
+    for at in words.beginning(start):
+        word = spaced[at + 1 : find(" ", at + 1)]
+        if word in into:
+            places = into[word]
+        else:
+            places, stem = None, _stem(word) if word.startswith(start) else ""
+            if stem == token or (prefix and word.startswith(token)):
+                places = exact
+            elif like is not None and stem[:RELATED_CHARS] == like:
+                places = related
+            into[word] = places
+        if places is not None:
+            places.append(first + bisect(ends, at))
 
 
 def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
-    """Where the clause stands, and where a related word does."""
+    """The same of any other clause, in folded texts."""
     first = clause.tokens[0]
-    if not _WORD.fullmatch(first) or _spaceless(first):
+    word_at = _word().match
+    if not _word().fullmatch(first):
         surface = "".join((first, *(token[-1:] for token in clause.tokens[1:])))
         if all(map(_spaceless, clause.tokens)) or len(clause.tokens) == 1:
             return list(_places(surface, joined)), []
@@ -122,9 +113,8 @@ def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
     related: list[int] = []
     single, prefix = len(clause.tokens) == 1, clause.prefix
     like = first[:RELATED_CHARS] if len(first) >= RELATED_CHARS else None
-    word_at = _WORD.match
     for at in _places(_beginning(first, related=single), joined):
-        if at and joined[at - 1].isalnum():
+        if at and word_at(joined, at - 1):
             continue
         if not single:
             words = joined[at : at + _PHRASE_CHARS * len(clause.tokens)].split(_BETWEEN)[0]
@@ -135,24 +125,6 @@ def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
         word = match[0] if match else ""
         stem = _stem(word)
         if stem == first or (prefix and word.startswith(first)):
-            exact.append(at)
-        elif like is not None and stem[:RELATED_CHARS] == like:
-            related.append(at)
-    return exact, related
-
-
-def _found_spaced(clause: Clause, joined: _Joined) -> tuple[list[int], list[int]]:
-    """The same of a clause of one ASCII word."""
-    spaced = joined.spaced
-    token, prefix = clause.tokens[0], clause.prefix
-    like = token[:RELATED_CHARS] if len(token) >= RELATED_CHARS else None
-    exact: list[int] = []
-    related: list[int] = []
-    find = spaced.find
-    for at in joined.beginning(_beginning(token, related=True)):
-        word = spaced[at + 1 : find(" ", at + 1)]
-        stem = _stem(word)
-        if stem == token or (prefix and word.startswith(token)):
             exact.append(at)
         elif like is not None and stem[:RELATED_CHARS] == like:
             related.append(at)
@@ -177,6 +149,12 @@ def _beginning(stem: str, *, related: bool) -> str:
 def _stem(word: str) -> str:
     found = stems(word)
     return found[0] if found else ""
+
+
+@functools.cache
+def _word() -> re.Pattern[str]:
+    """A word of a script with spaces, in folded text."""
+    return re.compile(f"(?:(?![{SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+")
 
 
 def _spaceless(token: str) -> bool:

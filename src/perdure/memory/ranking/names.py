@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-__all__ = ["names_in", "without_names"]
+__all__ = ["different", "names_in", "without_names"]
 
 # Names that are ordinary words too: those only count with a capital letter.
 _ORDINARY = frozenset(
@@ -48,9 +48,20 @@ def names_in(text: str, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted({number for _, _, number in _found(text, tuple(names)) if number is not None}))
 
 
+@functools.lru_cache(maxsize=256)
+def different(names: tuple[str, ...]) -> int:
+    """How many names there are, however they are written."""
+    return len({name.casefold() for name in names if name.strip()})
+
+
 def without_names(text: str, names: Sequence[str]) -> str:
     """`text` without the names and their possessive 's; as it was if nothing else is in it."""
-    found = _found(text, tuple(names))
+    return _without_names(text, tuple(names))
+
+
+@functools.lru_cache(maxsize=16)  # a search asks twice: for the vector and for the words
+def _without_names(text: str, names: tuple[str, ...]) -> str:
+    found = _found(text, names)
     if not found:
         return text
     pieces, at = [], 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,30 +10,89 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.quick import quick
+from perdure.core.quick import changed, quick
 
-__all__ = ["ASSISTANT", "NO_ROLE", "TOOL", "USER", "Column", "Pool", "QueryHints", "Scope", "role_number"]
+__all__ = [
+    "ANSWERS",
+    "ASKS",
+    "ASSISTANT",
+    "CHARS",
+    "LENGTH",
+    "NO_ROLE",
+    "ROLE",
+    "SESSION_SPAN",
+    "SPEAKER",
+    "TOOL",
+    "USER",
+    "Column",
+    "Pool",
+    "QueryHints",
+    "Scope",
+    "bounded",
+    "role_number",
+    "traits_of",
+]
 
 Column = NDArray[Any]
 
 NO_ROLE, USER, ASSISTANT, TOOL = -1, 0, 1, 2
 
+LENGTH, ASKS, ANSWERS, CHARS, SPEAKER, ROLE = range(6)
+"""Rows of `Pool.traits`: the first three are signals as they stand."""
+
+SESSION_SPAN = 1 << 32
+"""A row's `spot` is the number of its session times this, plus its place there, which is less than half of it."""
+
+BOUND = 1e6
+LENGTH_MAX = 3.0
+TYPICAL_CHARS = 150.0
+TYPICAL_SPREAD = 0.6
+"""Median and standard deviation (of the logarithm) of chat messages' lengths."""
+
 
 def role_number(role: str) -> int:
-    """The number that stands for a message's role in `Pool.role`."""
+    """The number that stands for a message's role in `Pool.traits`."""
     return {"user": USER, "assistant": ASSISTANT, "tool": TOOL}.get(role, NO_ROLE)
 
 
+def traits_of(*, chars: Column, asks: Column, answers: Column, speaker: Column, role: Column) -> NDArray[np.float32]:
+    """(6, n) what is known of each row by itself, float32.
+
+    `LENGTH`: how much longer than usual it is, in standard deviations of the logarithm, at most 3; `ASKS`: whether it
+    holds a question; `ANSWERS`: whether the row before it does; `CHARS`: its length; `SPEAKER`: index into the scope's
+    names, -1: nobody; `ROLE`: `USER`, `ASSISTANT`, `TOOL` or `NO_ROLE`.
+    """
+    traits = np.empty((6, len(chars)), np.float32)
+    longer = (np.log1p(chars) - math.log(TYPICAL_CHARS)) / TYPICAL_SPREAD
+    traits[LENGTH] = np.clip(longer, -LENGTH_MAX, LENGTH_MAX)
+    traits[ASKS], traits[ANSWERS], traits[CHARS] = asks, answers, chars
+    traits[SPEAKER], traits[ROLE] = speaker, role
+    return traits
+
+
+def bounded(values: Column) -> Column:
+    """The values from 0 to a million; what is not a number is 0."""
+    # In one order of memory, whatever that of the values: a sum's last bit depends on it.
+    found: Column = np.fmax(values, 0.0, order="C")
+    return np.fmin(found, BOUND, out=found)
+
+
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Statistics of everything that was searched, of which the pool is a part.
 
-    `clause_rows`: in how many of the rows each clause of the query stands; None: as many as in the pool, which is
-    right unless the candidates were cut off.
+    Attributes:
+        rows, sessions: how many there are.
+        session_rows: how many rows the session of each number has, from 0 on; None: one each. A session with a negative
+            number has one.
+        clause_rows: in how many of the rows each clause of the query stands; None: as many as in the pool, which is
+            right unless the candidates were cut off.
     """
 
     rows: int
     sessions: int = 1
+    session_rows: Column | None = None
     mean_chars: float = 150.0
     dense_mean: float = 0.0
     dense_std: float = 0.0
@@ -42,80 +102,105 @@ class Scope:
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pool:
-    """Candidates and their neighbours, one row each, in any order: n rows, k clauses.
+    """Candidates and their neighbours, one row each, in any order: n rows, k clauses. `Pool.of` makes one of columns
+    with any numbers in them; one that is made without it has counts, uses and lengths from 0 to a million.
 
     Attributes:
         seq: (n) the row's own number in its scope; a larger one is newer.
-        session: (n) which session, file or archive the row stands in; neighbours share it.
-        place: (n) position within the session; neighbours are those whose places differ by 1, 2, 3.
-        session_rows: (n) how many rows the row's session has in all.
-        speaker: (n) index into the scope's names, -1: nobody.
-        role: (n) `USER`, `ASSISTANT`, `TOOL` or `NO_ROLE`.
-        occurred_at: (n) epoch seconds, when it was said or happened.
-        chars: (n) length of the text.
-        asks: (n) whether it holds a question; after_question: whether the row before it does.
-        timed: (n) whether it names a time ("yesterday", "2023").
-        uses: (n) how often the row was used.
+        spot: (n) where it stands: which session, file or archive, and the place there, as one number (`SESSION_SPAN`).
+            Rows whose places differ by 1, 2, 3 are neighbours.
+        traits: (6, n) what is known of it by itself, from `traits_of`.
+        occurred_at: (n) epoch seconds, when it was said or happened; minus infinity: not known.
         counts: (k, n) how often each clause of the query stands in the text, from `matching.clause_counts`.
         dense: (n) cosine to the query; nan: not known.
+        timed: (n) whether it names a time ("yesterday", "2023"); None: none does, or it does not matter.
+        uses: (n) how often the row was used; None: never.
     """
 
     seq: Column
-    session: Column
-    place: Column
-    session_rows: Column
-    speaker: Column
-    role: Column
+    spot: Column
+    traits: Column
     occurred_at: Column
-    chars: Column
-    asks: Column
-    after_question: Column
-    timed: Column
-    uses: Column
     counts: Column
     dense: Column
+    timed: Column | None = None
+    uses: Column | None = None
     scope: Scope
 
     @property
     def size(self) -> int:
         return len(self.seq)
 
+    @property
+    def chars(self) -> Column:
+        chars: Column = self.traits[CHARS]
+        return chars
+
+    def taken(self, rows: Column) -> Pool:
+        """These rows of it, in this order."""
+        return changed(
+            self,
+            seq=self.seq[rows],
+            spot=self.spot[rows],
+            traits=self.traits.take(rows, axis=1),
+            occurred_at=self.occurred_at[rows],
+            counts=self.counts.take(rows, axis=1),
+            dense=self.dense[rows],
+            timed=None if self.timed is None else self.timed[rows],
+            uses=None if self.uses is None else self.uses[rows],
+        )
+
     @classmethod
     def of(cls, seq: Column, scope: Scope, **columns: Column) -> Pool:
-        """A pool of which some columns are not known: neutral values stand in for those.
+        """A pool of columns of which some are not known: neutral values stand in for those.
 
-        Raises: ValueError: columns of different lengths.
+        Args:
+            columns: `session`, `place`, `speaker`, `role`, `occurred_at`, `chars`, `asks`, `answers`, `timed`, `uses`,
+                `counts`, `dense`. Without places nobody is a neighbour.
+        Raises: ValueError: columns of different lengths, or of other names.
         """
         size = len(seq)
-        for name, neutral in _NEUTRAL.items():
-            if name not in columns:
-                columns[name] = neutral(size)
-        if "chars" not in columns:
-            columns["chars"] = np.full(size, scope.mean_chars)
-        pool = cls(seq=seq, scope=scope, **columns)
+        if others := columns.keys() - _NEUTRAL.keys() - {"chars", "timed", "uses"}:
+            raise ValueError(f"no columns of a pool: {', '.join(sorted(others))}")
         lengths = {name: np.shape(column)[-1] for name, column in columns.items()}
         if set(lengths.values()) - {size}:
             raise ValueError(f"columns of different lengths: seq has {size} rows, {lengths}")
-        return pool
+        known = {**{name: neutral(size) for name, neutral in _NEUTRAL.items()}, **columns}
+        occurred_at, uses = known["occurred_at"], columns.get("uses")
+        return cls(
+            seq=seq,
+            spot=known["session"].astype(np.int64) * SESSION_SPAN + known["place"],
+            traits=traits_of(
+                chars=bounded(columns.get("chars", np.full(size, scope.mean_chars))),
+                asks=known["asks"],
+                answers=known["answers"],
+                speaker=known["speaker"],
+                role=known["role"],
+            ),
+            occurred_at=np.where(np.isnan(occurred_at), -np.inf, occurred_at),
+            counts=bounded(known["counts"]),
+            dense=known["dense"],
+            timed=columns.get("timed"),
+            uses=None if uses is None else bounded(uses),
+            scope=scope,
+        )
 
 
-# Of a column that is not known. Nobody is a neighbour, and all else says nothing.
+# Of a column that is not known.
 _NEUTRAL: Mapping[str, Callable[[int], Column]] = {
     "session": lambda size: np.zeros(size, np.int64),
     "place": lambda size: np.arange(size) * 1000,
-    "session_rows": lambda size: np.ones(size, np.int64),
     "speaker": lambda size: np.full(size, -1),
     "role": lambda size: np.full(size, NO_ROLE),
-    "occurred_at": lambda size: np.full(size, np.nan),
+    "occurred_at": lambda size: np.full(size, -np.inf),
     "asks": lambda size: np.zeros(size, bool),
-    "after_question": lambda size: np.zeros(size, bool),
-    "timed": lambda size: np.zeros(size, bool),
-    "uses": np.zeros,
+    "answers": lambda size: np.zeros(size, bool),
     "counts": lambda size: np.zeros((0, size)),
     "dense": lambda size: np.full(size, np.nan),
 }
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryHints:
     """What the query says of the rows it wants, beside its words. `query.hints_of` reads it from the text.

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
+import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 __all__ = ["ALIKE", "thinned"]
 
@@ -13,9 +17,12 @@ ALIKE = 0.9
 """Two texts are near-duplicates when they share this part of their words; in real dialogue hardly any two do."""
 
 COMPARED_CHARS = 2_000
+SIGNS_KEPT = 16_384
+SIGN_BITS = 128
 FEWEST_WORDS = 8  # shorter texts must be equal: one word more is a tenth of them
 _WORDS = re.compile(r"\w+")
 _IN_WORDS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_BITS = [1 << bit for bit in range(SIGN_BITS)]
 _ASCII_WORDS = bytes(code if code in _IN_WORDS else ord(" ") for code in range(256)).lower()
 
 
@@ -31,6 +38,8 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
         seqs: their numbers, larger is newer.
     Returns: (index of the text, indexes of those left out for it), both into `texts`.
     """
+    if not _any_alike(texts[:limit]):
+        return [(index, ()) for index in range(min(limit, len(texts)))]
     shown: list[int] = []
     left_out: dict[int, list[int]] = {}
     by_words: dict[str, int] = {}
@@ -56,6 +65,33 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
         shown.append(index)
         left_out[index] = []
     return [_newest(index, left_out[index], texts, seqs) for index in shown]
+
+
+def _any_alike(texts: Sequence[str]) -> bool:
+    """Whether any two of the texts may be alike. Hardly ever any are, and all pairs are compared by signs sooner than a
+    few texts by words: at most as many bits differ as words do."""
+    if len(_signs) > SIGNS_KEPT:
+        _signs.clear()
+    keys = list(map(hash, texts))
+    signs = list(map(_signs.get, keys))
+    joined = b"".join([sign or _sign(key, text) for sign, key, text in zip(signs, keys, texts, strict=True)])
+    bits, most = np.frombuffer(joined, np.uint64), np.frombuffer(joined, np.float64)[2::3]
+    differing = np.bitwise_count(bits[::3] ^ bits[::3, None])
+    differing += np.bitwise_count(bits[1::3] ^ bits[1::3, None])
+    return bool(np.count_nonzero(differing <= most + most[:, None]) > len(texts))
+
+
+_signs: dict[int, bytes] = {}
+"""Of texts that were met lately, by their hash: the same ones are found again and again. A bit for each distinct word,
+some for several, and the text's part of how many words may differ."""
+
+
+def _sign(key: int, text: str) -> bytes:
+    distinct = set(_words(text[:COMPARED_CHARS]))
+    bits = sum(map(_BITS.__getitem__, {hash(word) % SIGN_BITS for word in distinct}))
+    most = len(distinct) * (1 - ALIKE) / (1 + ALIKE) + 0.01
+    _signs[key] = sign = bits.to_bytes(SIGN_BITS // 8, sys.byteorder) + struct.pack("d", most)
+    return sign
 
 
 def _newest(
@@ -100,17 +136,19 @@ class _Told:
     telling: tuple[str, ...]
 
 
-@functools.lru_cache(maxsize=4_096)
+@functools.lru_cache(maxsize=256)
 def _told(text: str) -> _Told:
     """The telling words are the last in an order that is the same for all texts, here by length, one more than a text
     that is like this one may lack. Long words are rare, so few texts are compared.
 
     Source: prefix filtering after Chaudhuri, Ganti and Kaushik, ICDE 2006.
     """
-    words = (
-        text.encode().translate(_ASCII_WORDS).decode().split() if text.isascii() else _WORDS.findall(text.casefold())
-    )
+    words = _words(text)
     distinct = frozenset(words)
     ordered = sorted(sorted(distinct), key=len)
     telling = tuple(ordered[max(0, int(ALIKE * len(ordered)) - 1) :])
     return _Told(" ".join(words), len(words) >= FEWEST_WORDS, distinct, telling)
+
+
+def _words(text: str) -> list[str]:
+    return text.encode().translate(_ASCII_WORDS).decode().split() if text.isascii() else _WORDS.findall(text.casefold())

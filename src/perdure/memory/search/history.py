@@ -18,15 +18,18 @@ from numpy.typing import NDArray
 
 from perdure.core.ids import AgentId
 from perdure.core.tx import MessageFilter, Turn, Tx
-from perdure.memory.ranking.pool import role_number
+from perdure.memory.ranking.hints import names_a_time
+from perdure.memory.ranking.pool import ROLE, SESSION_SPAN, role_number, traits_of
 
 __all__ = ["Histories", "History", "once"]
 
 SESSION_GAP_S = 4 * 3_600.0
 """A conversation that was silent for longer begins a new session."""
 READ_ROWS = 20_000
+NOT_ASKED = -1
+TIME_CHARS = 2_000  # of a longer text the beginning is asked whether it names a time
 CACHED_ROWS = 2_000_000
-"""Of all agents together; a row takes about 50 bytes."""
+"""Of all agents together; a row takes about 70 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +47,25 @@ class History:
 
     Attributes:
         upto: every message with a lower number is in it.
-        names: who spoke, as far as messages carry names; `speaker` (n) is an index into it, -1: no name.
-        session: (n) number of the session; `sizes[session]` is how many rows it has.
-        place: (n) position within the session.
-        before, after: (n) index of the neighbouring row in the session, -1: none.
+        names: who spoke, as far as messages carry names.
+        spot: (n) number of the session and place in it, as ranking takes them: `session * SESSION_SPAN + place`;
+            `sizes[session]` is how many rows a session has.
+        near: (n, 4) indexes of the rows 2 and 1 places before and 1 and 2 after in the session, -1: none.
         occurred_at: (n) epoch seconds.
-        latest_at: the largest of `occurred_at`; mean_chars: the mean of `chars`.
-        asks: (n) whether it holds a question; after_question: whether the row before it in the session does.
+        traits: (6, n) what ranking asks of each row, from `traits_of`; of speakers indexes into `names`.
+        timed: (n) whether it names a time, `NOT_ASKED`: nobody asked yet.
+        latest_at: the largest of `occurred_at`; mean_chars: the mean length of a row.
     """
 
     upto: int = 0
     names: tuple[str, ...] = ()
     seq: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     conversation: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    session: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    place: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    before: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    after: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    speaker: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    role: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    spot: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    near: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 4), np.int32))
     occurred_at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))
-    chars: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    asks: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
-    after_question: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    traits: NDArray[np.float32] = field(default_factory=lambda: np.zeros((6, 0), np.float32))
+    timed: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     sizes: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     latest_at: float = -math.inf
     mean_chars: float = 150.0
@@ -85,44 +84,43 @@ class History:
         last = dict(self._last)
         sizes = self.sizes.tolist()
         first = self.rows
-        session: list[int] = []
-        place: list[int] = []
+        spot: list[int] = []
         before: list[int] = []
-        after_question: list[bool] = []
-        after = np.concatenate([self.after, np.full(len(turns), -1, np.int32)])
+        answers: list[bool] = []
         speaker: list[int] = []
         for index, turn in enumerate(turns, start=first):
             previous = last.get(turn.conversation_seq)
             if previous is None or abs(turn.occurred_at - previous.at) > SESSION_GAP_S:
-                session.append(len(sizes))
+                session = len(sizes)
                 sizes.append(0)
                 before.append(-1)
-                after_question.append(False)
+                answers.append(False)
             else:
                 at = previous.index
-                session.append(session[at - first] if at >= first else int(self.session[at]))
+                session = (spot[at - first] if at >= first else int(self.spot[at])) // SESSION_SPAN
                 before.append(at)
-                after[at] = index
-                after_question.append(previous.asks)
-            place.append(sizes[session[-1]])
-            sizes[session[-1]] += 1
+                answers.append(previous.asks)
+            spot.append(session * SESSION_SPAN + sizes[session])
+            sizes[session] += 1
             last[turn.conversation_seq] = _Last(index, turn.occurred_at, turn.asks)
             speaker.append(-1 if turn.name is None else names.setdefault(turn.name, len(names)))
+        traits = traits_of(
+            chars=np.array(chars),
+            asks=np.array([turn.asks for turn in turns]),
+            answers=np.array(answers),
+            speaker=np.array(speaker),
+            role=np.array([role_number(turn.role) for turn in turns]),
+        )
         return History(
             upto=upto,
             names=tuple(names),
             seq=np.concatenate([self.seq, [turn.seq for turn in turns]]),
             conversation=_joined(self.conversation, [turn.conversation_seq for turn in turns]),
-            session=_joined(self.session, session),
-            place=_joined(self.place, place),
-            before=_joined(self.before, before),
-            after=after,
-            speaker=_joined(self.speaker, speaker),
-            role=np.concatenate([self.role, np.array([role_number(turn.role) for turn in turns], np.int8)]),
+            spot=np.concatenate([self.spot, spot]),
+            near=_linked(self.near, before),
             occurred_at=np.concatenate([self.occurred_at, [turn.occurred_at for turn in turns]]),
-            chars=_joined(self.chars, chars),
-            asks=np.concatenate([self.asks, np.array([turn.asks for turn in turns], np.bool_)]),
-            after_question=np.concatenate([self.after_question, np.array(after_question, np.bool_)]),
+            traits=np.concatenate([self.traits, traits], axis=1),
+            timed=np.concatenate([self.timed, np.full(len(turns), NOT_ASKED, np.int8)]),
             sizes=np.array(sizes, np.int32),
             latest_at=max(self.latest_at, *(turn.occurred_at for turn in turns)),
             mean_chars=(self.mean_chars * self.rows + sum(chars)) / (self.rows + len(turns)),
@@ -132,19 +130,33 @@ class History:
     def indexes(self, seqs: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """Where rows of these numbers stand, -1 for those that are not in it."""
         wanted = np.asarray(seqs, np.int64)
-        if not self.rows:
+        if not (self.rows and len(wanted)):
             return np.full(len(wanted), -1, np.int64)
+        first = int(self.seq[0])
+        if int(self.seq[-1]) - first == self.rows - 1:  # none is missing between them, as in an imported log
+            at = wanted - first
+            if np.minimum.reduce(at) >= 0 and np.maximum.reduce(at) < self.rows:
+                return at
         at = np.minimum(np.searchsorted(self.seq, wanted), self.rows - 1)
         return np.where(self.seq[at] == wanted, at, -1)
 
-    def with_neighbours(self, indexes: NDArray[np.int64], *, steps: int) -> NDArray[np.int64]:
-        """The rows and those up to `steps` places before and after them in their sessions, each once, in order."""
-        found, earlier, later = [indexes], indexes, indexes
-        for _ in range(steps):
-            earlier = _there(self.before[earlier])
-            later = _there(self.after[later])
-            found += [earlier, later]
-        return once(np.concatenate(found))
+    def name_a_time(self, at: NDArray[np.int64], texts: Sequence[str]) -> NDArray[np.bool_]:
+        """(m) whether rows with these texts name a time; `at` (m) is where they stand, -1 for those not in it.
+
+        To look at every text of a pool takes longer than to rank it, so what was found out is kept.
+        """
+        told = at >= 0
+        timed = np.where(told, self.timed[at], NOT_ASKED) if self.rows else np.full(len(at), NOT_ASKED, np.int8)
+        if new := (timed == NOT_ASKED).nonzero()[0].tolist():
+            timed[new] = [names_a_time(texts[row][:TIME_CHARS]) for row in new]
+            self.timed[at[told]] = timed[told]
+        named: NDArray[np.bool_] = timed == 1
+        return named
+
+    def with_neighbours(self, indexes: NDArray[np.int64], *, first: int) -> NDArray[np.int64]:
+        """The rows, and those up to two places before and after the first so many, each once, in order."""
+        near = once(np.concatenate([indexes, self.near.take(indexes[:first], axis=0).ravel()]))
+        return near[1:] if len(near) and near[0] < 0 else near
 
     def mask(
         self, where: MessageFilter, *, out_of_view: Mapping[int, int] = MappingProxyType({})
@@ -164,7 +176,7 @@ class History:
         if where.conversation_seq is not None:
             conditions.append(self.conversation == where.conversation_seq)
         if where.roles:
-            conditions.append(np.isin(self.role, [role_number(role) for role in where.roles]))
+            conditions.append(np.isin(self.traits[ROLE], [role_number(role) for role in where.roles]))
         if where.since is not None:
             conditions.append(self.occurred_at >= where.since.timestamp())
         if where.until is not None:
@@ -181,12 +193,13 @@ class Histories:
         self._max_rows = max_rows
         self._held: OrderedDict[AgentId, History] = OrderedDict()
         self._lock = threading.Lock()
+        self._none = History()
 
     def of(self, tx: Tx, agent_id: AgentId) -> History:
         """The history of all that this transaction sees; it may hold rows that came later."""
         upto = tx.messages.next_seq(agent_id)
         with self._lock:
-            history = self._held.get(agent_id, History())
+            history = self._held.get(agent_id) or self._none
         if history.upto < upto:
             turns: list[Turn] = []
             while page := tx.messages.turns(
@@ -212,8 +225,18 @@ def once(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[new]
 
 
-def _there(indexes: NDArray[np.int32]) -> NDArray[np.int64]:
-    return indexes[indexes >= 0].astype(np.int64)
+def _linked(near: NDArray[np.int32], before: Sequence[int]) -> NDArray[np.int32]:
+    """`History.near` with new rows, of which `before` says what stands before each."""
+    first = len(near)
+    near = np.concatenate([near, np.full((len(before), 4), -1, np.int32)])
+    one = np.array(before, np.int32)
+    rows = np.arange(first, len(near), dtype=np.int32)[one >= 0]
+    one = one[one >= 0]
+    near[rows, 1], near[one, 2] = one, rows
+    two = near[one, 1]
+    rows, two = rows[two >= 0], two[two >= 0]
+    near[rows, 0], near[two, 3] = two, rows
+    return near
 
 
 def _joined(old: NDArray[np.int32], new: Sequence[int]) -> NDArray[np.int32]:

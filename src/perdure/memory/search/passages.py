@@ -194,7 +194,7 @@ def _pool(
         place=np.where(session == 0, np.arange(len(texts)) * APART, seqs),
         occurred_at=np.array(texts.occurred_at, np.float64),
         chars=chars,
-        timed=np.array([names_a_time(text[:2_000]) for text in words] if timed else [False] * len(words), np.bool_),
+        **({"timed": np.array([names_a_time(text[:2_000]) for text in words], np.bool_)} if timed else {}),
         uses=np.array(texts.uses, np.float64),
         counts=clause_counts(query, words),
         dense=dense,

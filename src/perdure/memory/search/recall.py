@@ -40,7 +40,6 @@ NEIGHBOUR_SHARES = (0.5, 0.25)
 EVIDENCE_HITS = 5
 """How plainly a search answers is that of the plainest of its first hits."""
 SCORE_DIGITS = 4
-SESSION_SPAN = 1_000_000
 
 
 @dataclass(slots=True)
@@ -266,10 +265,9 @@ def _add_turns(
     rows = {int(at[row]): row for row, _ in chosen}
     beside: dict[int, dict[int, float]] = {}  # index -> hit that it stands next to -> its share of that one's score
     for hit in list(scores)[:NEIGHBOURED]:
-        for side in (history.before, history.after):
-            near = hit
-            for share in NEIGHBOUR_SHARES:
-                near = int(side[near])
+        two_before, before, after, two_after = history.near[hit].tolist()
+        for side in ((before, two_before), (after, two_after)):
+            for near, share in zip(side, NEIGHBOUR_SHARES, strict=True):
                 if near < 0 or near in scores:
                     break
                 if not shown_anyway(near):
@@ -293,7 +291,7 @@ def _add_turns(
                 score=scores[index] if index in scores else max(beside[index].values()),
                 conversation=f"conversation {line + 1}",
                 # Tool results stand between turns too, but nothing is left out where only they are.
-                seq=int(history.session[index]) * SESSION_SPAN + int(history.place[index]),
+                seq=int(history.spot[index]),
                 role=message.role,
                 name=message.name or "",
                 occurred_at=message.occurred_at,
