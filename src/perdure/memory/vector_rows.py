@@ -214,12 +214,15 @@ class Rows:
 
     def rows_of(self, seqs: IntArray) -> npt.NDArray[np.int32]:
         """The row of each number, `NO_ROW` for those that have none alive."""
-        if len(seqs) and (seqs.min() < 0 or seqs.max() >= len(self.row_of)):
+        if not len(seqs):
+            return np.empty(0, np.int32)
+        if np.minimum.reduce(seqs) < 0 or np.maximum.reduce(seqs) >= len(self.row_of):
             there = (seqs >= 0) & (seqs < len(self.row_of))
             rows = np.where(there, self.row_of[np.where(there, seqs, 0)], np.int32(NO_ROW))
         else:
             rows = self.row_of.take(seqs)
-        rows[rows >= self.count] = NO_ROW
+        if np.maximum.reduce(rows) >= self.count:
+            rows[rows >= self.count] = NO_ROW
         if self.alive is not None:
             found = rows != NO_ROW
             found[found] = self.alive[rows[found]]

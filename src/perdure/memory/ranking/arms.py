@@ -80,7 +80,7 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
     k1, share = weights.k1, weights.length_share
     having = pool.scope.clause_rows
     if having is None:
-        having = np.add.reduce(pool.counts >= 1, axis=1)
+        having = np.add.reduce(pool.counts >= 1, axis=1).tolist()
     rarity = _rarity(having, pool.scope.rows)
     counts = pool.counts if alone else near.shared(pool.counts, weights.before, weights.after)
     length = pool.chars * (k1 * share / _mean_chars(pool))
@@ -94,7 +94,7 @@ def session_scores(pool: Pool, near: Neighbours) -> tuple[Column, Column, int]:
     first, here = near.firsts()
     of = max(pool.scope.sessions, len(first))
     counts = np.add.reduceat(pool.counts, first, axis=1)
-    rarity = _rarity(np.add.reduce(counts > 0, axis=1), of)
+    rarity = _rarity(np.add.reduce(counts > 0, axis=1).tolist(), of)
     length = _session_rows(pool, first) * (2.0 * 0.75 * of / max(pool.scope.rows, 1))
     length += 2.0 * 0.25
     return _weighed(rarity, counts, length, most=3.0), here, of
@@ -166,9 +166,9 @@ def _session_rows(pool: Pool, first: Column) -> Column:
     return np.where(sessions < 0, 1, sizes[np.maximum(sessions, 0)])
 
 
-def _rarity(having: Column, of: int) -> list[float]:
+def _rarity(having: Sequence[float], of: int) -> list[float]:
     """How rare each clause is; a query has few, which are done sooner one by one than as a column."""
-    return [math.log1p((max(float(of), rows) - rows + 0.5) / (rows + 0.5)) for rows in having.tolist()]
+    return [math.log1p((max(float(of), rows) - rows + 0.5) / (rows + 0.5)) for rows in having]
 
 
 def _weighed(rarity: Sequence[float], counts: Column, length: Column, *, most: float) -> Column:

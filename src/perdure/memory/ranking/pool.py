@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +96,7 @@ class Scope:
     mean_chars: float = 150.0
     dense_mean: float = 0.0
     dense_std: float = 0.0
-    clause_rows: Column | None = None
+    clause_rows: Sequence[float] | None = None
 
 
 @quick

@@ -70,6 +70,8 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
 def _any_alike(texts: Sequence[str]) -> bool:
     """Whether any two of the texts may be alike. Hardly ever any are, and all pairs are compared by signs sooner than a
     few texts by words: at most as many bits differ as words do."""
+    if len(texts) < 2:
+        return False
     if len(_signs) > SIGNS_KEPT:
         _signs.clear()
     keys = list(map(hash, texts))
@@ -78,6 +80,9 @@ def _any_alike(texts: Sequence[str]) -> bool:
     bits, most = np.frombuffer(joined, np.uint64), np.frombuffer(joined, np.float64)[2::3]
     differing = np.bitwise_count(bits[::3] ^ bits[::3, None])
     differing += np.bitwise_count(bits[1::3] ^ bits[1::3, None])
+    widest = min(int(2 * np.maximum.reduce(most)), SIGN_BITS)
+    if np.count_nonzero(differing <= widest) == len(texts):  # each to itself
+        return False
     return bool(np.count_nonzero(differing <= most + most[:, None]) > len(texts))
 
 

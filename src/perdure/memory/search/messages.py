@@ -116,7 +116,7 @@ def read_messages(tx: Tx, found: RankedMessages, *, limit: int, explain: bool = 
     scores = found.ranked.scores
     kept = found.ranked.relevant | (scores >= NEIGHBOUR_SHARE * scores[0]) if len(scores) else scores > 0
     order = found.ranked.order[kept][: max(2 * limit, limit + 20)]
-    scores = scores[kept]
+    best = scores[kept].tolist()
     seqs = found.seqs[order].tolist()
     chosen = thinned([found.texts[seq] for seq in seqs], seqs, limit=limit)
     messages = {
@@ -128,13 +128,9 @@ def read_messages(tx: Tx, found: RankedMessages, *, limit: int, explain: bool = 
         if message is None:
             continue
         # A newer one that says the same may stand for a better one: the score is that of the best of them.
-        score = float(scores[min((index, *same))])
-        why = (
-            why_message(tx, found, int(order[min((index, *same))]), [seqs[other] for other in same])
-            if explain
-            else None
-        )
-        hits.append(MessageHit(message, score, why))
+        at = min((index, *same))
+        why = why_message(tx, found, int(order[at]), [seqs[other] for other in same]) if explain else None
+        hits.append(MessageHit(message, best[at], why))
     return Hits(hits, found.ran)
 
 
@@ -233,7 +229,7 @@ def _pool(
             mean_chars=history.mean_chars,
             dense_mean=meaning.mean,
             dense_std=meaning.std,
-            clause_rows=np.asarray(matches.frequency, float) if matches.frequency else None,
+            clause_rows=matches.frequency or None,
         ),
     )
 

@@ -181,7 +181,7 @@ def _pool(
         mean_chars=float(chars.mean()) if len(chars) else 150.0,
         dense_mean=mean,
         dense_std=float(np.sqrt(spread / max(1, with_vectors))),
-        clause_rows=frequency if frequency.any() else None,
+        clause_rows=frequency.tolist() if frequency.any() else None,
     )
     # What came from one file or conversation stands side by side, in its order; all else by itself.
     groups: dict[str | None, int] = {None: 0}
