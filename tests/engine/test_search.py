@@ -11,7 +11,8 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.blocks import Author
-from perdure.core.messages import Role
+from perdure.core.messages import Reasoning, Role, Text
+from perdure.core.models import ModelReply
 from perdure.core.text import query_of
 from perdure.core.tx import MessageFilter
 from perdure.engine import search as search_module
@@ -279,3 +280,32 @@ async def test_a_search_goes_by_words_as_they_are_now_whatever_was_looked_for_be
         assert await found() == ["A second harbour."]
         await archive.delete_passage(new.id)
         assert await found() == []
+
+
+async def test_what_a_model_thought_makes_its_answer_no_longer(tmp_path: Path) -> None:
+    """Length is that of the text that is searched, not of all that is stored with it."""
+    thought = ModelReply(parts=(Reasoning("Let me think about this. " * 200), Text("I will look at the boiler.")))
+    settings = Settings(model="test/scripted", embedding="none")
+    models = {"test/scripted": ScriptedModel(thought)}
+    async with await AsyncPerdure.open(tmp_path / "agents.db", models=models, settings=settings) as perdure:
+        agent = await perdure.create_agent("ada")
+        await agent.send("It leaks.")
+        hits = await agent.search("boiler", explain=True)
+
+        assert hits[0].message.text == "I will look at the boiler."
+        assert hits[0].why is not None
+        assert hits[0].why.parts["length"] < 0
+
+
+async def test_texts_without_vectors_are_found_by_words_as_if_there_were_no_embedder(tmp_path: Path) -> None:
+    """As many candidates are ranked, though with vectors fewer would do."""
+    async with await opened(tmp_path) as perdure:
+        agent = await perdure.create_agent("ada")
+        await agent.import_messages([("user", None, f"the boiler of flat {flat}", START) for flat in range(140)])
+        without = await agent.search("boiler")
+    async with await opened(tmp_path, ScriptedEmbedder()) as perdure:
+        hits = await (await perdure.agent("ada")).search("boiler")
+
+        assert "vectors" in hits.ran.left_out
+        assert hits.ran.pool == without.ran.pool
+        assert [hit.message.text for hit in hits] == [hit.message.text for hit in without]

@@ -59,7 +59,12 @@ def pools(draw: st.DrawFn, wild: bool = False) -> Pool:
 
 def taken(pool: Pool, rows: Any) -> Pool:
     """The same rows in another order, or some of them."""
-    return pool.taken(rows)
+    columns = {
+        name: column[..., rows]
+        for name in Pool.__dataclass_fields__
+        if name != "scope" and (column := getattr(pool, name)) is not None
+    }
+    return replace(pool, **columns)
 
 
 def small(**columns: Any) -> Pool:
@@ -237,6 +242,20 @@ def test_sessions_do_not_share() -> None:
     )
 
     assert rank(pool, QueryHints(), LEXICAL).order.tolist() == [1, 0, 3, 2]
+
+
+def test_a_row_of_no_session_is_one_of_its_own() -> None:
+    """Negative numbers of sessions, which no scope counts: each has one row."""
+    counts = np.array([[1.0, 1, 1]])
+    outside = small(counts=counts, session=np.array([-2, -1, 0]))
+    inside = small(counts=counts, session=np.array([1, 2, 0]))
+    ranked = [
+        rank(replace(pool, scope=Scope(rows=100, sessions=3, session_rows=np.array(rows))), QueryHints(), LEXICAL)
+        for pool, rows in ((outside, [9, 30, 50]), (inside, [9, 1, 1]))
+    ]
+
+    assert ranked[0].order.tolist() == ranked[1].order.tolist()
+    assert ranked[0].scores == pytest.approx(ranked[1].scores)
 
 
 def test_one_word_does_not_outweigh_all_else_in_a_large_scope() -> None:

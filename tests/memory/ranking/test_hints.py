@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.memory.ranking.hints import asks_when, hints_of, names_a_time, role_meant
+from perdure.memory.ranking.hints import asks_when, hints_of, names_a_time, role_meant, which_name_a_time
 from perdure.memory.ranking.pool import ASSISTANT, NO_ROLE, USER
 
 
@@ -54,6 +54,14 @@ def test_not_every_when_asks_for_a_time(text: str) -> None:
 def test_a_text_that_names_a_time_is_known(text: str, named: bool) -> None:
     """It may answer a question for one."""
     assert names_a_time(text) is named
+
+
+def test_texts_are_asked_for_times_by_their_beginnings() -> None:
+    """In their order, also those that were asked before."""
+    texts = ["today", "x" * 2_000 + " today", "no", "today"]
+
+    assert which_name_a_time(texts).tolist() == [True, False, False, True]
+    assert which_name_a_time(texts[::-1]).tolist() == [True, False, False, True]
 
 
 def test_naming_everybody_tells_nothing() -> None:

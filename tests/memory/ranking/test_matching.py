@@ -32,6 +32,8 @@ from perdure.testing.strategies import any_text, effort, sentences
         ("dog", "", 0),
         ("python", "我用Python写程序，python很好", 2),
         ("程序", "我用Python写程序", 1),
+        ('"我用python"', "A我用Python写", 1),
+        ('"red dog"', "1red dog", 0),
         ("дом", "在дом里", 1),
         ("brod", "smørbrod", 0),
         ("strasse", "die Straße", 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perdure.core.tx import MessageFilter, Turn
+from perdure.memory.ranking.pool import SESSION_SPAN, TOOL, USER
 from perdure.memory.search.history import History
 
 
@@ -35,15 +36,20 @@ def test_the_rows_near_another_stand_in_its_session() -> None:
     assert history.with_neighbours(np.array([9]), first=1).tolist() == [8, 9]
 
 
-def test_which_rows_name_a_time_is_asked_of_each_text_once() -> None:
-    """What was found out is kept, also while the history grows; of rows that stand in no history it is asked anew."""
-    turns = [Turn(seq, 0, "user", None, float(seq), 10, False) for seq in range(3)]
-    history = History().extended(turns[:2], upto=2)
+def test_a_tools_result_stands_in_no_session() -> None:
+    """It has a session of its own, so nobody is its neighbour, no time and nobody who spoke."""
+    turns = [Turn(seq, 0, "user", "Ada", float(seq), 10, True) for seq in range(3)]
+    history = History().extended(turns, upto=3)
 
-    assert history.name_a_time(np.array([0, 1, -1]), ["last week", "no", "in 2023"]).tolist() == [True, False, True]
-    grown = history.extended(turns[2:], upto=3)
-    assert grown.name_a_time(np.array([0, 1, 2]), ["", "", "today"]).tolist() == [True, False, True]
-    assert History().name_a_time(np.array([-1]), ["today"]).tolist() == [True]
+    spot, occurred_at, traits = history.columns(np.array([-1, 1, -1, 2]))
+
+    assert spot[[1, 3]].tolist() == history.spot[[1, 2]].tolist()
+    assert spot[0] < 0
+    assert spot[0] // SESSION_SPAN != spot[2] // SESSION_SPAN
+    assert occurred_at.tolist() == [-np.inf, 1, -np.inf, 2]
+    assert traits.T.tolist() == [[0, 0, -1, TOOL], [1, 1, 0, USER], [0, 0, -1, TOOL], [1, 1, 0, USER]]
+    assert history.columns(np.array([2, 1]))[0].tolist() == history.spot[[2, 1]].tolist()
+    assert History().columns(np.array([-1]))[2].T.tolist() == [[0, 0, -1, TOOL]]
 
 
 def test_rows_are_found_by_their_numbers() -> None:

@@ -1,4 +1,4 @@
-"""The arms of a search: what words, sessions, vectors and times say, as standard scores.
+"""The arms of a search: what words, sessions, vectors, lengths and times say of each row.
 
 Rows stand in the order of `Neighbours`: by session and place, so that the row beside another is its neighbour or
 nobody's.
@@ -15,11 +15,16 @@ import numpy as np
 from perdure.memory.ranking.pool import SESSION_SPAN, Column, Pool
 from perdure.memory.ranking.weights import Weights
 
-__all__ = ["Neighbours", "dense_scores", "session_scores", "span_scores", "standard", "word_scores"]
+__all__ = ["Neighbours", "dense_scores", "length_scores", "session_scores", "span_scores", "standard", "word_scores"]
 
 NO_SPREAD = 1e-9
 FARTHEST = 3  # places between a row and one that shares with it
 LARGEST = 20.0  # standard deviations
+
+LENGTH_MAX = 3.0
+TYPICAL_CHARS = 150.0
+TYPICAL_SPREAD = 0.6
+"""Median and standard deviation (of the logarithm) of chat messages' lengths."""
 
 DAY_S = 86_400.0
 AFTER_SPAN_S = 7 * DAY_S
@@ -129,6 +134,14 @@ def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column
     if known is not None:
         own = np.where(known, own, 0.0)
     return own, near.shared(own, weights.dense_before, weights.dense_after)
+
+
+def length_scores(chars: Column) -> Column:
+    """How much longer than usual a row is, in standard deviations of the logarithm, at most 3."""
+    longer: Column = np.log1p(chars)
+    longer -= math.log(TYPICAL_CHARS)
+    longer /= TYPICAL_SPREAD
+    return np.minimum(np.maximum(longer, -LENGTH_MAX, out=longer), LENGTH_MAX, out=longer)
 
 
 def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Column:

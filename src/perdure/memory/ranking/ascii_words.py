@@ -1,4 +1,4 @@
-"""ASCII words in many texts, found by their first four letters, all texts at once."""
+"""ASCII words in many texts, found by a space and their first three letters, in all texts at once."""
 
 from __future__ import annotations
 

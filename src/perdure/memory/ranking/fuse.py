@@ -14,12 +14,13 @@ from perdure.memory.ranking.arms import (
     DAY_S,
     Neighbours,
     dense_scores,
+    length_scores,
     session_scores,
     span_scores,
     standard,
     word_scores,
 )
-from perdure.memory.ranking.pool import ANSWERS, ASKS, LENGTH, NO_ROLE, ROLE, SPEAKER, Column, Pool, QueryHints
+from perdure.memory.ranking.pool import ANSWERS, ASKS, NO_ROLE, ROLE, SPEAKER, Column, Pool, QueryHints
 from perdure.memory.ranking.weights import Weights
 
 __all__ = ["Explanation", "Ranked", "rank", "with_late"]
@@ -96,8 +97,9 @@ class Ranked:
         """Why row number `row` of the pool got its score."""
         pool, weights = self.pool, self.weights
         parts = {name: float(values[row]) for name, values in self._parts.items()}
-        for name, trait in _SIGNALS.items():
-            parts[name] = getattr(weights, name) * float(pool.traits[trait, row])
+        parts["length"] = weights.length * float(length_scores(pool.chars[row : row + 1])[0])
+        parts["asks"] = weights.asks * float(pool.traits[ASKS, row])
+        parts["answers"] = weights.answers * float(pool.traits[ANSWERS, row])
         rows, near, back = _sorted(pool)
         at = row if back is None else int(back[row])
         shared, alone = (word_scores(rows, near, weights, alone=only) for only in (False, True))
@@ -138,8 +140,9 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
     scope = pool.scope
     parts: dict[str, Column] = {}
     relevant = np.logical_or.reduce(rows.counts)
-    score = np.float64(weights.length) * rows.traits[LENGTH]  # in 64 bits, for traits have 32
-    score += np.float64(weights.asks) * rows.traits[ASKS]
+    score = length_scores(rows.chars)
+    score *= weights.length
+    score += np.float64(weights.asks) * rows.traits[ASKS]  # in 64 bits, for traits have 32
     score += np.float64(weights.answers) * rows.traits[ANSWERS]
     if len(rows.counts):
         found = word_scores(rows, near, weights)
@@ -215,7 +218,7 @@ def with_late(ranked: Ranked, rows: Column, late: Column) -> Ranked:
 
 
 def _sorted(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
-    """(the pool by session and place its neighbours, where each of its rows went; None: nowhere).
+    """(the pool by session and place, its neighbours, where each of its rows went; None: nowhere).
 
     Most pools stand in this order already.
     """
@@ -227,10 +230,6 @@ def _sorted(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
         pool = pool.taken(order)
         near = Neighbours(pool.spot)
     return pool, near, back
-
-
-_SIGNALS: Mapping[str, int] = {"length": LENGTH, "asks": ASKS, "answers": ANSWERS}
-"""Weight -> the row of `Pool.traits` that it counts for: the first three."""
 
 
 def _best_first(score: Column, seq: Column) -> tuple[Column, Column]:

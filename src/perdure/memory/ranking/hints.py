@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.memory.ranking.names import different, names_in
-from perdure.memory.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
+import numpy as np
 
-__all__ = ["asks_when", "hints_of", "names_a_time", "role_meant"]
+from perdure.memory.ranking.names import different, names_in
+from perdure.memory.ranking.pool import ASSISTANT, NO_ROLE, USER, Column, QueryHints
+
+__all__ = ["asks_when", "hints_of", "names_a_time", "role_meant", "which_name_a_time"]
 
 _SAID = (
     r"(?:say|said|tell|told|mention\w*|suggest\w*|recommend\w*|advis\w+|propos\w+|ask\w*|explain\w*|promis\w+|writ\w+|wrote"
@@ -88,6 +90,23 @@ def names_a_time(text: str) -> bool:
         return not _TIME_WORDS.isdisjoint(_words(text))
     folded = text.casefold()
     return not _TIME_WORDS.isdisjoint(_words(folded)) or _TIME_ZH.search(folded) is not None
+
+
+def which_name_a_time(texts: Sequence[str]) -> Column:
+    """(n) `names_a_time` of the beginning of each text, 2,000 characters."""
+    if len(_timed) > TIMED_KEPT:
+        _timed.clear()
+    keys = list(map(hash, texts))
+    for key, text in zip(keys, texts, strict=True):
+        if key not in _timed:
+            _timed[key] = names_a_time(text[:TIME_CHARS])
+    return np.array(list(map(_timed.__getitem__, keys)), np.bool_)
+
+
+TIMED_KEPT = 65_536
+TIME_CHARS = 2_000
+_timed: dict[int, bool] = {}
+"""Of texts that were met lately, by their hash: to look at all of a pool takes longer than to rank it."""
 
 
 def _words(text: str) -> list[str]:

@@ -102,10 +102,11 @@ def _find_ascii(clause: Clause, words: AsciiWords, first: int, exact: list[int],
 
 
 def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
-    """The same of any other clause, in folded texts."""
+    """(where the clause stands, where a related word does) of any other clause, in folded texts."""
     first = clause.tokens[0]
     word_at = _word().match
-    if not _word().fullmatch(first):
+    a_word = _word().fullmatch(first) is not None
+    if not a_word:
         surface = "".join((first, *(token[-1:] for token in clause.tokens[1:])))
         if all(map(_spaceless, clause.tokens)) or len(clause.tokens) == 1:
             return list(_places(surface, joined)), []
@@ -114,7 +115,7 @@ def _found(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
     single, prefix = len(clause.tokens) == 1, clause.prefix
     like = first[:RELATED_CHARS] if len(first) >= RELATED_CHARS else None
     for at in _places(_beginning(first, related=single), joined):
-        if at and word_at(joined, at - 1):
+        if a_word and at and word_at(joined, at - 1):
             continue
         if not single:
             words = joined[at : at + _PHRASE_CHARS * len(clause.tokens)].split(_BETWEEN)[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,6 @@ __all__ = [
     "ANSWERS",
     "ASKS",
     "ASSISTANT",
-    "CHARS",
-    "LENGTH",
     "NO_ROLE",
     "ROLE",
     "SESSION_SPAN",
@@ -37,17 +34,13 @@ Column = NDArray[Any]
 
 NO_ROLE, USER, ASSISTANT, TOOL = -1, 0, 1, 2
 
-LENGTH, ASKS, ANSWERS, CHARS, SPEAKER, ROLE = range(6)
-"""Rows of `Pool.traits`: the first three are signals as they stand."""
+ASKS, ANSWERS, SPEAKER, ROLE = range(4)
+"""Rows of `Pool.traits`."""
 
 SESSION_SPAN = 1 << 32
 """A row's `spot` is the number of its session times this, plus its place there, which is less than half of it."""
 
 BOUND = 1e6
-LENGTH_MAX = 3.0
-TYPICAL_CHARS = 150.0
-TYPICAL_SPREAD = 0.6
-"""Median and standard deviation (of the logarithm) of chat messages' lengths."""
 
 
 def role_number(role: str) -> int:
@@ -55,19 +48,13 @@ def role_number(role: str) -> int:
     return {"user": USER, "assistant": ASSISTANT, "tool": TOOL}.get(role, NO_ROLE)
 
 
-def traits_of(*, chars: Column, asks: Column, answers: Column, speaker: Column, role: Column) -> NDArray[np.float32]:
-    """(6, n) what is known of each row by itself, float32.
+def traits_of(*, asks: Column, answers: Column, speaker: Column, role: Column) -> NDArray[np.float32]:
+    """(4, n) what is known of each row by itself, float32.
 
-    `LENGTH`: how much longer than usual it is, in standard deviations of the logarithm, at most 3; `ASKS`: whether it
-    holds a question; `ANSWERS`: whether the row before it does; `CHARS`: its length; `SPEAKER`: index into the scope's
+    `ASKS`: whether it holds a question; `ANSWERS`: whether the row before it does; `SPEAKER`: index into the scope's
     names, -1: nobody; `ROLE`: `USER`, `ASSISTANT`, `TOOL` or `NO_ROLE`.
     """
-    traits = np.empty((6, len(chars)), np.float32)
-    longer = (np.log1p(chars) - math.log(TYPICAL_CHARS)) / TYPICAL_SPREAD
-    traits[LENGTH] = np.clip(longer, -LENGTH_MAX, LENGTH_MAX)
-    traits[ASKS], traits[ANSWERS], traits[CHARS] = asks, answers, chars
-    traits[SPEAKER], traits[ROLE] = speaker, role
-    return traits
+    return np.array([asks, answers, speaker, role], np.float32)
 
 
 def bounded(values: Column) -> Column:
@@ -109,7 +96,8 @@ class Pool:
         seq: (n) the row's own number in its scope; a larger one is newer.
         spot: (n) where it stands: which session, file or archive, and the place there, as one number (`SESSION_SPAN`).
             Rows whose places differ by 1, 2, 3 are neighbours.
-        traits: (6, n) what is known of it by itself, from `traits_of`.
+        traits: (4, n) what is known of it by itself, from `traits_of`.
+        chars: (n) length of the text.
         occurred_at: (n) epoch seconds, when it was said or happened; minus infinity: not known.
         counts: (k, n) how often each clause of the query stands in the text, from `matching.clause_counts`.
         dense: (n) cosine to the query; nan: not known.
@@ -120,6 +108,7 @@ class Pool:
     seq: Column
     spot: Column
     traits: Column
+    chars: Column
     occurred_at: Column
     counts: Column
     dense: Column
@@ -131,11 +120,6 @@ class Pool:
     def size(self) -> int:
         return len(self.seq)
 
-    @property
-    def chars(self) -> Column:
-        chars: Column = self.traits[CHARS]
-        return chars
-
     def taken(self, rows: Column) -> Pool:
         """These rows of it, in this order."""
         return changed(
@@ -143,6 +127,7 @@ class Pool:
             seq=self.seq[rows],
             spot=self.spot[rows],
             traits=self.traits.take(rows, axis=1),
+            chars=self.chars[rows],
             occurred_at=self.occurred_at[rows],
             counts=self.counts.take(rows, axis=1),
             dense=self.dense[rows],
@@ -151,15 +136,17 @@ class Pool:
         )
 
     @classmethod
-    def of(cls, seq: Column, scope: Scope, **columns: Column) -> Pool:
+    def of(cls, seq: Column, scope: Scope, **given: Column | None) -> Pool:
         """A pool of columns of which some are not known: neutral values stand in for those.
 
         Args:
-            columns: `session`, `place`, `speaker`, `role`, `occurred_at`, `chars`, `asks`, `answers`, `timed`, `uses`,
-                `counts`, `dense`. Without places nobody is a neighbour.
+            given: `session`, `place`, `speaker`, `role`, `occurred_at`, `chars`, `asks`, `answers`, `timed`, `uses`,
+                `counts`, `dense`; those that are None are not known either. Sessions and places are whole numbers,
+                places from 0 to 2^31. Without places nobody is a neighbour.
         Raises: ValueError: columns of different lengths, or of other names.
         """
         size = len(seq)
+        columns = {name: column for name, column in given.items() if column is not None}
         if others := columns.keys() - _NEUTRAL.keys() - {"chars", "timed", "uses"}:
             raise ValueError(f"no columns of a pool: {', '.join(sorted(others))}")
         lengths = {name: np.shape(column)[-1] for name, column in columns.items()}
@@ -171,12 +158,12 @@ class Pool:
             seq=seq,
             spot=known["session"].astype(np.int64) * SESSION_SPAN + known["place"],
             traits=traits_of(
-                chars=bounded(columns.get("chars", np.full(size, scope.mean_chars))),
                 asks=known["asks"],
                 answers=known["answers"],
                 speaker=known["speaker"],
                 role=known["role"],
             ),
+            chars=bounded(columns.get("chars", np.full(size, scope.mean_chars))),
             occurred_at=np.where(np.isnan(occurred_at), -np.inf, occurred_at),
             counts=bounded(known["counts"]),
             dense=known["dense"],

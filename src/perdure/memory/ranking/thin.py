@@ -141,7 +141,7 @@ class _Told:
     telling: tuple[str, ...]
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=4_096)
 def _told(text: str) -> _Told:
     """The telling words are the last in an order that is the same for all texts, here by length, one more than a text
     that is like this one may lack. Long words are rare, so few texts are compared.

@@ -18,16 +18,13 @@ from numpy.typing import NDArray
 
 from perdure.core.ids import AgentId
 from perdure.core.tx import MessageFilter, Turn, Tx
-from perdure.memory.ranking.hints import names_a_time
-from perdure.memory.ranking.pool import ROLE, SESSION_SPAN, role_number, traits_of
+from perdure.memory.ranking.pool import ROLE, SESSION_SPAN, TOOL, role_number, traits_of
 
 __all__ = ["Histories", "History", "once"]
 
 SESSION_GAP_S = 4 * 3_600.0
 """A conversation that was silent for longer begins a new session."""
 READ_ROWS = 20_000
-NOT_ASKED = -1
-TIME_CHARS = 2_000  # of a longer text the beginning is asked whether it names a time
 CACHED_ROWS = 2_000_000
 """Of all agents together; a row takes about 70 bytes."""
 
@@ -52,8 +49,7 @@ class History:
             `sizes[session]` is how many rows a session has.
         near: (n, 4) indexes of the rows 2 and 1 places before and 1 and 2 after in the session, -1: none.
         occurred_at: (n) epoch seconds.
-        traits: (6, n) what ranking asks of each row, from `traits_of`; of speakers indexes into `names`.
-        timed: (n) whether it names a time, `NOT_ASKED`: nobody asked yet.
+        traits: (4, n) what ranking asks of each row, from `traits_of`; of speakers indexes into `names`.
         latest_at: the largest of `occurred_at`; mean_chars: the mean length of a row.
     """
 
@@ -64,8 +60,7 @@ class History:
     spot: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     near: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 4), np.int32))
     occurred_at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))
-    traits: NDArray[np.float32] = field(default_factory=lambda: np.zeros((6, 0), np.float32))
-    timed: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    traits: NDArray[np.float32] = field(default_factory=lambda: np.zeros((4, 0), np.float32))
     sizes: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     latest_at: float = -math.inf
     mean_chars: float = 150.0
@@ -105,7 +100,6 @@ class History:
             last[turn.conversation_seq] = _Last(index, turn.occurred_at, turn.asks)
             speaker.append(-1 if turn.name is None else names.setdefault(turn.name, len(names)))
         traits = traits_of(
-            chars=np.array(chars),
             asks=np.array([turn.asks for turn in turns]),
             answers=np.array(answers),
             speaker=np.array(speaker),
@@ -120,7 +114,6 @@ class History:
             near=_linked(self.near, before),
             occurred_at=np.concatenate([self.occurred_at, [turn.occurred_at for turn in turns]]),
             traits=np.concatenate([self.traits, traits], axis=1),
-            timed=np.concatenate([self.timed, np.full(len(turns), NOT_ASKED, np.int8)]),
             sizes=np.array(sizes, np.int32),
             latest_at=max(self.latest_at, *(turn.occurred_at for turn in turns)),
             mean_chars=(self.mean_chars * self.rows + sum(chars)) / (self.rows + len(turns)),
@@ -140,18 +133,19 @@ class History:
         at = np.minimum(self.seq.searchsorted(wanted), self.rows - 1)
         return np.where(self.seq[at] == wanted, at, -1)
 
-    def name_a_time(self, at: NDArray[np.int64], texts: Sequence[str]) -> NDArray[np.bool_]:
-        """(m) whether rows with these texts name a time; `at` (m) is where they stand, -1 for those not in it.
-
-        To look at every text of a pool takes longer than to rank it, so what was found out is kept.
-        """
+    def columns(self, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
+        """(spot (m), occurred_at (m), traits (4, m)) of the rows that stand at `at` (m). -1 is a tool's result, which
+        stands in no session, so it is given a negative one of its own, and no time."""
+        if not len(at) or np.minimum.reduce(at) >= 0:
+            return self.spot.take(at), self.occurred_at.take(at), self.traits.take(at, axis=1)
         told = at >= 0
-        timed = np.where(told, self.timed[at], NOT_ASKED) if self.rows else np.full(len(at), NOT_ASKED, np.int8)
-        if new := (timed == NOT_ASKED).nonzero()[0].tolist():
-            timed[new] = [names_a_time(texts[row][:TIME_CHARS]) for row in new]
-            self.timed[at[told]] = timed[told]
-        named: NDArray[np.bool_] = timed == 1
-        return named
+        spot = SESSION_SPAN * (-1 - np.arange(len(at)))
+        occurred_at = np.full(len(at), -np.inf)
+        nothing = np.zeros(len(at))
+        traits = traits_of(asks=nothing, answers=nothing, speaker=nothing - 1, role=nothing + TOOL)
+        spot[told], occurred_at[told] = self.spot[at[told]], self.occurred_at[at[told]]
+        traits[:, told] = self.traits[:, at[told]]
+        return spot, occurred_at, traits
 
     def with_neighbours(self, indexes: NDArray[np.int64], *, first: int) -> NDArray[np.int64]:
         """The rows, and those up to two places before and after the first so many, each once, in order."""

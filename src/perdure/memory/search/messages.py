@@ -13,10 +13,10 @@ from perdure.core.agents import Agent
 from perdure.core.text import Query
 from perdure.core.tx import Matches, MessageFilter, Tx
 from perdure.memory.ranking.fuse import Ranked, rank
-from perdure.memory.ranking.hints import hints_of
+from perdure.memory.ranking.hints import hints_of, which_name_a_time
 from perdure.memory.ranking.matching import clause_counts
 from perdure.memory.ranking.names import without_names
-from perdure.memory.ranking.pool import SESSION_SPAN, TOOL, Pool, Scope, traits_of
+from perdure.memory.ranking.pool import Pool, Scope
 from perdure.memory.ranking.thin import thinned
 from perdure.memory.ranking.weights import HYBRID, LEXICAL
 from perdure.memory.search.arms import Meaning, by_meaning, by_words
@@ -29,8 +29,9 @@ __all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages"
 
 FEWEST_CANDIDATES, MOST_CANDIDATES, WORDS_CANDIDATES = 50, 120, 100
 CANDIDATE_OF = 10
-"""With vectors each arm names one candidate of so many rows of the history: in five of 370 to 690 rows 50 to 69 find
-more than 120 (R@10 86.3, not 85.8), in all five together, which are 2,960, 120 find more than 60 (82.7, not 82.1)."""
+"""Where all rows have vectors, each arm names one candidate of so many of them: in five histories of 370 to 690 rows 50
+to 69 find more than 120 (R@10 86.3, not 85.8), in all five together, 2,960 rows, 120 find more than 60 (82.7, not
+82.1)."""
 NEIGHBOURS = 2
 """How far rows lend each other part of their words, in places within a session."""
 NEIGHBOUR_SHARE = 0.4
@@ -69,17 +70,18 @@ def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, l
     """The messages that best match, best first, and those beside them; enough for `limit` hits, at most 1,000."""
     history = asked.histories.of(tx, agent.id)
     few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
-    candidates_max = max(few if asked.vectors else WORDS_CANDIDATES, min(limit, HITS_MAX))
-    # Whom the query names is matched by who spoke: as a word it would only find where they are spoken to.
-    query, (matches,) = by_words(
-        without_names(asked.text, history.names),
-        lambda query: [tx.messages.match(agent.id, query, where=where, limit=candidates_max)],
-    )
     out_of_view = tx.resets.out_of_view(agent.id)
     mask = history.mask(where, out_of_view=out_of_view)
     only = None if mask is None or (_only_before(where) and not out_of_view) else history.seq[mask]
     meaning = by_meaning(tx, agent.number, asked, texts=history.rows, only=only, limit=max(few, min(limit, HITS_MAX)))
     found = _kept(history, mask, meaning.seqs)
+    # What has no vector is found by its words alone.
+    words_max = few if meaning.rows and not meaning.left_out else WORDS_CANDIDATES
+    # Whom the query names is matched by who spoke: as a word it would only find where they are spoken to.
+    query, (matches,) = by_words(
+        without_names(asked.text, history.names),
+        lambda query: [tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)))],
+    )
     now = _log_clock(history, asked.now)
     named = spans(asked.text, now=now, timezone=asked.timezone)
     said_then = history.seq[:0]
@@ -210,18 +212,16 @@ def _pool(
     timed: bool,
 ) -> Pool:
     read = list(map(texts.__getitem__, seqs.tolist()))
-    if not len(at) or np.minimum.reduce(at) >= 0:
-        spot, occurred_at, traits = history.spot.take(at), history.occurred_at.take(at), history.traits.take(at, axis=1)
-    else:
-        spot, occurred_at, traits = _columns(history, at, read)
+    spot, occurred_at, traits = history.columns(at)
     return Pool(
         seq=seqs,
         spot=spot,
         traits=traits,
+        chars=np.array(list(map(len, read)), np.float64),
         occurred_at=occurred_at,
         counts=clause_counts(query, read),
         dense=meaning.scores_of(seqs),
-        timed=history.name_a_time(at, read) if timed else None,
+        timed=which_name_a_time(read) if timed else None,
         scope=Scope(
             rows=max(history.rows, len(seqs)),
             sessions=max(1, len(history.sizes)),
@@ -232,23 +232,3 @@ def _pool(
             clause_rows=matches.frequency or None,
         ),
     )
-
-
-def _columns(
-    history: History, at: NDArray[np.int64], texts: Sequence[str]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
-    """(spot, occurred_at, traits) of rows of which some are none of the history's: a tool's results, which stand in no
-    session, so each is one of its own."""
-    told = at >= 0
-    spot = SESSION_SPAN * (-1 - np.arange(len(at)))
-    occurred_at = np.full(len(at), -np.inf)
-    traits = traits_of(
-        chars=np.array(list(map(len, texts))),
-        asks=np.zeros(len(at)),
-        answers=np.zeros(len(at)),
-        speaker=np.full(len(at), -1),
-        role=np.full(len(at), TOOL),
-    )
-    spot[told], occurred_at[told] = history.spot[at[told]], history.occurred_at[at[told]]
-    traits[:, told] = history.traits[:, at[told]]
-    return spot, occurred_at, traits

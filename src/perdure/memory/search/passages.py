@@ -13,7 +13,7 @@ from perdure.core.passages import Archive, PassageTexts
 from perdure.core.text import Query
 from perdure.core.tx import Matches, PassageFilter, Tx
 from perdure.memory.ranking.fuse import Ranked, rank
-from perdure.memory.ranking.hints import hints_of, names_a_time
+from perdure.memory.ranking.hints import hints_of, which_name_a_time
 from perdure.memory.ranking.matching import clause_counts
 from perdure.memory.ranking.pool import Pool, Scope
 from perdure.memory.ranking.thin import thinned
@@ -194,7 +194,7 @@ def _pool(
         place=np.where(session == 0, np.arange(len(texts)) * APART, seqs),
         occurred_at=np.array(texts.occurred_at, np.float64),
         chars=chars,
-        **({"timed": np.array([names_a_time(text[:2_000]) for text in words], np.bool_)} if timed else {}),
+        timed=which_name_a_time(words) if timed else None,
         uses=np.array(texts.uses, np.float64),
         counts=clause_counts(query, words),
         dense=dense,
