@@ -19,6 +19,7 @@ ALIKE = 0.9
 COMPARED_CHARS = 2_000
 SIGNS_KEPT = 16_384
 SIGN_BITS = 128
+PAIRED = 100  # so many texts are compared all with all; of more, each with those that share a telling word
 FEWEST_WORDS = 8  # shorter texts must be equal: one word more is a tenth of them
 _WORDS = re.compile(r"\w+")
 _IN_WORDS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -38,7 +39,7 @@ def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tu
         seqs: their numbers, larger is newer.
     Returns: (index of the text, indexes of those left out for it), both into `texts`.
     """
-    if not _any_alike(texts[:limit]):
+    if limit <= PAIRED and not _any_alike(texts[:limit]):
         return [(index, ()) for index in range(min(limit, len(texts)))]
     shown: list[int] = []
     left_out: dict[int, list[int]] = {}
