@@ -97,10 +97,11 @@ def which_name_a_time(texts: Sequence[str]) -> Column:
     if len(_timed) > TIMED_KEPT:
         _timed.clear()
     keys = list(map(hash, texts))
-    for key, text in zip(keys, texts, strict=True):
-        if key not in _timed:
-            _timed[key] = names_a_time(text[:TIME_CHARS])
-    return np.array(list(map(_timed.__getitem__, keys)), np.bool_)
+    found = list(map(_timed.get, keys))
+    for row, known in enumerate(found):
+        if known is None:
+            found[row] = _timed[keys[row]] = names_a_time(texts[row][:TIME_CHARS])
+    return np.array(found, np.bool_)
 
 
 TIMED_KEPT = 65_536
