@@ -12,9 +12,8 @@ import pytest
 from starlette.requests import Request
 
 from perdure import InvalidInput
-from perdure.server import guards
+from perdure.core import json_limits
 from perdure.server.config import ServerConfig
-from perdure.server.guards import depth_of
 from tests.server.served import BASE, MODEL, in_process, served
 
 KEY = "a long random text"
@@ -120,7 +119,7 @@ async def test_a_body_of_brackets_does_not_stop_the_server(tmp_path: Path, monke
 
     async with in_process(tmp_path) as (client, _):
         with monkeypatch.context() as patch:
-            patch.setattr(guards, "_depth", walked)
+            patch.setattr(json_limits, "_depth", walked)
             patch.setattr(Request, "json", walked)
             for content in (b"[" + b"[]," * 1_500_000 + b"0]", b"[" * 5_000_000, b'{"a":1}' * 700_000):
                 refused = await client.post("/v1/agents/", content=content)
@@ -139,22 +138,6 @@ async def test_an_upgrade_that_would_lose_the_body_is_refused(tmp_path: Path) ->
         assert refused.headers["connection"] == "close"
         named = {"connection": "keep-alive", "upgrade": "h2c"}  # no upgrade is asked for
         assert (await client.post("/v1/agents/", json={"model": MODEL}, headers=named)).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("text", "depth"),
-    [
-        (b"[[1],[2]]", 2),
-        (b'{"a[[[":{"b\\"[[":[1]}}', 3),
-        (b'["[[[[', 1),
-        (b'["a\\', 1),
-        (b"]]][[", 0),
-        (b'"' + b'\\"' * 50_000, 0),
-    ],
-)
-def test_depth_is_that_of_brackets_outside_strings(text: bytes, depth: int) -> None:
-    """Also of a text that is no JSON, and in linear time."""
-    assert depth_of(text) == depth
 
 
 async def test_both_forms_of_a_path_are_the_same(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@
     │   ├── TextAmbiguous
     │   ├── PatchInvalid
     │   └── AddressRefused
+    ├── JsonTooLarge            a JSON text from outside passes a limit; it was not parsed
     ├── ConversionFailed        a file could not be turned into text; the others go on
     ├── ExtraMissing            packages that only some need are not installed
     ├── SecretKeyMissing        secrets need a key, and none is set
@@ -64,6 +65,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.core.error_root import PerdureError
+from perdure.core.json_limits import JsonTooLarge
 from perdure.core.model_errors import (
     IrreducibleFloor,
     ModelAuthenticationFailed,
@@ -135,6 +137,7 @@ __all__ = [
     "InvalidArguments",
     "InvalidInput",
     "IrreducibleFloor",
+    "JsonTooLarge",
     "LeaseLost",
     "McpPrivateRefused",
     "McpStdioRefused",
