@@ -26,6 +26,7 @@ from perdure.core.runs import Failure, Usage
 from perdure.library.reply import Reply
 from perdure.server.errors import answer_of
 from perdure.server.unsupported import NotSupported
+from tests.server.routed import JSON
 from tests.server.served import in_process
 
 UUID = "123e4567-e89b-42d3-a456-426614174000"
@@ -69,7 +70,7 @@ async def test_bad_messages_are_refused(tmp_path: Path) -> None:
         path = f"/v1/agents/{agent.id}/messages"
         for body, status, part in BAD_BODIES:
             given: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
-            answered = await client.post(path, **given)
+            answered = await client.post(path, **given, headers=JSON)
             assert (answered.status_code, part in answered.json()["detail"]) == (status, True), (body, answered.text)
             if status == 422:
                 assert list(answered.json()) == ["trace_id", "detail", "examples"]

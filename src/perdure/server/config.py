@@ -26,8 +26,9 @@ class ServerConfig:
         host: the address to bind; anything but this machine's own needs a key.
         port: 0 takes a free one.
         api_key: what clients send as `Authorization: Bearer`; None lets everybody in who can reach the address.
-        allowed_hosts: names (`agents.example.org`, or with `:port` for that port alone) in `Host` and `Origin` that are
-            answered besides the loopback ones and `host` itself; `*` is any, and needs a key.
+        allowed_hosts: names (`agents.example.org`, or with `:port` for that port alone) in `Host` that are answered
+            besides the loopback ones and `host` itself, and in `Origin` besides the request's own host; `*` is any, and
+            needs a key.
         max_body_bytes: the largest request body, in bytes.
         max_depth: how deep arrays and objects of a JSON body may nest.
         shutdown_s: how long a stop waits for answers that are under way, in seconds.

@@ -1,8 +1,8 @@
 """What stands before every route: who may ask, how much, and that no answer is ever a traceback.
 
 One pure ASGI middleware, because it runs on every request: a web page that the user of this machine has open must not
-reach the agents (`Host` and `Origin` are compared with a list, which also stops DNS rebinding), a key is compared in
-constant time, bodies are bounded before they are parsed.
+reach the agents (`perdure.server.origins`), a key is compared in constant time, bodies are bounded before they are
+parsed.
 
 `GET /v1/health/` and `GET /v1/ready/` need no key, so that probes can ask; they tell the version and whether the store
 answers, nothing else.
@@ -23,7 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.errors import FileTooLarge, JsonTooLarge
 from perdure.core.json_limits import JsonLimits, check_json
-from perdure.server.config import ANY, LOOPBACK_NAMES, ServerConfig
+from perdure.server.config import ServerConfig
+from perdure.server.origins import HEADERS, Origins, body_type_problem, upload_problem
 
 __all__ = ["Guard"]
 
@@ -32,8 +33,6 @@ log = logging.getLogger(__name__)
 OPEN_PATHS = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 
-_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,5}))?")
-_ORIGIN = re.compile(r"https?://(?P<host>[^/]+)")
 
 FORM_BYTES = 100_000
 """What the form around an uploaded file may take."""
@@ -45,17 +44,6 @@ before all is sent, and what lies unread when the connection closes takes the an
 
 _UPLOAD = re.compile(r"/v1/(?:folders|sources)/[^/]+/upload/?")
 
-DEFAULT_PORTS = ("80", "443")
-
-
-def _as_compared(allowed: str) -> str:
-    """An allowed host in the form that requests are compared in: no brackets, no dot at the end."""
-    match = _HOST.fullmatch(allowed)
-    if match is None:
-        return allowed
-    name = match["name"].strip("[]").rstrip(".")
-    return name if match["port"] is None else f"{name}:{match['port']}"
-
 
 class Guard:
     """Lets through what may be asked; answers the rest itself, in the wire's error shape.
@@ -66,11 +54,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, config: ServerConfig, upload_bytes: int = 0) -> None:
         self._app, self._config, self._upload_bytes = app, config, upload_bytes
-        own = config.host.strip("[]").lower()
-        self._names = {*LOOPBACK_NAMES, own, *map(_as_compared, config.allowed_hosts)}
-        self._any = ANY in config.allowed_hosts
+        self._origins = Origins(config)
         self._key = config.api_key.encode() if config.api_key else None
-        self._known: dict[bytes, bool] = {}  # few different hosts are sent, again and again
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -89,13 +74,14 @@ class Guard:
         if refusal is None and has_body and _is_upload(scope, headers):
             # It is taken in as it comes: what is counted here is what has come so far.
             receive = self._counted(headers, receive)
+            refusal = _unsupported(upload_problem(headers))
         elif refusal is None and has_body:
             body = await self._body(headers, receive)
             if body is None:
                 return  # the client left before it had sent everything
             if isinstance(body, bytes):
                 receive = _again(body, receive)
-                refusal = self._too_deep(headers, body)
+                refusal = _unsupported(body_type_problem(headers) if body else None) or self._too_deep(body)
             else:
                 refusal = body
         if refusal is not None:
@@ -120,43 +106,12 @@ class Guard:
                 await _answer(send, 500, {"detail": "An unknown error occurred"})
 
     def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> _Refusal | None:
-        host = headers.get(b"host", b"")
-        if not self._is_known(host):
-            shown = host.decode("latin-1")[:80]
-            return 403, {
-                "detail": f"Host {shown!r} is not allowed here; add it to PERDURE_ALLOWED_HOSTS if it is yours"
-                if host
-                else "the request has no Host header"
-            }
-        origin = headers.get(b"origin")
-        if origin is not None and not self._is_own_origin(origin):
-            shown = origin.decode("latin-1")[:80]
-            return 403, {"detail": f"Origin {shown!r} is not allowed here; add its host to PERDURE_ALLOWED_HOSTS"}
+        problem = self._origins.problem(headers)
+        if problem is not None:
+            return 403, {"detail": problem}
         if self._key is not None and scope["path"] not in OPEN_PATHS and not self._has_key(headers):
             return 401, {"detail": "Unauthorized"}
         return None
-
-    def _is_known(self, host: bytes) -> bool:
-        known = self._known.get(host)
-        if known is None:
-            known = self._looked_up(host)
-            if len(self._known) < 1_000:  # whoever sends ever new names must not fill the memory
-                self._known[host] = known
-        return known
-
-    def _looked_up(self, host: bytes) -> bool:
-        match = _HOST.fullmatch(host.decode("latin-1").lower())
-        if match is None:
-            return False
-        if self._any:
-            return True
-        name, port = match["name"].strip("[]").rstrip("."), match["port"]
-        ports = DEFAULT_PORTS if port is None else (port,)  # clients leave the usual one out
-        return name in self._names or any(f"{name}:{number}" in self._names for number in ports)
-
-    def _is_own_origin(self, origin: bytes) -> bool:
-        match = _ORIGIN.fullmatch(origin.decode("latin-1").lower())
-        return match is not None and self._is_known(match["host"].encode("latin-1"))
 
     def _has_key(self, headers: Mapping[bytes, bytes]) -> bool:
         assert self._key is not None
@@ -209,9 +164,7 @@ class Guard:
 
         return counted
 
-    def _too_deep(self, headers: Mapping[bytes, bytes], body: bytes) -> _Refusal | None:
-        if headers.get(b"content-type", b"").startswith(b"multipart/"):
-            return None
+    def _too_deep(self, body: bytes) -> _Refusal | None:
         try:
             check_json(body, JsonLimits(size_bytes=self._config.max_body_bytes, depth=self._config.max_depth))
         except JsonTooLarge as error:
@@ -221,12 +174,7 @@ class Guard:
 
 _Refusal = tuple[int, dict[str, Any]]
 
-_WANTED = frozenset(
-    {
-        *(b"host", b"origin", b"authorization", b"x-bare-password"),
-        *(b"content-length", b"content-type", b"transfer-encoding", b"connection", b"upgrade", b"expect"),
-    }
-)
+_WANTED = HEADERS | {b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"expect"}
 
 
 def _wanted(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -251,6 +199,10 @@ def _is_upload(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         and headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
         and scope["method"] == "POST"
     )
+
+
+def _unsupported(problem: str | None) -> _Refusal | None:
+    return None if problem is None else (415, {"detail": problem})
 
 
 def _asks_for_upgrade(headers: Mapping[bytes, bytes]) -> bool:
