@@ -157,6 +157,14 @@ async def test_much_output_is_cut_and_stops_nobody(tmp_path: Path) -> None:
     assert outcome.blocked is not None and len(outcome.blocked.reason) == 2_000
 
 
+async def test_an_answer_that_nests_too_deeply_is_not_parsed(tmp_path: Path) -> None:
+    """It fails as one that is no JSON does, whatever the parser could bear."""
+    deep = shlex.quote("print('{\"a\":' * 500 + '1' + '}' * 500)")
+    outcome = await fired(tmp_path, f"{shlex.quote(sys.executable)} -c {deep}", if_it_fails="block", timeout_s=30)
+
+    assert outcome.blocked is not None and outcome.events[0].outcome == "failed"
+
+
 async def test_a_hook_for_some_tools_is_not_called_for_others(tmp_path: Path) -> None:
     """By patterns of their names; points without a tool are not touched by them."""
     hooks = configured(tmp_path, "echo no >&2; exit 2", tools=["read_*"], on=["before_tool", "run_end"])

@@ -256,8 +256,16 @@ async def test_what_is_no_answer_is_told() -> None:
         site.pages = {"/search": said({"results": "none"})}
         nothing = await search.search({"query": "bees"})
         site.pages = {"/search": page(b" " * 5_000_000)}
-        with pytest.raises(ToolError, match="longer than 4,000,000 bytes"):
+        with pytest.raises(ToolError, match="larger than 4,000,000 bytes"):
             await search.search({"query": "bees"})
+        for body, why in (
+            (b"[" + b"{}," * 300_000 + b"0]", "200,000 arrays"),
+            (b"[" * 3_000, "100 levels"),
+            ('{"results": []}'.encode("utf-16"), "UTF-8"),
+        ):
+            site.pages = {"/search": page(body)}
+            with pytest.raises(ToolError, match=why):
+                await search.search({"query": "bees"})
         with pytest.raises(ToolError, match="could not be asked") as odd:
             await WebSearch(Exa("k\u00e9y\n-of-a-test", base_url=site.url(""))).search({"query": "bees"})
     with pytest.raises(ToolError, match="could not be asked"):

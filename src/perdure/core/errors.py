@@ -28,7 +28,8 @@
     │   ├── TextAmbiguous
     │   ├── PatchInvalid
     │   └── AddressRefused
-    ├── JsonTooLarge            a JSON text from outside passes a limit; it was not parsed
+    ├── DataTooLarge            data from outside pass a limit; they were not parsed
+    ├── BodyUnreadable          a body from outside can't be unpacked
     ├── ConversionFailed        a file could not be turned into text; the others go on
     ├── ExtraMissing            packages that only some need are not installed
     ├── SecretKeyMissing        secrets need a key, and none is set
@@ -64,8 +65,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.core.bodies import BodyUnreadable
 from perdure.core.error_root import PerdureError
-from perdure.core.json_limits import JsonTooLarge
+from perdure.core.json_limits import DataTooLarge
 from perdure.core.model_errors import (
     IrreducibleFloor,
     ModelAuthenticationFailed,
@@ -122,9 +124,11 @@ __all__ = [
     "BlockLimitExceeded",
     "BlockNotFound",
     "BlockReadOnly",
+    "BodyUnreadable",
     "Conflict",
     "ConversationBusy",
     "ConversionFailed",
+    "DataTooLarge",
     "EmbeddingMismatch",
     "EmptyMessage",
     "ExtraMissing",
@@ -137,7 +141,6 @@ __all__ = [
     "InvalidArguments",
     "InvalidInput",
     "IrreducibleFloor",
-    "JsonTooLarge",
     "LeaseLost",
     "McpPrivateRefused",
     "McpStdioRefused",

@@ -7,13 +7,13 @@ in bytes costs a few milliseconds for a megabyte and takes no more memory than t
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.error_root import PerdureError
 
-__all__ = ["CONTAINERS_MAX", "DEPTH_MAX", "JsonLimits", "JsonTooLarge", "check_json", "parse_json", "read_bounded"]
+__all__ = ["CONTAINERS_MAX", "DEPTH_MAX", "DataTooLarge", "JsonLimits", "check_json", "parse_json"]
 
 CONTAINERS_MAX = 200_000
 """Arrays and objects in one text. Parsing stops everything else, in whichever thread it is done: 5 MB take 10 ms as one
@@ -25,10 +25,10 @@ _BLOCK_BYTES = 1 << 16
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 
 
-class JsonTooLarge(PerdureError, ValueError):
-    """A text from outside passes a limit; it was not parsed. The message says which, without saying whose text."""
+class DataTooLarge(PerdureError, ValueError):
+    """Data from outside pass a limit; they were not parsed. The message says which, without saying whose data."""
 
-    code = "json_too_large"
+    code = "data_too_large"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +49,21 @@ class JsonLimits:
 def check_json(data: bytes, limits: JsonLimits) -> None:
     """Let a text pass that keeps the limits, JSON or not. Linear in its length, without a loop over its bytes.
 
-    Raises: JsonTooLarge: it is larger, nests deeper, or is in another encoding than UTF-8, where brackets can't be
+    Raises: DataTooLarge: it is larger, nests deeper, or is in another encoding than UTF-8, where brackets can't be
         counted.
     """
     if len(data) > limits.size_bytes:
-        raise JsonTooLarge(f"larger than {limits.size_bytes:,} bytes")
+        raise DataTooLarge(f"larger than {limits.size_bytes:,} bytes")
     if json.detect_encoding(data) not in ("utf-8", "utf-8-sig"):
-        raise JsonTooLarge("JSON must be encoded as UTF-8")
+        raise DataTooLarge("JSON must be encoded as UTF-8")
     # Most texts have fewer brackets than they may have levels, and need no closer look.
     if data.count(b"[") + data.count(b"{") <= min(limits.depth, limits.containers):
         return
     brackets = _brackets(data)
     if brackets.count(b"[") + brackets.count(b"{") > limits.containers:
-        raise JsonTooLarge(f"more than {limits.containers:,} arrays and objects")
+        raise DataTooLarge(f"more than {limits.containers:,} arrays and objects")
     if _depth(brackets) > limits.depth:
-        raise JsonTooLarge(f"nested deeper than {limits.depth} levels")
+        raise DataTooLarge(f"nested deeper than {limits.depth} levels")
 
 
 def parse_json(data: bytes | str, limits: JsonLimits, *, parse_constant: Callable[[str], Any] | None = None) -> Any:
@@ -71,21 +71,11 @@ def parse_json(data: bytes | str, limits: JsonLimits, *, parse_constant: Callabl
 
     Args:
         parse_constant: what `NaN` and the infinities become, as for `json.loads`.
-    Raises: JsonTooLarge: it passes a limit; ValueError: it is no JSON. The first is one of the second.
+    Raises: DataTooLarge: it passes a limit; ValueError: it is no JSON. The first is one of the second.
     """
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     check_json(text, limits)
     return json.loads(data if isinstance(data, str) else text, parse_constant=parse_constant)
-
-
-async def read_bounded(chunks: AsyncIterable[bytes], size_bytes: int) -> bytes:
-    """What a body's pieces make together. Raises: JsonTooLarge, as soon as they are more than `size_bytes`."""
-    held = bytearray()
-    async for chunk in chunks:
-        if len(held) + len(chunk) > size_bytes:
-            raise JsonTooLarge(f"larger than {size_bytes:,} bytes")
-        held += chunk
-    return bytes(held)
 
 
 def _brackets(data: bytes) -> bytes:

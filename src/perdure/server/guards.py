@@ -21,7 +21,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from perdure.core.errors import FileTooLarge, JsonTooLarge
+from perdure.core.errors import DataTooLarge, FileTooLarge
 from perdure.core.json_limits import JsonLimits, check_json
 from perdure.server.config import ServerConfig
 from perdure.server.origins import HEADERS, Origins, body_type_problem, upload_problem
@@ -167,7 +167,7 @@ class Guard:
     def _too_deep(self, body: bytes) -> _Refusal | None:
         try:
             check_json(body, JsonLimits(size_bytes=self._config.max_body_bytes, depth=self._config.max_depth))
-        except JsonTooLarge as error:
+        except DataTooLarge as error:
             return 422, {"trace_id": "", "detail": f"body: {error}", "examples": []}
         return None
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import tracemalloc
 
 import pytest
 
 from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult
+from perdure.toolbox.sandbox.answers import answer_bytes_max, result_of
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 
 SERVERS = ["root", "user without namespaces"]
@@ -56,6 +59,11 @@ class TestForgedAnswers:
             "send(b'{\"status\": \"success\", \"value\": ' + b'[' * 500 + b']' * 500 + b'}')",
             "send(b'{\"status\": \"success\", \"value\": ' + b'9' * 5000 + b'}')",
             "send(b'\\x80\\x04\\x95' + b'cos\\nsystem\\n')",
+            "send(b'{\"status\": \"success\", \"value\": [0' + b',[]' * 300_000 + b']}')",
+            "send(b'[' + b'{\"\":[]},' * 100_000 + b'0]')",
+            'send(b\'{"status": "success", "value": 1, "agent": [0\' + b\',{"":[]}\' * 110_000 + b\']}\')',
+            'send(\'{"status": "success", "value": 1}\'.encode(\'utf-16\'))',
+            'send(\'{"status": "success", "value": 1}\'.encode(\'utf-32-le\'))',
             "os.set_blocking(4, True)\nwhile True: os.write(4, b'x' * 65536)",
         ],
     )
@@ -88,3 +96,44 @@ class TestForgedAnswers:
         assert (first.value, second.value) == ("honest", "honest")
         assert forged.value == "forged"
         assert cage.run("1 + 1").value == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"status":"success","value":[' + b'{"":[]},' * 1_100_000 + b"0]}",
+        b'{"status":"success","value":[0' + b",[]" * 2_900_000 + b"]}",
+        b'{"status":"success","value":1,"frames":[0' + b",{}" * 2_900_000 + b"]}",
+        b'{"status":"success","value":1,"agent":' + b"[" * 8_000_000 + b"}",
+        b'{"status":"success","value":1,' + b'"a":[],' * 1_200_000 + b'"b":1}',
+    ],
+    ids=["objects in a list", "lists", "frames", "depth", "fields"],
+)
+def test_an_answer_full_of_containers_is_refused_before_it_is_parsed(body: bytes) -> None:
+    """Nine megabytes of it would become gigabytes, in a process that everybody shares."""
+    job = SandboxJob(source="")
+    assert len(body) <= answer_bytes_max(job)
+    tracemalloc.start()
+    began = time.thread_time()
+    try:
+        result = result_of(body, job)
+        seconds, peak = time.thread_time() - began, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert (result.status, result.value) == ("error", None)
+    assert peak < 5 * len(body)
+    assert seconds < 1, "0.1 s is usual; parsing it takes some seconds"
+
+
+@pytest.mark.parametrize("cage", SERVERS, indirect=True)
+def test_what_a_tool_returns_is_held_to_the_same_number(cage: Cage) -> None:
+    """It hears of it in the words of its own result; dates and numbers are no lists."""
+    full = cage.run("def f():\n    return [[] for _ in range(200_000)]", "f")
+    fits = cage.run("def f():\n    return [[[] for _ in range(1_000)], [0] * 250_000]", "f")
+
+    assert (full.status, full.error) == (
+        "error",
+        "the result holds more than 200,000 lists and dicts: return fewer, or text",
+    )
+    assert (fits.status, len(fits.value[1])) == ("success", 250_000)

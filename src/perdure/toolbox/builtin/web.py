@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import zlib
 from dataclasses import dataclass
 from functools import cache
 
 import httpx
 
-from perdure.core.errors import ToolError
+from perdure.core.bodies import ACCEPT_ENCODING, unpacked
+from perdure.core.errors import BodyUnreadable, DataTooLarge, ToolError
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard
 
 __all__ = ["FetchLimits", "Fetched", "fetch"]
@@ -75,7 +75,7 @@ async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> Fetche
             follow_redirects=True,
             max_redirects=REDIRECTS,
             trust_env=False,
-            headers={"User-Agent": AGENT, "Accept": ACCEPT, "Accept-Encoding": "gzip, deflate"},
+            headers={"User-Agent": AGENT, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING},
         ) as client,
         client.stream("GET", url) as response,
     ):
@@ -94,56 +94,15 @@ async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> Fetche
 
 async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
     """The unpacked body up to `limit` bytes, and whether there was more. Never more than that is unpacked."""
-    unpack = _unpacker(response.headers.get("content-encoding", ""))
     held = bytearray()
     try:
-        async for piece in response.aiter_raw():
-            held += piece if unpack is None else unpack.decompress(piece, limit + 1 - len(held))
-            if len(held) > limit:
-                return bytes(held[:limit]), True
-            while unpack is not None and unpack.unconsumed_tail:
-                held += unpack.decompress(unpack.unconsumed_tail, limit + 1 - len(held))
-                if len(held) > limit:
-                    return bytes(held[:limit]), True
-    except zlib.error as error:
-        raise ToolError(f"what {response.url.host} sent can't be unpacked: {error}") from error
+        async for piece in unpacked(response.aiter_raw(), response.headers.get("content-encoding", ""), limit):
+            held += piece
+    except DataTooLarge:
+        return bytes(held), True
+    except BodyUnreadable as error:
+        raise ToolError(f"what {response.url.host} sent can't be read: {error}") from error
     return bytes(held), False
-
-
-class _Unpacker:
-    """gzip or zlib, or the bare deflate that some servers send for the latter."""
-
-    def __init__(self, *, zlib_or_bare: bool) -> None:
-        self._object = zlib.decompressobj(zlib.MAX_WBITS | (0 if zlib_or_bare else 16))
-        self._try_bare = zlib_or_bare
-
-    @property
-    def unconsumed_tail(self) -> bytes:
-        return self._object.unconsumed_tail
-
-    def decompress(self, data: bytes, most: int) -> bytes:
-        try:
-            unpacked = self._object.decompress(data, most)
-        except zlib.error:
-            if not self._try_bare:
-                raise
-            self._object = zlib.decompressobj(-zlib.MAX_WBITS)
-            unpacked = self._object.decompress(data, most)
-        self._try_bare = False
-        return unpacked
-
-
-def _unpacker(encoding: str) -> _Unpacker | None:
-    """Raises: ToolError: packed in a way that was not asked for."""
-    match encoding.strip().lower():
-        case "" | "identity":
-            return None
-        case "gzip" | "x-gzip":
-            return _Unpacker(zlib_or_bare=False)
-        case "deflate":
-            return _Unpacker(zlib_or_bare=True)
-        case other:
-            raise ToolError(f"the page came packed as {other[:40]!r}, which was not asked for and is not unpacked")
 
 
 @cache

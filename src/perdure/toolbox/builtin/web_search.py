@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
@@ -12,7 +11,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from perdure.core.errors import InvalidArguments, ToolError
+from perdure.core.bodies import ACCEPT_ENCODING, read_body
+from perdure.core.errors import BodyUnreadable, DataTooLarge, InvalidArguments, ToolError
+from perdure.core.json_limits import JsonLimits, parse_json
 from perdure.core.tools import ToolOutcome
 from perdure.toolbox.builtin.search_engines import (
     ENGINES,
@@ -112,34 +113,31 @@ async def _answer(engine: SearchEngine, query: SearchQuery) -> Mapping[str, Any]
         async with asyncio.timeout(ANSWER_S), httpx.AsyncClient(timeout=ANSWER_S) as client:
             request = engine.request(query)
             request.headers.setdefault("User-Agent", "Perdure")
+            request.headers["Accept-Encoding"] = ACCEPT_ENCODING
             response = await client.send(request, stream=True)
             try:
-                body = await _body(response)
+                packed = response.headers.get("content-encoding", "")
+                body = await read_body(response.aiter_raw(), packed, ANSWER_BYTES)
             finally:
                 await response.aclose()
     except TimeoutError as error:
         raise ToolError(f"{engine.name} did not answer within {ANSWER_S:g} s") from error
+    except (DataTooLarge, BodyUnreadable) as error:
+        raise ToolError(f"the answer of {engine.name} is not read: {error}") from error
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         problem = _masked(engine, str(error) or type(error).__name__)
         raise ToolError(f"{engine.name} could not be asked: {problem}") from None  # the cause may hold the key
     if response.status_code != 200:
         raise ToolError(_refused(engine, response.status_code, body))
     try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        answer = parse_json(body, JsonLimits(size_bytes=ANSWER_BYTES))
+    except DataTooLarge as error:
+        raise ToolError(f"the answer of {engine.name} is not read: {error}") from error
+    except ValueError as error:
         raise ToolError(f"{engine.name} answered what is no JSON") from error
     if not isinstance(answer, Mapping):
         raise ToolError(f"{engine.name} answered what is no search result")
     return answer
-
-
-async def _body(response: httpx.Response) -> bytes:
-    held = bytearray()
-    async for piece in response.aiter_bytes():
-        held += piece
-        if len(held) > ANSWER_BYTES:
-            raise httpx.ReadError(f"the answer is longer than {ANSWER_BYTES:,} bytes")
-    return bytes(held)
 
 
 def _refused(engine: SearchEngine, status: int, body: bytes) -> str:

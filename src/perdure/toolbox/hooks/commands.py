@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import shlex
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import GO_ON, HookInfo, HookPayload, Verdict, payload_to_json
+from perdure.core.json_limits import JsonLimits, parse_json
 from perdure.toolbox.hooks.functions import checked
 
 __all__ = ["HOOKS_FILE", "CommandFailed", "CommandHook", "command_hooks"]
@@ -190,8 +190,9 @@ def _verdict(code: int, out: str, err: str) -> Verdict:
     if not out.lstrip().startswith("{"):  # a command may chatter
         return GO_ON
     try:
-        said = json.loads(out)
-    except (ValueError, RecursionError) as error:
+        # A byte that is no UTF-8 was replaced by three.
+        said = parse_json(out, JsonLimits(size_bytes=3 * OUTPUT_BYTES))
+    except ValueError as error:
         raise CommandFailed(f"its answer is no JSON: {error}") from error
     context, reason = said.get("context"), said.get("reason")
     if said.get("decision") not in (None, "go_on", "block") or not all(

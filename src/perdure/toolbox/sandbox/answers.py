@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast, get_args
 
+from perdure.core.json_limits import JsonLimits, parse_json
 from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult, SandboxStatus, ToolFrame
 from perdure.toolbox.sandbox.fork_server import Ended
-from perdure.toolbox.sandbox.inside.results import Unfit, clean, to_json
+from perdure.toolbox.sandbox.inside.results import CONTAINERS_MAX, DEPTH_MAX, Unfit, clean, to_json
 
 __all__ = ["answer_bytes_max", "ended_result", "output_bytes_max", "printed", "result_of"]
 
@@ -17,6 +17,8 @@ ERROR_CHARS = 5_000
 FRAMES_MAX = 20
 LINE_CHARS = 200
 BESIDES_BYTES = 1 << 20
+BESIDES_CONTAINERS = 1_000
+BESIDES_DEPTH = 5
 BYTES_OF_A_CHARACTER = 4
 NOTICE_BYTES = 4_096
 CPU_SLACK = 0.5
@@ -28,6 +30,15 @@ def answer_bytes_max(job: SandboxJob) -> int:
     """How long an honest answer can be: the result, changed blocks, an error."""
     blocks = (job.agent or {}).get("blocks") or {}
     return 2 * job.limits.result_bytes + BESIDES_BYTES * (1 + len(blocks))
+
+
+def _limits(job: SandboxJob) -> JsonLimits:
+    """What an honest answer keeps: `to_json` has held its value to the same."""
+    return JsonLimits(
+        size_bytes=answer_bytes_max(job),
+        depth=DEPTH_MAX + BESIDES_DEPTH,
+        containers=CONTAINERS_MAX + BESIDES_CONTAINERS,
+    )
 
 
 def output_bytes_max(limits: SandboxLimits) -> int:
@@ -46,7 +57,7 @@ def printed(data: bytes, limits: SandboxLimits) -> str:
 def result_of(body: bytes, job: SandboxJob) -> SandboxResult:
     """The result that an answer claims; an `error` if it is no answer."""
     try:
-        claimed = json.loads(body, parse_constant=_no_number)
+        claimed = parse_json(body, _limits(job), parse_constant=_no_number)
         status, error, frames = claimed["status"], claimed.get("error", ""), claimed.get("frames", [])
         if status not in _STATUSES or not isinstance(error, str):
             raise ValueError(status)

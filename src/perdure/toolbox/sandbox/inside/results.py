@@ -14,9 +14,12 @@ from pathlib import PurePath
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-__all__ = ["Unfit", "clean", "to_json"]
+__all__ = ["CONTAINERS_MAX", "DEPTH_MAX", "Unfit", "clean", "to_json"]
 
 DEPTH_MAX = 100
+CONTAINERS_MAX = 200_000
+"""As in a request's body: whoever parses more is held up for too long."""
+
 INTEGER_BITS_MAX = 14_000  # some 4,200 digits: Python refuses to read more
 SHOWN_CHARS = 60
 
@@ -43,7 +46,7 @@ def to_json(value: object, *, bytes_max: int) -> Any:
     Raises: Unfit: something in it has no such form, or it is larger than `bytes_max` as JSON.
     """
     try:
-        plain = _Walk(bytes_max).plain(value, "")
+        plain = _Walk(bytes_max).plain(value)
         size = len(json.dumps(plain, ensure_ascii=False).encode())
     except Unfit:
         raise
@@ -65,52 +68,55 @@ def _too_large(bytes_max: int) -> str:
 class _Walk:
     def __init__(self, bytes_max: int) -> None:
         self._left = self._bytes_max = bytes_max  # each value takes at least one byte
+        self._containers = 0
         self._open: set[int] = set()
+        self._path: list[str] = []  # to the value that is looked at, put together only for an error
 
-    def plain(self, value: object, where: str) -> Any:
+    def plain(self, value: object) -> Any:
         self._left -= 1
         if self._left < 0:
             raise Unfit(_too_large(self._bytes_max))
         if isinstance(value, Enum):
-            return self.plain(value.value, where)
+            return self.plain(value.value)
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
             self._left -= len(value)
             return clean(str.__str__(value))
         if isinstance(value, int):
-            return self._integer(value, where)
+            return self._integer(value)
         if isinstance(value, float):
             number = float(value)
             if not math.isfinite(number):
-                raise _unfit(where, f"is {number}, which JSON has no word for: return None or a text instead")
+                raise self._unfit(f"is {number}, which JSON has no word for: return None or a text instead")
             return number
-        return self._nested(value, where)
+        return self._nested(value)
 
-    def _integer(self, value: int, where: str) -> int:
+    def _integer(self, value: int) -> int:
         number = int(value)
         if number.bit_length() > INTEGER_BITS_MAX:
-            raise _unfit(where, "is an integer of more than 4,000 digits: return it as text")
+            raise self._unfit("is an integer of more than 4,000 digits: return it as text")
         return number
 
-    def _nested(self, value: object, where: str) -> Any:
+    def _nested(self, value: object) -> Any:
         if id(value) in self._open:
-            raise _unfit(where, "contains itself: return a copy without the cycle")
+            raise self._unfit("contains itself: return a copy without the cycle")
         if len(self._open) >= DEPTH_MAX:
-            raise _unfit("", f"is nested more than {DEPTH_MAX} deep: return a flatter one")
+            raise Unfit(f"the result is nested more than {DEPTH_MAX} deep: return a flatter one")
         self._open.add(id(value))
         try:
-            return self._of_type(value, where)
+            return self._of_type(value)
         finally:
             self._open.discard(id(value))
 
-    def _of_type(self, value: object, where: str) -> Any:
+    def _of_type(self, value: object) -> Any:
         if isinstance(value, Mapping):
-            return {self._key(key, where): self.plain(item, f"{where}[{_shown(key)}]") for key, item in value.items()}
+            self._count_container()
+            return {self._key(key): self._at(f"[{_shown(key)}]", item) for key, item in value.items()}
         if isinstance(value, list | tuple | range):
-            return self._list(value, where)
+            return self._list(value)
         if isinstance(value, set | frozenset):
-            return self._list(_ordered(value), where)
+            return self._list(_ordered(value))
         if isinstance(value, datetime | date | time):
             return value.isoformat()
         if isinstance(value, timedelta):
@@ -118,32 +124,45 @@ class _Walk:
         if isinstance(value, PurePath):
             return clean(str(value))
         if isinstance(value, bytes | bytearray | memoryview):
-            raise _unfit(where, "is bytes: return text, as with .decode() or base64")
+            raise self._unfit("is bytes: return text, as with .decode() or base64")
         if isinstance(value, GeneratorType | AsyncGeneratorType):
-            raise _unfit(where, "is a generator: return list(...) of it")
+            raise self._unfit("is a generator: return list(...) of it")
         if isinstance(value, CoroutineType):
-            raise _unfit(where, "is a coroutine that was not awaited: make the function `async def` and await it")
-        return self._object(value, where)
+            raise self._unfit("is a coroutine that was not awaited: make the function `async def` and await it")
+        return self._object(value)
 
-    def _object(self, value: object, where: str) -> Any:
+    def _object(self, value: object) -> Any:
         if not isinstance(value, type):
             if dataclasses.is_dataclass(value):
+                self._count_container()
                 names = [field.name for field in dataclasses.fields(value)]
-                return {name: self.plain(getattr(value, name), f"{where}.{name}") for name in names}
+                return {name: self._at(f".{name}", getattr(value, name)) for name in names}
             if callable(dump := getattr(value, "model_dump", None)):
-                return self.plain(dump(mode="json"), where)
+                return self.plain(dump(mode="json"))
             if type(value).__module__.split(".")[0] == "numpy" and callable(to_list := getattr(value, "tolist", None)):
-                return self.plain(to_list(), where)
+                return self.plain(to_list())
         for module, name in (("decimal", "Decimal"), ("uuid", "UUID"), ("fractions", "Fraction")):
             kind = getattr(sys.modules.get(module), name, None)
             if kind is not None and isinstance(value, kind):
                 return str(value)
-        raise _unfit(where, f"is {_article(type(value).__name__)}, which JSON has no form for: {_WHAT_HELPS}")
+        raise self._unfit(f"is {_article(type(value).__name__)}, which JSON has no form for: {_WHAT_HELPS}")
 
-    def _list(self, values: Iterable[object], where: str) -> list[Any]:
-        return [self.plain(item, f"{where}[{number}]") for number, item in enumerate(values)]
+    def _list(self, values: Iterable[object]) -> list[Any]:
+        self._count_container()
+        return [self._at(f"[{number}]", item) for number, item in enumerate(values)]
 
-    def _key(self, key: object, where: str) -> str:
+    def _count_container(self) -> None:
+        self._containers += 1
+        if self._containers > CONTAINERS_MAX:
+            raise Unfit(f"the result holds more than {CONTAINERS_MAX:,} lists and dicts: return fewer, or text")
+
+    def _at(self, step: str, value: object) -> Any:
+        self._path.append(step)
+        plain = self.plain(value)
+        self._path.pop()
+        return plain
+
+    def _key(self, key: object) -> str:
         if isinstance(key, Enum):
             key = key.value
         if isinstance(key, str):
@@ -151,7 +170,12 @@ class _Walk:
             return clean(str.__str__(key))
         if key is None or isinstance(key, bool | int | float):
             return json.dumps(key)
-        raise _unfit(where, f"has a key that is {_article(type(key).__name__)}: use text as keys")
+        raise self._unfit(f"has a key that is {_article(type(key).__name__)}: use text as keys")
+
+    def _unfit(self, what: str) -> Unfit:
+        where = "".join(self._path)
+        place = f"the result{where}" if len(where) <= 5 * SHOWN_CHARS else "a part of the result"
+        return Unfit(f"{clean(place)} {what}")
 
 
 def _ordered(values: Iterable[object]) -> list[object]:
@@ -162,11 +186,6 @@ def _ordered(values: Iterable[object]) -> list[object]:
         return sorted(found, key=order)
     except Exception:
         return found
-
-
-def _unfit(where: str, what: str) -> Unfit:
-    place = f"the result{where}" if len(where) <= 5 * SHOWN_CHARS else "a part of the result"
-    return Unfit(f"{clean(place)} {what}")
 
 
 def _shown(key: object) -> str:
