@@ -50,6 +50,8 @@ class Settings:
         sandbox_memory_mb: the most memory that a call of a tool gets, in MiB.
         sandbox_processes: the most processes and threads that a call of a tool gets.
         sandbox_concurrency: how many tools run at a time; others wait.
+        sandbox_packages_mb: the most room that the installed requirements of all tools take on disk, in MiB; one set
+            may take a quarter.
         mcp_stdio: `on`: clients of the API may register MCP servers that are programs of this machine.
         mcp_private: whether clients of the API may register MCP servers on this machine or in a private network: `on`
             or `off`; empty: if there is no API key and no allowed host, so that only this machine reaches the server.
@@ -79,6 +81,7 @@ class Settings:
     sandbox_memory_mb: int = 512
     sandbox_processes: int = 32
     sandbox_concurrency: int = 8
+    sandbox_packages_mb: int = 4096
     mcp_stdio: str = "off"
     mcp_private: str = ""
     mcp_timeout_s: float = 60.0

@@ -70,6 +70,7 @@ class SandboxJob:
             value}}`, and whatever else of JSON. None: such a function gets None.
         requirements: of pip, `name` or `name==1.2`; they are installed once for each set.
         network: whether it may connect to anything. The adapter's owner may refuse it.
+        owner: whose it is, as an agent's id: jobs of one owner must not keep all others waiting. Empty: nobody's.
     """
 
     source: str
@@ -80,6 +81,7 @@ class SandboxJob:
     requirements: tuple[str, ...] = ()
     limits: SandboxLimits = SandboxLimits()
     network: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ def job_of(
         requirements=code.requirements,
         limits=limits,
         network=code.network,
+        owner="" if agent is None else agent.id,
     )
 
 

@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -135,23 +135,36 @@ class WebGuard:
         if not host:
             raise AddressRefused(_shown(url), "it names no host")
         port = url.port or (443 if url.scheme == "https" else 80)
-        bare = host.strip("[]")
-        allowed = not self._allowed.isdisjoint({host, f"{host}:{port}", bare})
-        if not allowed and port not in PORTS:
-            known = ", ".join(map(str, sorted(PORTS)))
-            raise AddressRefused(_shown(url), f"port {port} is not one of those of web pages: {known}")
-        addresses = (bare,) if is_address(bare) else await self._addresses(url, host, port)
+        return Place(host.strip("[]"), await self.addresses_of(host.strip("[]"), port, shown=_shown(url)))
+
+    async def addresses_of(
+        self, host: str, port: int, *, ports: Collection[int] = PORTS, shown: str | None = None
+    ) -> tuple[str, ...]:
+        """Where a connection to this host and port goes: an address to try first, and others.
+
+        Args:
+            host: in lower case, an IPv6 address without brackets.
+            ports: those that a host which is not among the allowed ones may be reached at.
+            shown: how an error calls it.
+        Raises: AddressRefused; OSError: the name leads nowhere.
+        """
+        shown = shown or _place(host, port)
+        allowed = not self._allowed.isdisjoint({host, f"[{host}]", _place(host, port)})
+        if not allowed and port not in ports:
+            known = ", ".join(map(str, sorted(ports)))
+            raise AddressRefused(shown, f"port {port} is not one of those of web pages: {known}")
+        addresses = (host,) if is_address(host) else await self._addresses(host, port, shown)
         if not allowed:
             for address in addresses:
                 if (what := refusal_of(address)) is not None:
-                    raise AddressRefused(_shown(url), f"it leads to {address}, which is {what}")
-        return Place(bare, tuple(addresses))
+                    raise AddressRefused(shown, f"it leads to {address}, which is {what}")
+        return tuple(addresses)
 
-    async def _addresses(self, url: httpx.URL, host: str, port: int) -> Sequence[str]:
+    async def _addresses(self, host: str, port: int, shown: str) -> Sequence[str]:
         # Systems read 2130706433, 0x7f.1 and 017700000001 as addresses too; a person who means a page writes none.
         last = host.rsplit(".", 1)[-1]
         if last.isdigit() or last.startswith("0x"):
-            raise AddressRefused(_shown(url), "its address is written in an unusual way: write four decimal numbers")
+            raise AddressRefused(shown, "its address is written in an unusual way: write four decimal numbers")
         addresses = await self._resolve(host, port)
         if not addresses:
             raise OSError(f"{host} has no address")
@@ -213,6 +226,10 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _shown(url: httpx.URL) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.toolbox.sandbox.inside.syscall_numbers import AARCH64, X86_64
-from perdure.toolbox.sandbox.requirements import remove_tree
+from perdure.toolbox.sandbox.package_cache import remove_tree
 
 __all__ = ["NUMBERS", "Ground"]
 

@@ -1,90 +1,154 @@
-"""Requirements: installed once for each set, by whoever comes first, and nothing but wheels by name."""
+"""Requirements: installed once for each set, by whoever comes first, a few at a time, in a cache of limited size."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
 import tempfile
-import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from perdure.toolbox.sandbox.requirements import Requirements, RequirementsFailed, remove_tree
+from perdure.toolbox.sandbox.installer import InstallFailed
+from perdure.toolbox.sandbox.package_cache import remove_tree
+from perdure.toolbox.sandbox.requirements import InstallQueueFull, Requirements, RequirementsFailed
 from tests.toolbox.sandbox.cages import Cage
 from tests.toolbox.sandbox.conftest import options_of
 
-PIP = """
-import json, os, pathlib, sys, time
-target = pathlib.Path(sys.argv[sys.argv.index("--target") + 1])
-wanted = sys.argv[sys.argv.index("--") + 1:]
-with open(os.environ["PIP_LOG"], "a") as log:
-    log.write(json.dumps([wanted, sorted(os.environ)]) + "\\n")
-print("Collecting", *wanted, flush=True)
-if "hangs" in wanted:
-    time.sleep(60)
-if "missing" in wanted:
-    (target / "half").mkdir()
-    (target / "half" / "file.py").write_text("x")
-    print("ERROR: No matching distribution found for missing")
-    sys.exit(1)
-time.sleep(0.2)
-(target / "greeting.py").write_text("WORD = 'hello'")
-"""
+MEBIBYTE = 1 << 20
+
+
+class Shelf:
+    """Installs a module `greeting` without pip, when `open` is set. `missing` is not to be had."""
+
+    def __init__(self, *, size: int = 0) -> None:
+        self.open, self.begun = asyncio.Event(), asyncio.Event()
+        self.open.set()
+        self.wanted: list[Sequence[str]] = []
+        self.busy = self.most = 0
+        self._size = size
+
+    async def install(
+        self, wanted: Sequence[str], scratch: Path, *, bytes_max: int, progress: Callable[[str], None]
+    ) -> Path:
+        self.wanted.append(wanted)
+        self.begun.set()
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        try:
+            target = scratch / "target"
+            target.mkdir()
+            (target / "greeting.py").write_text("WORD = 'hello'", encoding="utf-8")
+            (target / "weight").write_bytes(bytes(self._size))
+            await asyncio.sleep(0)
+            await self.open.wait()
+            if "missing" in wanted:
+                raise InstallFailed("No matching distribution found for missing")
+            return target
+        finally:
+            self.busy -= 1
 
 
 @pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PIP_LOG", str(tmp_path / "log"))
-    monkeypatch.setenv("PERDURE_KEY", "secret")
-    return tmp_path / "log"
+def shelf() -> Shelf:
+    return Shelf()
 
 
 @pytest.fixture
-def requirements(tmp_path: Path, log: Path) -> Requirements:
-    """An installer that takes some time, and writes down what it was asked for."""
-    (tmp_path / "pip.py").write_text(PIP, encoding="utf-8")
-    return Requirements(tmp_path / "cache", command=(sys.executable, str(tmp_path / "pip.py")), timeout_s=20)
+def requirements(tmp_path: Path, shelf: Shelf) -> Requirements:
+    return Requirements(tmp_path / "cache", installer=shelf)
 
 
-async def test_a_set_is_installed_once(requirements: Requirements, tmp_path: Path, log: Path) -> None:
+async def name_of(requirements: Requirements, wanted: Sequence[str], *, owner: str = "") -> str:
+    async with requirements.used(wanted, owner=owner) as name:
+        return name
+
+
+async def test_a_set_is_installed_once(requirements: Requirements, tmp_path: Path, shelf: Shelf) -> None:
     """Whoever asks at the same time waits for it; order does not matter; another set is another folder."""
-    lines: list[str] = []
     asked = [["greeting", "other==1"], ["other==1", "greeting"], [" greeting ", "other==1"]]
 
-    names = await asyncio.gather(*(requirements.installed(one, progress=lines.append) for one in asked))
-    again = await requirements.installed(["other==1", "greeting"], progress=lines.append)
-    other = await requirements.installed(["greeting"])
+    names = await asyncio.gather(*(name_of(requirements, one) for one in asked))
+    again = await name_of(requirements, ["other==1", "greeting"])
+    other = await name_of(requirements, ["greeting"])
 
     assert {*names, again} == {names[0]}
     assert other != names[0]
-    assert text_of(tmp_path / "cache" / names[0] / "greeting.py") == "WORD = 'hello'"
-    assert len(text_of(log).splitlines()) == 2
-    assert "installing greeting, other==1" in lines
-    assert "Collecting greeting other==1" in lines
-
-
-async def test_the_installer_gets_no_secret(requirements: Requirements, log: Path) -> None:
-    """Of the server's environment it sees what pip needs."""
-    await requirements.installed(["greeting"])
-
-    assert "PIP_LOG" in text_of(log)
-    assert "PERDURE_KEY" not in text_of(log)
+    assert (tmp_path / "cache" / names[0] / "greeting.py").read_text(encoding="utf-8") == "WORD = 'hello'"
+    assert shelf.wanted == [("greeting", "other==1"), ("greeting",)]
 
 
 async def test_what_fails_leaves_nothing_and_is_tried_again(requirements: Requirements, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(RequirementsFailed, match="No matching distribution found for missing"):
-            await requirements.installed(["missing"])
+            await name_of(requirements, ["missing"])
 
-    assert [name for name in names_in(tmp_path / "cache") if not name.endswith(".lock")] == []
+    assert folders_in(tmp_path / "cache") == []
 
 
-async def test_what_takes_too_long_is_ended(requirements: Requirements) -> None:
-    requirements._timeout_s = 0.5
+async def test_two_installers_at_a_time_and_a_queue_for_each_agent(requirements: Requirements, shelf: Shelf) -> None:
+    """Of 24 sets at once the fifth and all after it are refused at once; another agent's is taken all the same."""
+    shelf.open.clear()
+    tasks = [asyncio.create_task(name_of(requirements, [f"p{number}"], owner="one")) for number in range(24)]
+    other = asyncio.create_task(name_of(requirements, ["q"], owner="other"))
+    refused, _ = await asyncio.wait(tasks, timeout=0.3)
+    shelf.open.set()
+    done = [task for task in (*tasks, other) if task not in refused]
+    await asyncio.gather(*done)
 
-    with pytest.raises(RequirementsFailed, match=r"took more than 0\.5 s"):
-        await requirements.installed(["hangs"])
+    assert len(refused) == 20
+    assert all(isinstance(task.exception(), InstallQueueFull) for task in refused)
+    assert (shelf.most, len(shelf.wanted)) == (2, 5)
+    assert await name_of(requirements, ["p23"], owner="one")  # there is room again
+
+
+async def test_a_call_that_is_given_up_ends_its_installer(
+    requirements: Requirements, shelf: Shelf, tmp_path: Path
+) -> None:
+    """What it made is removed, and who waited for the same set goes on with it."""
+    shelf.open.clear()
+    first = asyncio.create_task(name_of(requirements, ["greeting"]))
+    second = asyncio.create_task(name_of(requirements, ["greeting"]))
+    await shelf.begun.wait()
+
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    shelf.open.set()
+    name = await second
+
+    assert folders_in(tmp_path / "cache") == [name]
+    assert len(shelf.wanted) == 2
+
+
+async def test_sets_that_were_not_used_for_long_make_room(tmp_path: Path) -> None:
+    """Four sets of 1 MiB fit beside the room of two that are made; one that is used stays."""
+    requirements = Requirements(tmp_path / "cache", installer=Shelf(size=MEBIBYTE), bytes_max=8 * MEBIBYTE)
+    async with requirements.used(["a"]) as held:
+        made = [await name_of(requirements, [name]) for name in "bcd"]
+        for number, name in enumerate([held, *made]):
+            os.utime(tmp_path / "cache" / f".{name}.lock", (number, number))
+
+        last = await name_of(requirements, ["e"])
+
+        assert folders_in(tmp_path / "cache") == sorted([held, *made[1:], last])
+
+
+async def test_a_cache_that_is_full_of_sets_in_use_refuses(tmp_path: Path) -> None:
+    requirements = Requirements(tmp_path / "cache", installer=Shelf(size=MEBIBYTE), bytes_max=MEBIBYTE)
+    async with requirements.used(["a"]):
+        with pytest.raises(RequirementsFailed, match="in use take"):
+            await name_of(requirements, ["b"])
+
+
+async def test_what_a_process_left_that_died_is_removed(requirements: Requirements, tmp_path: Path) -> None:
+    left = tmp_path / "cache" / ".new-0123" / "work"
+    left.mkdir(parents=True)
+
+    name = await name_of(requirements, ["greeting"])
+
+    assert folders_in(tmp_path / "cache") == [name]
 
 
 @pytest.mark.parametrize(
@@ -104,35 +168,19 @@ async def test_what_takes_too_long_is_ended(requirements: Requirements) -> None:
         "a" * 300,
     ],
 )
-async def test_what_is_no_name_is_refused(requirements: Requirements, log: Path, requirement: str) -> None:
+async def test_what_is_no_name_is_refused(requirements: Requirements, shelf: Shelf, requirement: str) -> None:
     """Options, paths, addresses would have the installer do more than install."""
     with pytest.raises(RequirementsFailed, match="can't be used"):
-        await requirements.installed([requirement])
+        await name_of(requirements, [requirement])
 
-    assert text_of(log) == ""
+    assert shelf.wanted == []
 
 
 @pytest.mark.parametrize(
     "requirement", ["requests", "a.b-c_d", "x[extra,other]==1.2", "x >= 1, < 2", "x~=1.0", "x==1.*"]
 )
 async def test_names_with_versions_are_taken(requirements: Requirements, requirement: str) -> None:
-    assert await requirements.installed([requirement])
-
-
-async def test_pip_installs_wheels_that_lie_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real installer, without a network: a wheel is taken, a source distribution is refused."""
-    pytest.importorskip("pip")
-    _make_wheel(tmp_path, "perdure_wheel_test")
-    (tmp_path / "perdure_source_test-1.0.tar.gz").write_bytes(b"")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    requirements = Requirements(tmp_path / "cache")
-
-    name = await requirements.installed(["perdure-wheel-test==1.0"])
-    with pytest.raises(RequirementsFailed, match="wheels only"):
-        await requirements.installed(["perdure-source-test"])
-
-    assert text_of(tmp_path / "cache" / name / "perdure_wheel_test.py") == "WORD = 'wheel'"
+    assert await name_of(requirements, [requirement])
 
 
 def test_removing_goes_past_no_link(tmp_path: Path) -> None:
@@ -157,10 +205,8 @@ def test_a_call_sees_its_own_set_and_no_other(who: str) -> None:
     options = options_of(who)
     folder = Path(tempfile.mkdtemp(prefix="perdure-requirements-"))
     folder.chmod(0o755)
-    (folder / "pip.py").write_text(PIP.replace('open(os.environ["PIP_LOG"], "a")', 'open(os.devnull, "w")'))
     cage = Cage(cache=folder / "cache", **options)
-    assert cage.sandbox._requirements is not None
-    cage.sandbox._requirements._command = (sys.executable, str(folder / "pip.py"))
+    cage.sandbox._requirements = Requirements(folder / "cache", installer=Shelf())
     source = (
         "import os\ntry:\n    import greeting\nexcept ImportError:\n    found = None\n"
         "else:\n    found = greeting.WORD\n    try:\n        open(greeting.__file__, 'a')\n"
@@ -179,19 +225,5 @@ def test_a_call_sees_its_own_set_and_no_other(who: str) -> None:
     assert (with_it.value, without.value) == (["hello, read-only", []], [None, []]), with_it
 
 
-def names_in(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
-
-
-def text_of(path: Path) -> str:
-    """What a file holds; nothing if it is not there."""
-    return path.read_text(encoding="utf-8") if path.exists() else ""
-
-
-def _make_wheel(folder: Path, name: str) -> None:
-    facts = f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{name}.py", "WORD = 'wheel'")
-        wheel.writestr(f"{facts}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        wheel.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{facts}/RECORD", "")
+def folders_in(cache: Path) -> list[str]:
+    return sorted(path.name for path in cache.iterdir() if path.is_dir())

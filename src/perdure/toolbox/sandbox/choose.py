@@ -12,15 +12,25 @@ from perdure.toolbox.sandbox.measures import no_isolation
 
 __all__ = ["NoSandbox", "open_sandbox"]
 
+PACKAGES_MB = 4_096
+
 
 def open_sandbox(
-    mode: str, *, cache: Path | None, network: bool, concurrency: int, memory_mb: int, processes: int
+    mode: str,
+    *,
+    cache: Path | None,
+    network: bool,
+    concurrency: int,
+    memory_mb: int,
+    processes: int,
+    packages_mb: int = PACKAGES_MB,
 ) -> Sandbox:
     """The sandbox of these settings. It starts nothing before it is used.
 
     Args:
         mode: `auto`: code is run where it can be held back; `unsafe`: also where it can't; `off`: nowhere.
         cache: where requirements are installed.
+        packages_mb: the room that they may take there.
     """
     if mode == "off":
         return NoSandbox("PERDURE_SANDBOX is off")
@@ -35,6 +45,7 @@ def open_sandbox(
         unsafe=mode == "unsafe",
         memory_mb=memory_mb,
         processes=processes,
+        packages_mb=packages_mb,
     )
 
 

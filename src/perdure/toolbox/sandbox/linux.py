@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import os
@@ -33,6 +34,7 @@ SPARES = 1
 SPARE_DELAY_S = 0.02
 MEMORY_MB = 512
 PROCESSES = 32
+PACKAGES_MB = 4_096
 CHECK_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 2.0
 FLOOD_BYTES = 16 << 20
@@ -59,6 +61,7 @@ class LinuxSandbox:
             large a work folder as the last one, without network and requirements.
         network: whether jobs that declare it get a network.
         memory_mb, processes: the most that a job gets, whatever its own limits are.
+        packages_mb: the room that all installed requirements may take on disk; one set may take a quarter.
         unsafe: run code although this machine can't hold it back; each start logs a warning.
         python: the interpreter; by default this one.
         user: whom to run the fork server as, for a server that is root.
@@ -76,13 +79,14 @@ class LinuxSandbox:
         unsafe: bool = False,
         memory_mb: int = MEMORY_MB,
         processes: int = PROCESSES,
+        packages_mb: int = PACKAGES_MB,
         python: str | None = None,
         user: int | None = None,
         namespaces: bool = True,
         landlock: bool = True,
         groups: Callable[[], Delegated] = delegated,
     ) -> None:
-        self._requirements = Requirements(cache) if cache is not None else None
+        self._requirements = Requirements(cache, bytes_max=packages_mb * MEBIBYTE) if cache is not None else None
         self._concurrency, self._spare_count = concurrency, spares
         self._network, self._unsafe = network, unsafe
         self._memory_mb, self._processes = memory_mb, processes
@@ -116,19 +120,20 @@ class LinuxSandbox:
             why = "this tool wants a network, and the administrator does not allow tools to have one"
             return SandboxResult(status="refused", error=why)
         server = await self._ready()
-        packages = None
-        if job.requirements:
-            if self._requirements is None:
-                return SandboxResult(
-                    status="refused", error="tools with requirements can't be run here: no cache folder"
-                )
-            try:
-                packages = await self._requirements.installed(job.requirements, progress=progress)
-            except RequirementsFailed as error:
-                return SandboxResult(status="refused", error=str(error))
-        job = dataclasses.replace(job, limits=self._capped(job.limits))
-        async with self._places.taken():
-            return await self._run(server if server.alive else await self._ready(), job, packages)
+        async with contextlib.AsyncExitStack() as used:
+            packages = None
+            if job.requirements:
+                if self._requirements is None:
+                    why = "tools with requirements can't be run here: no cache folder"
+                    return SandboxResult(status="refused", error=why)
+                held = self._requirements.used(job.requirements, owner=job.owner, progress=progress)
+                try:
+                    packages = await used.enter_async_context(held)
+                except RequirementsFailed as error:
+                    return SandboxResult(status="refused", error=str(error))
+            job = dataclasses.replace(job, limits=self._capped(job.limits))
+            async with self._places.taken():
+                return await self._run(server if server.alive else await self._ready(), job, packages)
 
     async def isolation(self) -> Isolation:
         async with self._starting:

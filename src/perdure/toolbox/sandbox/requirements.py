@@ -1,158 +1,180 @@
 """Sets of pip requirements, each installed once into a folder of its own in the cache.
 
-Only wheels are taken: installing one copies files, while installing a source distribution runs its author's code here,
-outside of every cage.
+Only wheels of the index are taken, and pip can start no program meanwhile: what comes as source would run its author's
+code here, outside of every cage.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import fcntl
 import hashlib
 import json
-import os
 import re
-import signal
-import stat
 import sys
 import sysconfig
-import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
-__all__ = ["Requirements", "RequirementsFailed", "remove_tree"]
+from perdure.toolbox.sandbox.installer import Installer, InstallFailed
+from perdure.toolbox.sandbox.package_cache import (
+    LOCK_POLL_S,
+    CacheFull,
+    SetLock,
+    free_lock,
+    make_room,
+    remove_tree,
+    scratch_of,
+)
 
-INSTALL_TIMEOUT_S = 300.0
-LOCK_POLL_S = 0.1
+__all__ = ["InstallQueueFull", "Requirements", "RequirementsFailed"]
+
+INSTALLERS = 2
+QUEUE_MAX = 4
+"""Different sets that one agent may have installed, or wait for, at a time."""
+
+CACHE_BYTES = 4 << 30
+SETS_OF_CACHE = 4
+"""One set may take this part of the cache: as many fit at least."""
+
 REQUIREMENTS_MAX = 50
-OUTPUT_CHARS = 1_000
 LINE_CHARS = 200
+LAYOUT = 2
+"""Counted up when older sets must not be used any more: those of 1 were installed outside of a cage."""
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _VERSION = r"(?:==|!=|<=|>=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+"
 _REQUIREMENT = re.compile(
     rf"{_NAME}\s*(?:\[\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\])?\s*(?:{_VERSION}(?:\s*,\s*{_VERSION})*)?"
 )
-_PASSED_ON = ("HOME", "PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
-_PASSED_PREFIXES = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
 
 class RequirementsFailed(Exception):
     """A set can't be had; the text says which requirement, and why."""
 
 
+class InstallQueueFull(RequirementsFailed):
+    """An agent has as many sets installed at the moment as it may."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} other sets of requirements are installed for this agent at the moment, which is the most:"
+            " try again when one of them is done"
+        )
+        self.limit = limit
+
+
+class Installs(Protocol):
+    """What puts a set into a folder: `Installer`, which asks pip."""
+
+    async def install(
+        self, wanted: Sequence[str], scratch: Path, *, bytes_max: int, progress: Callable[[str], None]
+    ) -> Path: ...
+
+
 class Requirements:
     """The installed sets in one cache folder, which several processes may share.
 
     Args:
-        command: what installs; by default this interpreter's pip.
+        bytes_max: what all sets may take; a set that was not used for long makes room for a new one.
     """
 
-    def __init__(
-        self, cache: Path, *, command: Sequence[str] | None = None, timeout_s: float = INSTALL_TIMEOUT_S
-    ) -> None:
+    def __init__(self, cache: Path, *, installer: Installs | None = None, bytes_max: int = CACHE_BYTES) -> None:
         self._cache = cache
-        self._command = tuple(command) if command is not None else (sys.executable, "-m", "pip")
-        self._timeout_s = timeout_s
+        self._installer = installer or Installer()
+        self._bytes_max = bytes_max
+        self._waiting: dict[str, list[str]] = {}
 
-    async def installed(self, requirements: Sequence[str], *, progress: Callable[[str], None] | None = None) -> str:
-        """The name, within the cache, of the folder where this set is installed; the first time it is installed.
+    @asynccontextmanager
+    async def used(
+        self, requirements: Sequence[str], *, owner: str = "", progress: Callable[[str], None] | None = None
+    ) -> AsyncIterator[str]:
+        """The name, within the cache, of the folder where this set is installed; it stays as long as it is used.
 
-        Raises: RequirementsFailed: a requirement is none, is not to be had, or took too long.
+        The first time it is installed. When that is cancelled, the installer is ended, and what it made is removed.
+
+        Args:
+            owner: the agent; each may wait for a few sets at a time.
+        Raises: RequirementsFailed: a requirement is none, is not to be had, or took too long; InstallQueueFull.
         """
         wanted = _checked(requirements)
         name = _name(wanted)
-        if await asyncio.to_thread((self._cache / name).is_dir):
-            return name
-        told = progress or (lambda line: None)
+        lock = await self._held(wanted, name, owner, progress or (lambda line: None))
+        try:
+            yield name
+        finally:
+            lock.close()
+
+    async def _held(self, wanted: Sequence[str], name: str, owner: str, progress: Callable[[str], None]) -> SetLock:
+        """The lock of a set that is there, shared."""
         try:
             await asyncio.to_thread(self._cache.mkdir, mode=0o755, parents=True, exist_ok=True)
-            async with self._locked(name, told):
-                if not await asyncio.to_thread((self._cache / name).is_dir):
-                    await self._install(wanted, self._cache / name, told)
+            lock = SetLock(self._cache, name)
+            try:
+                if not self._is_there(lock, name):
+                    await self._wait(wanted, name, lock, owner, progress)
+                lock.touch()
+            except BaseException:
+                lock.close()
+                raise
+            return lock
         except OSError as error:
             raise RequirementsFailed(f"the requirements can't be installed: {error}") from None
-        return name
 
-    @asynccontextmanager
-    async def _locked(self, name: str, progress: Callable[[str], None]) -> AsyncIterator[None]:
-        """Alone with this set, among all processes that share the cache."""
-        fd = os.open(self._cache / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def _is_there(self, lock: SetLock, name: str) -> bool:
+        return lock.share() and (self._cache / name).is_dir()
+
+    async def _wait(
+        self, wanted: Sequence[str], name: str, lock: SetLock, owner: str, progress: Callable[[str], None]
+    ) -> None:
+        """Until the set is there, made by this caller or another one, and shared."""
+        names = self._waiting.setdefault(owner, [])
+        if name not in names and len(set(names)) >= QUEUE_MAX:
+            raise InstallQueueFull(QUEUE_MAX)
+        names.append(name)
         try:
-            waited = False
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError as error:
-                    if error.errno not in {errno.EAGAIN, errno.EACCES}:
-                        raise
-                if not waited:
+            told = False
+            while not self._is_there(lock, name):
+                if lock.take():
+                    if not (self._cache / name).is_dir():
+                        await self._make(wanted, name, progress)
+                    continue
+                if not told:
                     progress("waiting for another installation of the same requirements")
-                    waited = True
+                    told = True
                 await asyncio.sleep(LOCK_POLL_S)
-            yield
         finally:
-            os.close(fd)
+            names.remove(name)
+            if not names:
+                del self._waiting[owner]
 
-    async def _install(self, wanted: Sequence[str], place: Path, progress: Callable[[str], None]) -> None:
-        progress(f"installing {', '.join(wanted)}")
-        scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=".new-", dir=self._cache))
+    async def _make(self, wanted: Sequence[str], name: str, progress: Callable[[str], None]) -> None:
+        """Install a set, whose lock is held alone, when it is its turn."""
+        places = [SetLock(self._cache, f"installer-{number}") for number in range(INSTALLERS)]
+        scratch = scratch_of(self._cache, name)
         try:
-            await self._run_installer(wanted, scratch, progress)
-            await asyncio.to_thread(_publish, scratch, place)
+            await free_lock(places)
+            progress(f"installing {', '.join(wanted)}")
+            set_bytes = self._bytes_max // SETS_OF_CACHE
+            await asyncio.to_thread(make_room, self._cache, self._bytes_max - INSTALLERS * set_bytes)
+            await asyncio.to_thread(_remove, scratch)
+            scratch.mkdir(mode=0o755)
+            target = await self._installer.install(wanted, scratch, bytes_max=set_bytes, progress=progress)
+            target.chmod(0o755)  # calls run as another user
+            target.rename(self._cache / name)
+            progress("installed")
+        except (InstallFailed, CacheFull) as error:
+            raise RequirementsFailed(f"{', '.join(wanted)} can't be installed (wheels only): {error}") from None
         finally:
-            if await asyncio.to_thread(scratch.exists):
-                await asyncio.to_thread(remove_tree, scratch)
-        progress("installed")
-
-    async def _run_installer(self, wanted: Sequence[str], scratch: Path, progress: Callable[[str], None]) -> None:
-        options = ("--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--no-warn-conflicts")
-        command = [*self._command, "install", *options, "--progress-bar=off", "--target", str(scratch), "--", *wanted]
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=_environment(),
-            cwd=self._cache,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        lines: list[str] = []
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                while line := await _line(process.stdout):
-                    lines.append(line)
-                    progress(line)
-                code = await process.wait()
-        except TimeoutError:
-            raise RequirementsFailed(f"installing {', '.join(wanted)} took more than {self._timeout_s:g} s") from None
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        if code:
-            said = "\n".join([line for line in lines if "ERROR" in line] or lines[-3:])[-OUTPUT_CHARS:]
-            raise RequirementsFailed(f"{', '.join(wanted)} can't be installed (wheels only): {said}")
+            for place in places:
+                place.close()
+            await asyncio.to_thread(_remove, scratch)
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder of ours and what is in it, file by file, never past the device that it lies on."""
-    device = folder.lstat().st_dev
-    for entry in sorted(folder.iterdir()):
-        found = entry.lstat()
-        if found.st_dev != device:
-            raise OSError(errno.EXDEV, f"{entry} lies on another device: it was not removed")
-        if stat.S_ISDIR(found.st_mode):
-            remove_tree(entry)
-        else:
-            entry.unlink()
-    folder.rmdir()
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        remove_tree(folder)
 
 
 def _checked(requirements: Sequence[str]) -> tuple[str, ...]:
@@ -169,30 +191,5 @@ def _checked(requirements: Sequence[str]) -> tuple[str, ...]:
 
 def _name(wanted: Sequence[str]) -> str:
     """The same for the same set, interpreter and processor."""
-    facts = [list(wanted), sys.implementation.cache_tag, sysconfig.get_platform()]
+    facts = [LAYOUT, list(wanted), sys.implementation.cache_tag, sysconfig.get_platform()]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-
-
-def _publish(scratch: Path, place: Path) -> None:
-    scratch.chmod(0o755)  # calls run as another user
-    scratch.rename(place)
-
-
-async def _line(output: asyncio.StreamReader) -> str:
-    """The next line that says something; empty at the end."""
-    while True:
-        try:
-            line = await output.readline()
-        except ValueError:  # longer than the reader's buffer
-            continue
-        if not line:
-            return ""
-        if text := line.decode(errors="replace").strip():
-            return text[:LINE_CHARS]
-
-
-def _environment() -> dict[str, str]:
-    """What pip needs to find its index and its proxies, and no more of what this process knows."""
-    return {
-        name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_PREFIXES)
-    }

@@ -13,7 +13,7 @@ __all__ = ["abi", "restrict"]
 
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every processor
 _VERSION_FLAG = 1
-_RULE_PATH_BENEATH = 1
+_RULE_PATH_BENEATH, _RULE_NET_PORT = 1, 2
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11
@@ -24,7 +24,7 @@ _NEVER = _MAKE_CHAR | _MAKE_SOCK | _MAKE_BLOCK | _IOCTL_DEV
 
 _KNOWN_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # rights on files that an ABI knows; none were added after 5
 _NETWORK_ABI, _SCOPE_ABI = 4, 6
-_BIND_AND_CONNECT, _ABSTRACT_SOCKETS, _SIGNALS = 0b11, 0b01, 0b10
+_BIND_AND_CONNECT, _CONNECT, _ABSTRACT_SOCKETS, _SIGNALS = 0b11, 0b10, 0b01, 0b10
 
 
 def abi() -> int:
@@ -35,7 +35,15 @@ def abi() -> int:
         return 0
 
 
-def restrict(version: int, *, read: Sequence[str], write: Sequence[str], devices: Sequence[str], network: bool) -> None:
+def restrict(
+    version: int,
+    *,
+    read: Sequence[str],
+    write: Sequence[str],
+    devices: Sequence[str],
+    network: bool,
+    connect: Sequence[int] = (),
+) -> None:
     """Allow this thread, and what it starts, only what is named here. `no_new_privileges` must have been called.
 
     Args:
@@ -43,6 +51,8 @@ def restrict(version: int, *, read: Sequence[str], write: Sequence[str], devices
         read: files and folders that may be read and executed. What does not exist is skipped.
         write: folders in which anything may be done but making devices and sockets.
         devices: files that may be written to, such as /dev/null.
+        network: whether all connections over TCP are allowed.
+        connect: if not, the ports that may be connected to.
     """
     handled = (1 << _KNOWN_BITS[min(version, 5)]) - 1
     connections = _BIND_AND_CONNECT if version >= _NETWORK_ABI and not network else 0
@@ -57,6 +67,9 @@ def restrict(version: int, *, read: Sequence[str], write: Sequence[str], devices
             _add_rule(rules, path, handled & ~_NEVER)
         for path in devices:
             _add_rule(rules, path, (_READ_FILE | _WRITE_FILE | _TRUNCATE) & handled)
+        for port in connect if connections else ():
+            rule = struct.pack("=QQ", _CONNECT, port)
+            system_call("landlock_add_rule", _ADD_RULE, rules, _RULE_NET_PORT, rule, 0)
         system_call("landlock_restrict_self", _RESTRICT, rules, 0)
     finally:
         os.close(rules)

@@ -105,12 +105,15 @@ def supported() -> bool:
     return os.uname().machine in _MACHINES
 
 
-def program(*, network: bool, namespaces: bool, pid: int = 0, machine: str | None = None) -> bytes:
+def program(
+    *, network: bool, namespaces: bool, file_facts: bool = False, pid: int = 0, machine: str | None = None
+) -> bytes:
     """The BPF program, as the kernel takes it.
 
     Args:
         namespaces: whether the code has processes, files and identities of its own. If not, it may start no process,
             signal nobody but itself, which is `pid`, and not change what Landlock does not look at.
+        file_facts: whether it may change modes, times and owners of files all the same.
     """
     audit, numbers = _MACHINES[machine or os.uname().machine]
     actions: dict[int, _Code] = {}
@@ -118,9 +121,10 @@ def program(*, network: bool, namespaces: bool, pid: int = 0, machine: str | Non
         actions[numbers[name]] = _fail(errno.EPERM)
     allowed = ALLOWED | (set(_NETWORK.split()) if network else set())
     if not namespaces:
-        for name in (allowed & set(f"{_PROCESSES} {_FILE_FACTS} tkill".split())) & numbers.keys():
+        closed = set(f"{_PROCESSES} {'' if file_facts else _FILE_FACTS} tkill".split())
+        for name in allowed & closed & numbers.keys():
             actions[numbers[name]] = _fail(errno.EPERM)
-        allowed -= set(f"{_PROCESSES} {_FILE_FACTS} tkill".split())
+        allowed -= closed
     for name in allowed & numbers.keys():
         actions[numbers[name]] = _allow()
     for name, code in _with_arguments(network=network, namespaces=namespaces, pid=pid).items():
@@ -183,7 +187,8 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
         _argument(1),
         (_AND, 0, 0, _SOCK_TYPE_MASK),
         (_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
-        (_JUMP_EQUAL, 0, 1, _SOCK_DGRAM),
+        # Landlock can't hold datagrams back, so there are none where the network is the machine's.
+        (_JUMP_EQUAL, 0, 1, _SOCK_DGRAM if namespaces else _SOCK_STREAM),
         *allow,
         *refuse,
     ]

@@ -1,0 +1,91 @@
+"""pip in a cage of its own: it can start no program, and write to one folder only.
+
+What builds a source distribution, or fetches from a repository, is a program that pip starts. The kernel refuses to
+start any, so no author's code runs at an installation, whatever the metadata of a package says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import runpy
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from . import landlock, seccomp
+from .identity import current_map, free_range
+from .kernel import PR_SET_PDEATHSIG, drop_capabilities, keep_capabilities, no_new_privileges, prctl
+from .root_folder import DEVICES
+
+__all__ = ["main"]
+
+_CAP_DAC_READ_SEARCH = 2
+_OPEN_FILES = 256
+
+
+def main() -> None:
+    """Run `pip` with the arguments behind the first three: this package's folder, the cage as JSON, what to do.
+
+    What to do is `settings` (print pip's own, as JSON) or `pip`.
+    """
+    _, _, cage, what, *arguments = sys.argv
+    del sys.path[0]  # this package's folder: from here on only what pip needs is found
+    _enter(json.loads(cage))
+    if what == "settings":
+        _print_settings()
+        return
+    sys.argv = ["pip", *arguments]
+    runpy.run_module("pip", run_name="__main__", alter_sys=True)
+
+
+def _enter(cage: Mapping[str, Any]) -> None:
+    """Nothing undoes it.
+
+    Args:
+        cage: `scratch`, the only folder it may write to; `port`, of the proxy on loopback; `bytes_max`, of a file;
+            `memory_bytes`, `cpu_s`.
+    Raises: OSError: the filter of system calls was refused; pip must not run.
+    """
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.umask(0o022)
+    for kind, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_FSIZE, cage["bytes_max"]),
+        (resource.RLIMIT_AS, cage["memory_bytes"]),
+        (resource.RLIMIT_CPU, cage["cpu_s"]),
+    ):
+        _, hard = resource.getrlimit(kind)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+    if os.geteuid() == 0:
+        _become_nobody(cage["scratch"])
+    else:
+        drop_capabilities()
+    no_new_privileges()
+    if version := landlock.abi():
+        landlock.restrict(
+            version, read=["/"], write=[cage["scratch"]], devices=DEVICES, network=False, connect=(cage["port"],)
+        )
+    seccomp.install(seccomp.program(network=True, namespaces=False, file_facts=True, pid=os.getpid()))
+
+
+def _become_nobody(scratch: str) -> None:
+    """A user that owns nothing but the scratch folder; the interpreter may lie where only root can read."""
+    user = free_range(current_map(), 1, number=os.getppid())
+    for folder, _, _ in os.walk(scratch):
+        os.chown(folder, user, user)
+    os.setgroups([])
+    keep_capabilities((_CAP_DAC_READ_SEARCH,), user)
+
+
+def _print_settings() -> None:
+    """Where pip would look, as its files, its variables and its defaults say."""
+    from pip._internal.commands import create_command
+
+    options, _ = create_command("install").parse_args([])
+    names = ("index_url", "extra_index_urls", "find_links", "no_index", "proxy")
+    print(json.dumps({name: getattr(options, name) for name in names}))

@@ -1,0 +1,298 @@
+"""pip, from outside: it says which wheels a set needs, then takes exactly those; both times in a cage of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import sys
+import urllib.request
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from perdure.toolbox.sandbox.package_cache import tree_bytes
+from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
+from perdure.toolbox.web_guard import WebGuard, resolve
+
+__all__ = ["LOCK_NAME", "InstallFailed", "Installer"]
+
+TIMEOUT_S = 300.0
+CPU_S = 600
+MEMORY_BYTES = 2 << 30
+WATCH_S = 0.5
+PACKAGES_MAX = 500
+OUTPUT_CHARS = 1_000
+LINES_KEPT = 100
+LINE_CHARS = 200
+REPORT_BYTES = 64 << 20
+ELSEWHERE = "8.8.8.8"  # any public address
+
+NO_PROGRAM = "something in it comes as source or from a repository, and no program is started at an installation"
+
+LOCK_NAME = "perdure-lock.txt"
+"""Beside the installed packages: what they were installed from."""
+
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.installer import main; main()"
+_OPTIONS = ("--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--no-warn-conflicts")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_VERSION = re.compile(r"[A-Za-z0-9.!+_-]+")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_PASSED_ON = ("HOME", "PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
+
+
+class InstallFailed(Exception):
+    """A set can't be installed; the text says why."""
+
+
+class Installer:
+    """Installs sets of requirements into folders.
+
+    Args:
+        command: an interpreter with pip, and its options.
+    """
+
+    def __init__(self, *, command: Sequence[str] | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        # Without variables of Python, and without the current folder as a place of modules.
+        self._command = tuple(command) if command is not None else (sys.executable, "-E", "-P")
+        self._timeout_s = timeout_s
+
+    async def install(
+        self, wanted: Sequence[str], scratch: Path, *, bytes_max: int, progress: Callable[[str], None]
+    ) -> Path:
+        """The folder, within `scratch`, in which the set is installed.
+
+        Args:
+            scratch: an empty folder of ours.
+            bytes_max: what the set may take; pip may take as much again while it works.
+        Raises: InstallFailed: it is not to be had as wheels of the index, takes too long, or is too large.
+        """
+        work = scratch / "work"
+        work.mkdir()
+        target, report, lock = work / "target", work / "report.json", work / LOCK_NAME
+        pip = _Pip(self._command, work, bytes_max)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                settings = _settings(await pip.run("settings"))
+                async with _way_out(settings) as (port, proxy):
+                    options = (
+                        "install",
+                        f"--proxy={proxy}",
+                        *_OPTIONS,
+                        f"--cache-dir={work}/cache",
+                        f"--log={work}/log",
+                    )
+                    resolving = ("--dry-run", "--ignore-installed", f"--report={report}", "--", *wanted)
+                    await pip.run("pip", *options, *resolving, port=port, heard=progress)
+                    text = await asyncio.to_thread(_lock_of, report)
+                    lock.write_text(text, encoding="utf-8")
+                    locked = ("--no-deps", "--require-hashes", f"--requirement={lock}", f"--target={target}")
+                    await pip.run("pip", *options, *locked, port=port, heard=progress)
+        except TimeoutError:
+            raise InstallFailed(f"it took more than {self._timeout_s:g} s") from None
+        size = await asyncio.to_thread(tree_bytes, target)
+        if size > bytes_max:
+            raise InstallFailed(_too_large(size, bytes_max))
+        await asyncio.to_thread(_take_over, target)
+        (target / LOCK_NAME).write_text(text, encoding="utf-8")
+        return target
+
+
+class _Pip:
+    """Runs pip in its cage, again and again with the same work folder."""
+
+    def __init__(self, command: Sequence[str], work: Path, bytes_max: int) -> None:
+        self._command, self._work, self._bytes_max = command, work, bytes_max
+
+    async def run(
+        self, what: str, *arguments: str, port: int = 0, heard: Callable[[str], None] = lambda line: None
+    ) -> Sequence[str]:
+        """The last lines that it printed. Raises: InstallFailed: it failed, or took too much room.
+
+        Args:
+            port: of the proxy on loopback, the only place it may connect to.
+        """
+        cage = {
+            "scratch": str(self._work),
+            "port": port,
+            "bytes_max": self._bytes_max,
+            "memory_bytes": MEMORY_BYTES,
+            "cpu_s": CPU_S,
+        }
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            *("-c", _START, str(Path(__file__).parent), json.dumps(cage), what, *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**_environment(), "TMPDIR": str(self._work)},
+            cwd=self._work,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        lines: deque[str] = deque(maxlen=LINES_KEPT)
+        watch = asyncio.create_task(self._watched(process))
+        try:
+            while line := await _line(process.stdout):
+                lines.append(line)
+                heard(line[:LINE_CHARS])
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                _kill(process)
+                await process.wait()
+            watch.cancel()
+            await asyncio.wait([watch])
+        if not watch.cancelled():
+            raise InstallFailed(_too_large(watch.result(), 2 * self._bytes_max))
+        if code:
+            raise InstallFailed(_why(lines))
+        return lines
+
+    async def _watched(self, process: asyncio.subprocess.Process) -> int:
+        """How much lies in the work folder when that is more than may; pip is ended then."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            size = await asyncio.to_thread(tree_bytes, self._work)
+            if size > 2 * self._bytes_max:
+                _kill(process)
+                return size
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@asynccontextmanager
+async def _way_out(settings: Mapping[str, Any]) -> AsyncIterator[tuple[int, str]]:
+    """The port and the address of a proxy that leads to the index, and to public hosts that its files may lie on."""
+    password = secrets.token_urlsafe(16)
+    upstream = _upstream(settings)
+    guard = WebGuard(_index_hosts(settings), resolver=resolve if upstream is None else _resolved_there)
+    proxy = ForwardProxy(guard.addresses_of, password=password, upstream=upstream)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    await proxy.start(listener)
+    try:
+        yield port, f"http://perdure:{password}@127.0.0.1:{port}"
+    finally:
+        await proxy.close()
+
+
+async def _resolved_there(host: str, port: int) -> Sequence[str]:
+    """A stand-in for the addresses of a name that another proxy will resolve: it may mean nothing here."""
+    return [ELSEWHERE]
+
+
+def _settings(lines: Sequence[str]) -> Mapping[str, Any]:
+    """What pip says of itself. Raises: InstallFailed."""
+    try:
+        found = json.loads(lines[-1])
+        return {name: found[name] for name in ("index_url", "extra_index_urls", "find_links", "no_index", "proxy")}
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise InstallFailed(f"pip does not say where it looks: {_why(lines)}") from None
+
+
+def _index_hosts(settings: Mapping[str, Any]) -> list[str]:
+    """`host:port` of every place that pip is set up to look at over HTTP."""
+    indexes = [] if settings["no_index"] else [settings["index_url"], *settings["extra_index_urls"]]
+    found = []
+    for text in (*indexes, *settings["find_links"]):
+        if text.startswith(("http://", "https://")):
+            url = httpx.URL(text)
+            port = url.port or (443 if url.scheme == "https" else 80)
+            found.append(f"{url.raw_host.decode('ascii').rstrip('.').lower()}:{port}")
+    return found
+
+
+def _upstream(settings: Mapping[str, Any]) -> Upstream | None:
+    """The proxy that pip would use, by its own settings or the environment."""
+    named = urllib.request.getproxies_environment()
+    text = settings["proxy"] or named.get("https") or named.get("http") or named.get("all")
+    try:
+        return Upstream.of(text) if text else None
+    except ValueError as error:
+        raise InstallFailed(str(error)) from None
+
+
+def _lock_of(report: Path) -> str:
+    """The requirement file, with a hash for each, of what pip would install.
+
+    Raises: InstallFailed: something is no wheel of the index, or its hash is not known.
+    """
+    if report.stat().st_size > REPORT_BYTES:
+        raise InstallFailed("the list of what is needed is too long")
+    found = json.loads(report.read_bytes())["install"]
+    if len(found) > PACKAGES_MAX:
+        raise InstallFailed(f"{len(found)} packages are needed, at most {PACKAGES_MAX} are taken")
+    return "".join(sorted(_locked(item) for item in found))
+
+
+def _locked(item: Mapping[str, Any]) -> str:
+    name, version = str(item["metadata"]["name"]), str(item["metadata"]["version"])
+    if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
+        raise InstallFailed(f"a package calls itself {name[:80]!r} {version[:80]!r}")
+    source = item["download_info"]
+    if item["is_direct"] or "vcs_info" in source or "dir_info" in source:
+        raise InstallFailed(f"{name} comes from an address of its own and not from the index: {_bare(source['url'])}")
+    path = httpx.URL(source["url"]).path
+    if not path.endswith(".whl"):
+        raise InstallFailed(f"{name} {version} is no wheel: {path.rpartition('/')[2][:LINE_CHARS]}")
+    archive = source.get("archive_info", {})
+    sha256 = str(archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2])
+    if not _SHA256.fullmatch(sha256):
+        raise InstallFailed(f"the index gives no SHA-256 of {name} {version}")
+    return f"{name}=={version} --hash=sha256:{sha256}\n"
+
+
+def _take_over(folder: Path) -> None:
+    """Make what pip left ours, where it had another user, and readable for the calls', which are others again."""
+    if os.geteuid() != 0:
+        return
+    os.lchown(folder, 0, 0)
+    for inner, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.lchown(f"{inner}/{name}", 0, 0)
+
+
+async def _line(output: asyncio.StreamReader) -> str:
+    """The next line that says something; empty at the end."""
+    while True:
+        try:
+            line = await output.readline()
+        except ValueError:  # longer than the reader's buffer
+            continue
+        if not line:
+            return ""
+        if text := line.decode(errors="replace").strip():
+            return text
+
+
+def _environment() -> dict[str, str]:
+    """What pip needs to find its settings, and no more of what this process knows."""
+    return {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("PIP_")}
+
+
+def _why(lines: Sequence[str]) -> str:
+    """What pip said when it failed."""
+    said = [line for line in lines if "ERROR" in line] or list(lines)[-3:]
+    text = "\n".join(line[:LINE_CHARS] for line in said)[-OUTPUT_CHARS:]
+    return f"{NO_PROGRAM}: {text}" if any("Operation not permitted while executing" in line for line in said) else text
+
+
+def _bare(url: str) -> str:
+    return str(httpx.URL(url).copy_with(userinfo=b"", query=None, fragment=None))[:LINE_CHARS]
+
+
+def _too_large(size: int, bytes_max: int) -> str:
+    return f"it takes {size:,} bytes, at most {bytes_max:,} are allowed: PERDURE_SANDBOX_PACKAGES_MB sets how much"

@@ -1,0 +1,246 @@
+"""A small HTTP proxy, the only way out for what has no network of its own: `CONNECT`, and plain requests.
+
+Who uses it says a host and a port; whether, and at which addresses, that may be reached is decided here, once for each
+connection. Nothing is read but the head of a request, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from perdure.core.errors import AddressRefused
+
+__all__ = ["Admit", "ForwardProxy", "Upstream"]
+
+Admit = Callable[[str, int], Awaitable[Sequence[str]]]
+"""(host, port) -> the addresses to try, the best first. Raises: AddressRefused; OSError: the name leads nowhere."""
+
+HEAD_BYTES = 16 << 10
+BUFFER_BYTES = 64 << 10
+HEAD_S, CONNECT_S, IDLE_S = 10.0, 10.0, 120.0
+CONNECTIONS = 32
+ADDRESSES_TRIED = 4
+
+_HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"connection", b"keep-alive", b"host"})
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Another proxy, through which every connection goes on: that of a company."""
+
+    host: str
+    port: int
+    authorization: str = ""
+
+    @classmethod
+    def of(cls, url: str) -> Upstream:
+        """Raises: ValueError: it is no address of an HTTP proxy."""
+        parsed = httpx.URL(url if "://" in url else f"http://{url}")
+        if parsed.scheme != "http" or not parsed.host:
+            raise ValueError(f"{parsed.copy_with(userinfo=b'')} is not the address of an HTTP proxy")
+        login = base64.b64encode(f"{parsed.username}:{parsed.password}".encode()).decode() if parsed.userinfo else ""
+        return cls(parsed.host, parsed.port or 80, f"Basic {login}" if login else "")
+
+
+class ForwardProxy:
+    """A proxy on one listening socket, served by the event loop that started it.
+
+    Args:
+        password: what users have to send with the user name `perdure`; empty: nothing.
+        connections: at a time; more are refused.
+    """
+
+    def __init__(
+        self, admit: Admit, *, password: str = "", upstream: Upstream | None = None, connections: int = CONNECTIONS
+    ) -> None:
+        self._admit, self._upstream, self._most = admit, upstream, connections
+        self._login = f"Basic {base64.b64encode(f'perdure:{password}'.encode()).decode()}".encode() if password else b""
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serve this socket, which is taken over."""
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEAD_BYTES)
+
+    async def close(self) -> None:
+        """End every connection."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            if len(self._tasks) > self._most:
+                writer.write(_answer(503, f"at most {self._most} connections at a time"))
+            else:
+                await self._connected(reader, writer)
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(HEAD_S):
+                    await writer.drain()
+        except asyncio.CancelledError:  # closed: nobody waits for this task but `close`
+            return
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort() if task.cancelling() else writer.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            request = _Request.of(head)
+            if self._login and not hmac.compare_digest(request.header(b"proxy-authorization"), self._login):
+                writer.write(_answer(407, "this proxy belongs to somebody else"))
+                return
+            away_reader, away = await self._reach(request)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        except (asyncio.LimitOverrunError, ValueError):
+            writer.write(_answer(400, "no request that this proxy understands"))
+            return
+        except AddressRefused as error:
+            writer.write(_answer(403, str(error)))
+            return
+        except (OSError, TimeoutError) as error:
+            writer.write(_answer(502, f"the host could not be reached: {error or 'it took too long'}"))
+            return
+        try:
+            if request.tunnel:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_pump(reader, away))
+                group.create_task(_pump(away_reader, writer))
+        except* (OSError, TimeoutError):
+            writer.transport.abort()
+        finally:
+            away.transport.abort()
+
+    async def _reach(self, request: _Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to where a request wants to go, with its head sent if it is a plain one."""
+        async with asyncio.timeout(CONNECT_S):
+            addresses = await self._admit(request.host, request.port)
+            if self._upstream is not None:
+                return await self._through(self._upstream, request)
+            failed: OSError = OSError(f"{request.host} has no address")
+            for address in addresses[:ADDRESSES_TRIED]:
+                try:
+                    reader, writer = await asyncio.open_connection(address, request.port, limit=BUFFER_BYTES)
+                except OSError as error:
+                    failed = error
+                    continue
+                if not request.tunnel:
+                    writer.write(request.head(request.path))
+                return reader, writer
+            raise failed
+
+    async def _through(
+        self, upstream: Upstream, request: _Request
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(upstream.host, upstream.port, limit=BUFFER_BYTES)
+        login = f"Proxy-Authorization: {upstream.authorization}\r\n".encode() if upstream.authorization else b""
+        place = request.place.encode()
+        try:
+            if not request.tunnel:
+                writer.write(request.head(b"http://" + place + request.path, login))
+                return reader, writer
+            writer.write(b"CONNECT " + place + b" HTTP/1.1\r\nHost: " + place + b"\r\n" + login + b"\r\n")
+            status = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1:2]
+            if status != [b"200"]:
+                raise OSError(f"the proxy {upstream.host} answered {b''.join(status).decode(errors='replace')}")
+            return reader, writer
+        except BaseException:
+            writer.transport.abort()
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The head of a request to a proxy: where it wants to go, and what it says."""
+
+    method: bytes
+    host: str
+    port: int
+    path: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    @classmethod
+    def of(cls, head: bytes) -> _Request:
+        """Raises: ValueError: it can't be read."""
+        first, *lines = head[:-4].split(b"\r\n")
+        method, target, version = first.split(b" ")
+        if not version.startswith(b"HTTP/1.") or not method.isalpha():
+            raise ValueError("no HTTP/1")
+        text = target.decode("ascii")
+        headers = []
+        for line in lines:
+            name, colon, value = line.partition(b":")
+            if not colon or name != name.strip() or not name or b"\n" in line or b"\r" in line:
+                raise ValueError("a header that is none")
+            headers.append((name, value.strip()))
+        try:
+            url = httpx.URL(f"//{text}" if method == b"CONNECT" else text)
+        except httpx.InvalidURL as error:
+            raise ValueError(str(error)) from None
+        host = url.raw_host.decode("ascii").strip("[]").rstrip(".").lower()
+        if method == b"CONNECT":
+            if url.port is None or url.raw_path not in (b"", b"/"):
+                raise ValueError("no port")
+        elif url.scheme != "http":
+            raise ValueError("no address of http")
+        if not host or url.userinfo:
+            raise ValueError("no host")
+        return cls(method, host, url.port or 80, url.raw_path, tuple(headers))
+
+    @property
+    def tunnel(self) -> bool:
+        return self.method == b"CONNECT"
+
+    @property
+    def place(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def header(self, name: bytes) -> bytes:
+        return b",".join(value for key, value in self.headers if key.lower() == name)
+
+    def head(self, target: bytes, login: bytes = b"") -> bytes:
+        """The head to send on: to the host that was judged, and for one request only."""
+        kept = [key + b": " + value for key, value in self.headers if key.lower() not in _HOP]
+        place = self.place.removesuffix(":80").encode()
+        lines = [self.method + b" " + target + b" HTTP/1.1", b"Host: " + place, b"Connection: close", *kept]
+        return b"\r\n".join(lines) + b"\r\n" + login + b"\r\n"
+
+
+async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Pass on what comes until it ends. Raises: OSError; TimeoutError: nothing came, or nobody took it."""
+    while True:
+        async with asyncio.timeout(IDLE_S):
+            part = await source.read(BUFFER_BYTES)
+            if not part:
+                break
+            target.write(part)
+            await target.drain()
+    if target.can_write_eof():
+        target.write_eof()
+
+
+def _answer(status: int, text: str) -> bytes:
+    body = f"{text}\n".encode()
+    reason = {400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required", 502: "Bad Gateway"}
+    head = f"HTTP/1.1 {status} {reason.get(status, 'Service Unavailable')}\r\nContent-Type: text/plain\r\n"
+    if status == 407:
+        head += "Proxy-Authenticate: Basic\r\n"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body

@@ -1,0 +1,192 @@
+"""pip in its cage: wheels of the index, by name, version and hash; no code of an author runs, and nothing is asked of
+anybody but the index."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.toolbox.sandbox.installer import LOCK_NAME, Installer, InstallFailed
+from perdure.toolbox.sandbox.requirements import Requirements, RequirementsFailed
+from tests.toolbox.sandbox.package_index import PackageIndex, make_source, make_wheel, source_files
+
+pytest.importorskip("pip")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox works on Linux only")
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
+    """The only place that pip is set up to look at."""
+    for name in [name for name in os.environ if name.startswith("PIP_") or name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    with PackageIndex() as made:
+        monkeypatch.setenv("PIP_INDEX_URL", made.url)
+        yield made
+
+
+async def installed(folder: Path, *wanted: str, bytes_max: int = 1 << 30, timeout_s: float = 60) -> Path:
+    """A set, installed in this folder."""
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    installer = Installer(timeout_s=timeout_s)
+    return await installer.install(wanted, scratch, bytes_max=bytes_max, progress=lambda line: None)
+
+
+async def test_wheels_are_installed_from_a_lock(index: PackageIndex, tmp_path: Path) -> None:
+    """What is needed beside comes along; the lock names each version and hash; the files are the server's."""
+    index.add(make_wheel("good", needs=("helper>=1",)))
+    index.add(make_wheel("helper", "1.5"))
+    index.add(make_wheel("helper", "0.5"))
+
+    target = await installed(tmp_path, "good==1.0")
+
+    lock = (target / LOCK_NAME).read_text(encoding="utf-8").splitlines()
+    assert [line.partition(" --hash=sha256:")[0] for line in lock] == ["good==1.0", "helper==1.5"]
+    assert all(len(line.partition("sha256:")[2]) == 64 for line in lock)
+    assert (target / "helper.py").read_text(encoding="utf-8") == "WORD = 'helper'"
+    facts = [path.stat() for path in (target, *target.rglob("*"))]
+    assert all(one.st_uid == os.geteuid() and one.st_mode & stat.S_IROTH for one in facts)
+
+
+@pytest.mark.parametrize("address", ["{source}", "{source_folder}", "git+{index}/evil.git", "file:///etc"])
+async def test_no_code_runs_at_an_installation(index: PackageIndex, tmp_path: Path, address: str) -> None:
+    """A wheel may name an address where what it needs comes as source: no program builds that, or fetches it."""
+    os.chmod(tmp_path, 0o777)  # nothing but the cage keeps the marker from being written  # noqa: PTH101
+    marker = tmp_path / "marker"
+    source = index.add(make_source("evil", marker))
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    for name, text in source_files("evil", marker).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    where = address.format(source=source, source_folder=folder.as_uri(), index=index.address)
+    index.add(make_wheel("hostile", needs=(f"evil @ {where}",)))
+
+    with pytest.raises(RequirementsFailed, match="hostile can't be installed"):
+        async with Requirements(tmp_path / "cache").used(["hostile"]):
+            pass
+
+    assert not marker.exists()
+
+
+async def test_a_wheel_of_another_address_is_refused(index: PackageIndex, tmp_path: Path) -> None:
+    """Also where that address is the index's own: it was not found by its name."""
+    address = index.add(make_wheel("direct"))
+    index.add(make_wheel("hostile", needs=(f"direct @ {address}",)))
+
+    with pytest.raises(InstallFailed, match="direct comes from an address of its own and not from the index"):
+        await installed(tmp_path, "hostile")
+
+
+async def test_source_distributions_of_the_index_are_not_taken(index: PackageIndex, tmp_path: Path) -> None:
+    index.add(make_source("evil", tmp_path / "marker"))
+
+    with pytest.raises(InstallFailed, match="No matching distribution found for evil"):
+        await installed(tmp_path, "evil")
+
+    assert not any(name.startswith("/files/") for name in index.asked)
+
+
+async def test_nobody_but_the_index_is_asked(index: PackageIndex, tmp_path: Path) -> None:
+    """The address that a wheel names may be a service of this machine."""
+    with PackageIndex() as service:
+        address = service.add(make_wheel("direct"))
+        index.add(make_wheel("hostile", needs=(f"direct @ {address}",)))
+
+        with pytest.raises(InstallFailed, match="403"):
+            await installed(tmp_path, "hostile")
+
+        assert service.asked == []
+
+
+async def test_a_wheel_that_changed_meanwhile_is_not_taken(index: PackageIndex, tmp_path: Path) -> None:
+    """What is installed has the hash of what was resolved."""
+    name, data = make_wheel("good")
+    index.add((name, data))
+    _, other = make_wheel("good", needs=("helper",))
+    index.swap_after(name, other, times=1)
+
+    with pytest.raises(InstallFailed, match=r"(?i)hash"):
+        await installed(tmp_path, "good")
+
+
+async def test_an_index_with_a_password_is_asked_with_it(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in no lock, and the proxy's own stays here."""
+    monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("//", "//ada:canary-word@"))
+    index.add(make_wheel("good"))
+
+    target = await installed(tmp_path, "good")
+
+    assert all(headers.get("authorization") == "Basic YWRhOmNhbmFyeS13b3Jk" for headers in index.headers[1:])
+    assert not any("proxy-authorization" in headers for headers in index.headers)
+    assert not any(b"canary-word" in path.read_bytes() for path in target.rglob("*") if path.is_file())
+
+
+async def test_the_installer_gets_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the server's environment it sees what pip needs to find its settings."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nenv > {tmp_path}/environment\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PERDURE_KEY", "canary-word")
+    monkeypatch.setenv("PIP_CERT", "/certificates")
+    (tmp_path / "scratch").mkdir()
+
+    with pytest.raises(InstallFailed, match="does not say where it looks"):
+        installer = Installer(command=(str(program),))
+        await installer.install(["x"], tmp_path / "scratch", bytes_max=1 << 20, progress=lambda line: None)
+
+    environment = (tmp_path / "environment").read_text(encoding="utf-8")
+    assert "PIP_CERT=/certificates" in environment
+    assert "canary-word" not in environment
+
+
+async def test_what_takes_too_long_or_is_given_up_is_ended(index: PackageIndex, tmp_path: Path) -> None:
+    """No process is left in the group of the installer."""
+    index.add(make_wheel("good"))
+    index.gate.clear()
+    with pytest.raises(InstallFailed, match=r"took more than 2 s"):
+        await installed(tmp_path, "good", timeout_s=2)
+    (tmp_path / "other").mkdir()
+    index.reached.clear()
+    task = asyncio.create_task(installed(tmp_path / "other", "good"))
+    assert await asyncio.to_thread(index.reached.wait, 20)
+
+    assert working_in(tmp_path) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert working_in(tmp_path) == 0
+
+
+async def test_what_is_too_large_is_refused(index: PackageIndex, tmp_path: Path) -> None:
+    """A wheel of some kilobytes that becomes 3 MiB, and one whose file is larger than the whole set may be."""
+    index.add(make_wheel("large", size=3 << 20))
+    index.add(make_wheel("many", needs=("small-a", "small-b")))
+    for name in ("small-a", "small-b"):
+        index.add(make_wheel(name, size=700 << 10))
+
+    with pytest.raises(InstallFailed, match="File too large"):
+        await installed(tmp_path, "large", bytes_max=1 << 20)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InstallFailed, match="at most 1,048,576 are allowed"):
+        await installed(tmp_path / "other", "many", bytes_max=1 << 20)
+
+
+def working_in(folder: Path) -> int:
+    """How many processes work in a folder below this one."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            found += path.readlink().is_relative_to(folder)
+        except OSError:
+            continue
+    return found
