@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perdure.core.json_limits import parse_json
+from perdure.providers.bounded import LISTING, json_of, read_answer
 from perdure.providers.discovery import (
     LIST_TIMEOUT_S,
     PROVIDERS,
@@ -174,12 +175,14 @@ async def probe_tools(found: Found, name: str, *, timeout_s: float = PROBE_TOOLS
     headers = {"Authorization": f"Bearer {found.api_key}"}
     try:
         async with asyncio.timeout(timeout_s), http_client(found.base_url, timeout_s=timeout_s) as client:
-            answer = await client.post(chat_url(found.base_url), json=body, headers=headers)
-            if answer.status_code != 200:
-                said = masked_text(answer.text[:4_000], [found.api_key] if found.has_key else ())
-                said = " ".join(said.split())[:SAID_CHARS]
-                return ToolProbe(handle, f"a request with a tool was answered with {answer.status_code}: {said}")
-            return ToolProbe(handle, "" if _called(answer.json()) else "it did not call the tool it was asked to call")
+            async with client.stream("POST", chat_url(found.base_url), json=body, headers=headers) as answer:
+                if answer.status_code != 200:
+                    text = (await read_answer(answer, LISTING.size_bytes))[:4_000].decode("utf-8", "replace")
+                    said = masked_text(text, [found.api_key] if found.has_key else ())
+                    said = " ".join(said.split())[:SAID_CHARS]
+                    return ToolProbe(handle, f"a request with a tool was answered with {answer.status_code}: {said}")
+                called = _called(await json_of(answer, LISTING))
+            return ToolProbe(handle, "" if called else "it did not call the tool it was asked to call")
     except (TimeoutError, httpx.TimeoutException):
         return ToolProbe(handle, f"it did not answer within {timeout_s:g} s")
     except (httpx.HTTPError, OSError) as error:
@@ -196,7 +199,8 @@ async def served_window(found: Found, name: str) -> int | None:
 
     try:
         async with http_client(found.base_url, timeout_s=LIST_TIMEOUT_S) as client:
-            answer = (await client.get(f"{found.base_url.removesuffix('/v1')}/api/ps")).json()
+            async with client.stream("GET", f"{found.base_url.removesuffix('/v1')}/api/ps") as response:
+                answer = await json_of(response, LISTING)
             for row in answer["models"]:
                 if row["name"] in (name, f"{name}:latest") and type(row.get("context_length")) is int:
                     return int(row["context_length"])
@@ -210,7 +214,7 @@ def _called(answer: Any) -> bool:
     try:
         for call in answer["choices"][0]["message"]["tool_calls"]:
             arguments = call["function"]["arguments"]
-            arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+            arguments = parse_json(arguments, LISTING) if isinstance(arguments, str) else arguments
             if call["function"]["name"] == "note" and "hi" in str(arguments["text"]).lower():
                 return True
     except (KeyError, IndexError, TypeError, ValueError):

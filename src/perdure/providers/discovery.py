@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from perdure.core.bodies import ACCEPT_ENCODING
+from perdure.providers.bounded import LISTING, json_of
 from perdure.providers.masking import masked_text
 
 if TYPE_CHECKING:
@@ -276,11 +278,14 @@ async def list_models(found: Found, *, timeout_s: float = LIST_TIMEOUT_S) -> Lis
 
     url, headers, params = _listing_request(found)
     try:
-        async with asyncio.timeout(timeout_s), http_client(found.base_url, timeout_s=timeout_s) as client:
-            answer = await client.get(url, headers=headers, params=params or None)
+        async with (
+            asyncio.timeout(timeout_s),
+            http_client(found.base_url, timeout_s=timeout_s) as client,
+            client.stream("GET", url, headers=headers, params=params or None) as answer,
+        ):
             if answer.status_code != 200:
                 return Listing(problem=_refusal(found, answer.status_code), status=answer.status_code)
-            return Listing(_names(answer.json()))
+            return Listing(_names(await json_of(answer, LISTING)))
     except (TimeoutError, httpx.TimeoutException):
         return Listing(problem=f"{found.address} did not answer within {timeout_s:g} s")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
@@ -294,7 +299,12 @@ def http_client(base_url: str, *, timeout_s: float) -> httpx.AsyncClient:
     """A client for short questions: proxies and NO_PROXY of the environment hold, but not for this machine itself."""
     import httpx
 
-    return httpx.AsyncClient(timeout=timeout_s, trust_env=not _is_loopback(base_url), follow_redirects=False)
+    return httpx.AsyncClient(
+        timeout=timeout_s,
+        trust_env=not _is_loopback(base_url),
+        follow_redirects=False,
+        headers={"Accept-Encoding": ACCEPT_ENCODING},
+    )
 
 
 def is_chat_model(name: str) -> bool:

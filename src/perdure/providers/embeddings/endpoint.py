@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from perdure.core.errors import ModelOverflow, ModelReplyInvalid
+from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError, ModelOverflow, ModelReplyInvalid
+from perdure.core.json_limits import parse_json
 from perdure.core.ports import EmbedPurpose
+from perdure.providers.bounded import ERROR_BYTES, WHOLE, answer_pieces, read_answer
 from perdure.providers.embeddings.texts import prefix_of, readable
 from perdure.providers.masking import masked_url, secrets_of
 from perdure.providers.openai_chat.connections import Connections
@@ -30,7 +33,7 @@ TEXT_CHARS_MAX = 100_000
 """What is sent of one text at most; servers cut it further, or it is halved until they take it."""
 
 HALVINGS_MAX = 8
-ERROR_CHARS_MAX = 64_000
+SHOWN_BYTES = 1_000
 
 
 class EndpointEmbedder(ABC):
@@ -121,24 +124,42 @@ class EndpointEmbedder(ABC):
 
     async def _ask(self, texts: Sequence[str]) -> dict[str, Any]:
         """The answer to one request. Raises: ModelError."""
-        response: httpx.Response | None = None
+        begun = False
         try:
-            async with asyncio.timeout(self._timeout_s):
-                response = await self._connections.client().post(self.url, json=self.body(texts), headers=self._headers)
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, TimeoutError) as error:
-            raise error_of_connection(error, self._asked, timeout_s=self._timeout_s, begun=False) from error
-        if not response.is_success:
-            said = response.text[:ERROR_CHARS_MAX]
-            raise error_of_status(response.status_code, response.headers, said, self._asked, now=datetime.now(UTC))
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._connections.client().stream(
+                    "POST", self.url, json=self.body(texts), headers=self._headers
+                ) as response,
+            ):
+                begun = True
+                if not response.is_success:
+                    raise await self._refused(response)
+                body = await read_answer(response, WHOLE.size_bytes)
+        except (
+            *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
+            *(DataTooLarge, BodyUnreadable, TimeoutError),
+        ) as error:
+            raise error_of_connection(error, self._asked, timeout_s=self._timeout_s, begun=begun) from error
         try:
-            answer = response.json()
+            answer = parse_json(body, WHOLE)
         except ValueError as error:
-            raise ModelReplyInvalid(f"{self._asked.who} answered no JSON: {_short(response.text)}") from error
+            shown = body[:SHOWN_BYTES].decode("utf-8", "replace")
+            raise ModelReplyInvalid(f"{self._asked.who} answered no JSON ({error}): {_short(shown)}") from error
         if not isinstance(answer, dict):
             raise ModelReplyInvalid(f"{self._asked.who} answered something else than vectors: {_short(answer)}")
         if answer.get("error"):
             raise error_in_answer(answer["error"], self._asked)
         return answer
+
+    async def _refused(self, response: httpx.Response) -> ModelError:
+        """The error of an answer that is none; its body is read as far as it comes."""
+        said = bytearray()
+        with contextlib.suppress(httpx.HTTPError, DataTooLarge, BodyUnreadable):
+            async for piece in answer_pieces(response, ERROR_BYTES):
+                said += piece
+        text = said.decode("utf-8", "replace")
+        return error_of_status(response.status_code, response.headers, text, self._asked, now=datetime.now(UTC))
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -9,6 +9,8 @@ from types import TracebackType
 
 import httpx
 
+from perdure.core.bodies import ACCEPT_ENCODING
+
 __all__ = ["Connections"]
 
 KEPT_OPEN = 100
@@ -68,6 +70,7 @@ class Connections:
             mounts=dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]")),
             # How long an answer may take is each model's own business, see `OpenAIChat`.
             timeout=httpx.Timeout(None, connect=self._connect_timeout_s),
+            headers={"Accept-Encoding": ACCEPT_ENCODING},
             # As many requests at once as there are runs; the engine bounds those.
             limits=httpx.Limits(
                 max_connections=None, max_keepalive_connections=KEPT_OPEN, keepalive_expiry=KEPT_OPEN_S

@@ -14,6 +14,8 @@ from typing import Any
 import httpx
 
 from perdure.core.errors import (
+    BodyUnreadable,
+    DataTooLarge,
     ModelAuthenticationFailed,
     ModelError,
     ModelOverflow,
@@ -27,6 +29,8 @@ from perdure.core.errors import (
     ModelTimeout,
     ModelUnreachable,
 )
+from perdure.core.json_limits import parse_json
+from perdure.providers.bounded import EVENT
 from perdure.providers.masking import masked_text
 
 __all__ = ["Asked", "error_in_answer", "error_of_connection", "error_of_status", "retry_after_s"]
@@ -108,8 +112,8 @@ def error_of_status(status: int, headers: Mapping[str, str], body: str, asked: A
         now: what a date in `Retry-After` is compared with.
     """
     try:
-        said = _said(json.loads(body))
-    except (ValueError, RecursionError):
+        said = _said(parse_json(body, EVENT))
+    except ValueError:
         said = _Said(_plain(masked_text(body, asked.secrets)))
     return _error(status, said, asked, retry_after=retry_after_s(headers, now=now), location=headers.get("location"))
 
@@ -139,7 +143,9 @@ def error_of_connection(error: Exception, asked: Asked, *, timeout_s: float, beg
             return ModelTimeout(f"{who} did not finish its answer within {timeout_s:g} s")
         case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
             return ModelRequestRefused(f"{who} can't be asked: {said}")
-        case httpx.DecodingError():
+        case DataTooLarge():
+            return ModelReplyInvalid(f"{who} gave an answer that is not read: it is {said}")
+        case httpx.DecodingError() | BodyUnreadable():
             return ModelReplyInvalid(f"{who} answered what can't be decoded: {said}")
         case _ if not begun:
             return ModelUnreachable(f"{who} closed the connection without an answer ({said})")

@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 
-from perdure.core.errors import ModelError
+from perdure.core.bodies import ACCEPT_ENCODING
+from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.providers.bounded import ERROR_BYTES, answer_pieces
 from perdure.providers.masking import masked_fields, masked_headers, masked_text, masked_url, secrets_of
 from perdure.providers.openai_chat.connections import Connections
 from perdure.providers.openai_chat.endpoint import chat_url, dialect_of, request_headers
@@ -22,7 +24,6 @@ from perdure.providers.openai_chat.stream import AnswerReader
 
 __all__ = ["OpenAIChat"]
 
-ERROR_BYTES_MAX = 64_000
 DRAIN_S = 0.1
 
 USAGE_S = 5.0
@@ -94,7 +95,7 @@ class OpenAIChat:
                 response = await self._send(body)
             if not response.is_success:
                 raise await self._refused(response, deadline)
-            chunks = response.aiter_bytes()
+            chunks = answer_pieces(response)
             while not reader.done and (chunk := await _next(chunks, deadline, reader)) is not None:
                 for delta in reader.feed(chunk):
                     yield delta
@@ -109,7 +110,10 @@ class OpenAIChat:
                 stop_reason=reply.stop_reason,
                 exchange=self._exchange(body, response, reader),
             )
-        except (ModelError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, TimeoutError) as error:
+        except (
+            *(ModelError, DataTooLarge, BodyUnreadable, TimeoutError),
+            *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
+        ) as error:
             fault = error_of_connection(error, self._asked, timeout_s=self._timeout_s, begun=response is not None)
             fault.exchange = self._exchange(body, response, reader, fault)
             if fault is error:
@@ -122,22 +126,23 @@ class OpenAIChat:
     async def _send(self, body: Body) -> httpx.Response:
         client = self._connections.client()
         return await client.send(
-            client.build_request("POST", self.url, content=body.data, headers=self._headers), stream=True
+            client.build_request(
+                "POST", self.url, content=body.data, headers={"accept-encoding": ACCEPT_ENCODING, **self._headers}
+            ),
+            stream=True,
         )
 
     async def _refused(self, response: httpx.Response, deadline: float) -> ModelError:
         """The error of an answer that is none; its body is read as far as it comes."""
-        text = b""
-        with contextlib.suppress(httpx.HTTPError, TimeoutError):
+        text = bytearray()
+        with contextlib.suppress(httpx.HTTPError, TimeoutError, DataTooLarge, BodyUnreadable):
             async with asyncio.timeout_at(deadline):
-                async for chunk in response.aiter_bytes():
+                async for chunk in answer_pieces(response, ERROR_BYTES):
                     text += chunk
-                    if len(text) > ERROR_BYTES_MAX:
-                        break
         return error_of_status(
             response.status_code,
             response.headers,
-            text[:ERROR_BYTES_MAX].decode("utf-8", "replace"),
+            text.decode("utf-8", "replace"),
             self._asked,
             now=datetime.now(UTC),
         )
@@ -176,7 +181,7 @@ async def _next(chunks: AsyncIterator[bytes], deadline: float, reader: AnswerRea
     try:
         async with asyncio.timeout_at(deadline):
             return await anext(chunks, None)
-    except (httpx.HTTPError, TimeoutError):
+    except (httpx.HTTPError, TimeoutError, DataTooLarge, BodyUnreadable):
         if reader.complete:
             return None
         raise
@@ -184,7 +189,7 @@ async def _next(chunks: AsyncIterator[bytes], deadline: float, reader: AnswerRea
 
 async def _drained(chunks: AsyncIterator[bytes]) -> None:
     """Read what little may follow `[DONE]`, so that the connection can be used again; don't wait for it long."""
-    with contextlib.suppress(httpx.HTTPError, httpx.StreamError, TimeoutError):
+    with contextlib.suppress(httpx.HTTPError, httpx.StreamError, TimeoutError, DataTooLarge, BodyUnreadable):
         async with asyncio.timeout(DRAIN_S):
             async for _ in chunks:
                 pass

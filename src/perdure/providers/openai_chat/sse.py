@@ -14,32 +14,38 @@ class SseDecoder:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []  # of the line that has not ended; joined once, when it does
         self._data: list[str] = []
         self.strays = 0
 
     def feed(self, chunk: bytes) -> list[str]:
         """The data of the events that this chunk ended, in order."""
-        text = self._rest + chunk
+        if self._rest and not (b"\n" in chunk or b"\r" in chunk or self._rest[-1].endswith(b"\r")):
+            self._rest.append(chunk)
+            return []
+        text = b"".join((*self._rest, chunk))
         # A CR at the end may be half of a CRLF; it ends a line only once it is known what follows.
         held = b"\r" if text.endswith(b"\r") else b""
         text = text[: len(text) - len(held)]
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, rest = text.split(b"\n")  # lines are cut before they are decoded: no character is torn
-        self._rest = rest + held
+        self._rest = [rest + held] if rest or held else []
         return [data for line in lines if (data := self._line(line)) is not None]
 
     def end(self) -> list[str]:
         """The data of an event that was not ended by an empty line, if the bytes just stopped; maybe not all of it."""
-        data = [] if (found := self._line(self._rest.rstrip(b"\r"))) is None else [found]
-        self._rest = b""
+        last_line = b"".join(self._rest)
+        data = [] if (found := self._line(last_line.rstrip(b"\r"))) is None else [found]
+        self._rest = []
         if (last := self._line(b"")) is not None:
             data.append(last)
         return data
 
     def _line(self, line: bytes) -> str | None:
         """The data of the event, when this line ends one."""
+        if line.startswith(b":"):
+            return None
         if not line:
             data, self._data = self._data, []
             return "\n".join(data) if data else None

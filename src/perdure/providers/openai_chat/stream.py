@@ -5,15 +5,16 @@ An answer may be a stream of server-sent events or one JSON object, whatever was
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.core.errors import ModelError, ModelRefused, ModelReplyEmpty, ModelReplyInvalid, ModelStreamCut
+from perdure.core.json_limits import JsonLimits, parse_json
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import StopReason, Usage
+from perdure.providers.bounded import EVENT, WHOLE
 from perdure.providers.masking import masked_text
 from perdure.providers.openai_chat.sse import SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object
@@ -22,6 +23,8 @@ __all__ = ["AnswerReader", "usage_of"]
 
 PREVIEW_CHARS = 200
 PREVIEW_OF_CHARS = 20_000
+ANSWER_CHARS = 2_000_000
+"""Text, reasoning and arguments of one answer: four times what any model writes."""
 
 _LENGTH = frozenset({"length", "max_tokens", "model_length"})
 _REFUSED = frozenset({"content_filter", "safety", "refusal", "recitation", "sensitive"})
@@ -50,6 +53,7 @@ class AnswerReader:
         self._refusal: list[str] = []
         self._calls: ToolCalls | None = None
         self._usage: Mapping[str, Any] = {}
+        self._chars = 0
         self.finish_reason: str | None = None
         self.id = ""
         self.model = ""
@@ -161,22 +165,22 @@ class AnswerReader:
             return []
         if self.done or not data.strip():
             return []
-        return self._chunk(self._parsed(data), whole=False)
+        return self._chunk(self._parsed(data, EVENT), whole=False)
 
     def _whole(self, body: bytes) -> list[ModelDelta]:
         """The deltas of an answer that was not streamed: one for each part."""
         text = body.decode("utf-8", "replace")
         if not text.rstrip().endswith(("}", "]")):
             raise ModelStreamCut(f"{self._who} stopped in the middle of its answer")
-        deltas = self._chunk(self._parsed(text), whole=True)
+        deltas = self._chunk(self._parsed(text, WHOLE), whole=True)
         self.finish_reason = self.finish_reason or "stop"  # it is all there is
         self.done = True
         return deltas
 
-    def _parsed(self, text: str) -> Mapping[str, Any]:
+    def _parsed(self, text: str, limits: JsonLimits) -> Mapping[str, Any]:
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            value = parse_json(text, limits)
+        except ValueError as error:
             raise ModelReplyInvalid(
                 f"{self._who} answered what can't be read ({error}): {self._preview(text)!r}"
             ) from error
@@ -219,6 +223,7 @@ class AnswerReader:
         thought, text = _content(message.get("content"))
         # Servers that send both fields send the same in both.
         thought = _string(message.get("reasoning_content")) or _string(message.get("reasoning")) or thought
+        self._count(thought, text)
         if thought:
             self._reasoning.append(thought)
             deltas.append(ModelDelta("reasoning", thought))
@@ -226,13 +231,24 @@ class AnswerReader:
             self._text.append(text)
             deltas.append(ModelDelta("text", text))
         if refusal := _string(message.get("refusal")):
+            self._count(refusal)
             self._refusal.append(refusal)
         for fragment in _fragments(message):
             if self._calls is None:
                 # Ids of our own differ from answer to answer, so that results are not mixed up within a run.
                 self._calls = ToolCalls(f"call_{zlib.crc32(self.id.encode('utf-8', 'replace')):08x}")
-            deltas += self._calls.add(fragment, whole=whole)
+            try:
+                added = self._calls.add(fragment, whole=whole)
+            except ValueError as error:
+                raise ModelReplyInvalid(f"{self._who} gave an answer that is not read: {error}") from error
+            self._count(*(delta.text for delta in added))
+            deltas += added
         return deltas
+
+    def _count(self, *texts: str) -> None:
+        self._chars += sum(map(len, texts))
+        if self._chars > ANSWER_CHARS:
+            raise ModelReplyInvalid(f"{self._who} gave an answer of more than {ANSWER_CHARS:,} characters")
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:

@@ -12,10 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.core.json_limits import parse_json
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelDelta
+from perdure.providers.bounded import WHOLE
 
 __all__ = ["ToolCalls", "is_object"]
+
+CALLS_MAX = 1_000
+NAME_CHARS_MAX = 1_000
+PARSED_CHARS_MAX = 20_000_000
+"""How much is parsed to find where a call ends, of servers that repeat its name: they do it with every fragment."""
 
 
 @dataclass(slots=True)
@@ -28,6 +35,7 @@ class _Call:
     made_up_id: bool
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    chars: int = 0
     told: int = 0
     name_told: bool = False
 
@@ -42,6 +50,7 @@ class ToolCalls:
     def __init__(self, id_start: str = "call") -> None:
         self._id_start = id_start
         self._calls: list[_Call] = []
+        self._parsed_chars = 0
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -52,7 +61,10 @@ class ToolCalls:
         return tuple(ToolCall(call.call_id, call.name, "".join(call.arguments)) for call in self._calls)
 
     def add(self, fragment: Mapping[str, Any], *, whole: bool = False) -> list[ModelDelta]:
-        """What the fragment adds. A `whole` one is a call of its own: those of an answer that was not streamed."""
+        """What the fragment adds. A `whole` one is a call of its own: those of an answer that was not streamed.
+
+        Raises: ValueError: more calls, or a longer name, than anything means.
+        """
         function = fragment.get("function")
         function = function if isinstance(function, Mapping) else {}
         name = _text(function.get("name"))
@@ -63,6 +75,8 @@ class ToolCalls:
         call = None if whole else self._continued(key, call_id, name, arguments)
         if call is None:
             position = len(self._calls)
+            if position == CALLS_MAX:
+                raise ValueError(f"more than {CALLS_MAX:,} tool calls")
             call = _Call(position, key, call_id or f"{self._id_start}_{position}", not call_id)
             self._calls.append(call)
         elif call_id and call.made_up_id and not call.name_told:
@@ -89,17 +103,24 @@ class ToolCalls:
             return None
         other_id = bool(call_id) and not call.made_up_id and call_id != call.call_id
         # A name again after whole arguments: the next call, by a server that gives all of them one index or id.
-        complete = bool(arguments.strip()) and is_object("".join(call.arguments))
-        return None if other_id or complete else call
+        return None if other_id or (arguments.strip() and self._is_whole(call)) else call
+
+    def _is_whole(self, call: _Call) -> bool:
+        """Whether its arguments are a JSON object; beyond a bound nobody looks, or the time would be its square."""
+        self._parsed_chars += call.chars
+        return self._parsed_chars <= PARSED_CHARS_MAX and is_object("".join(call.arguments))
 
     def _extended(self, call: _Call, name: str, arguments: str) -> list[ModelDelta]:
         deltas: list[ModelDelta] = []
         added = name
         if call.name and name:  # a name repeated, or cut in pieces
             added = "" if name == call.name or call.arguments else name
+        if len(call.name) + len(added) > NAME_CHARS_MAX:
+            raise ValueError(f"a tool's name of more than {NAME_CHARS_MAX:,} characters")
         call.name += added
         if arguments:
             call.arguments.append(arguments)
+            call.chars += len(arguments)
         if added:
             deltas.append(self._delta("tool_name", added, call))
             call.name_told = True
@@ -118,8 +139,8 @@ def is_object(text: str) -> bool:
     if not text.rstrip().endswith("}"):
         return False
     try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(text, WHOLE), dict)
+    except ValueError:
         return False
 
 

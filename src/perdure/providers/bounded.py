@@ -1,0 +1,43 @@
+"""How much of an answer is read, whoever sends it: a provider may be anybody's server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.bodies import read_body, unpacked
+from perdure.core.json_limits import JsonLimits, parse_json
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["ANSWER_BYTES", "ERROR_BYTES", "EVENT", "LISTING", "WHOLE", "answer_pieces", "json_of", "read_answer"]
+
+ANSWER_BYTES = 64 << 20
+"""One answer, all its events together: about 200,000 tokens, each in an event of its own."""
+
+ERROR_BYTES = 64_000
+
+EVENT = JsonLimits(size_bytes=8 << 20, containers=20_000)
+"""One event of a streamed answer."""
+
+WHOLE = JsonLimits(size_bytes=16 << 20)
+"""An answer that comes in one piece: a reply, or the vectors of one batch."""
+
+LISTING = JsonLimits(size_bytes=8 << 20)
+"""A list of models, the answer to a probe."""
+
+
+def answer_pieces(response: httpx.Response, size_bytes: int = ANSWER_BYTES) -> AsyncIterator[bytes]:
+    """The body of a response that is streamed, as it comes. Raises: DataTooLarge, BodyUnreadable; of httpx."""
+    return unpacked(response.aiter_raw(), response.headers.get("content-encoding", ""), size_bytes)
+
+
+async def read_answer(response: httpx.Response, size_bytes: int) -> bytes:
+    """The whole body of a response that is streamed. Raises: as `answer_pieces`."""
+    return await read_body(response.aiter_raw(), response.headers.get("content-encoding", ""), size_bytes)
+
+
+async def json_of(response: httpx.Response, limits: JsonLimits) -> Any:
+    """What a streamed response holds as JSON. Raises: ValueError, of which DataTooLarge is one; of httpx."""
+    return parse_json(await read_answer(response, limits.size_bytes), limits)
