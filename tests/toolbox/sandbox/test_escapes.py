@@ -344,7 +344,7 @@ class TestWhatCodeUses:
 
         result = cage.run(source, limits=SandboxLimits(wall_s=10, memory_mb=128))
 
-        assert (result.status, result.error) == ("memory", "its processes together need more memory than 128 MiB")
+        assert (result.status, "processes together need more memory than 128 MiB" in result.error) == ("memory", True)
 
     def test_processes_that_share_their_memory_are_counted_once(self, cage: Cage) -> None:
         source = (

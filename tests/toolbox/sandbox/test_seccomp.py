@@ -58,6 +58,7 @@ def test_every_call_gets_what_its_list_says(machine: str) -> None:
     numbers = MACHINES[machine][1]
     bpf = program(network=False, namespaces=True, machine=machine)
     checked = {"clone", "ioctl", "prctl", "fcntl", "prlimit64", "sched_setaffinity", "socketpair", "setsockopt"}
+    checked |= {"setitimer", "timer_create", "clock_nanosleep"}
 
     for number in (*range(-2, 1_200), 0x40000000 + 1, 0x7FFFFFFF):
         found = {name for name, known in numbers.items() if known == number}
@@ -129,7 +130,34 @@ def test_where_processes_cannot_be_counted_there_are_only_threads(machine: str) 
         ("socketpair", (AF_INET, STREAM), errno.EPERM),
         ("setsockopt", (3, 1, 2), ALLOW),
         ("setsockopt", (3, 1, 50), errno.EPERM),  # SO_ATTACH_BPF
-        ("setsockopt", (3, 6, 26), ALLOW),  # of TCP, another option
+        ("setsockopt", (3, 1, 7), errno.EPERM),  # SO_SNDBUF
+        ("setsockopt", (3, 1, 8), errno.EPERM),  # SO_RCVBUF
+        ("setsockopt", (3, 1, 32), errno.EPERM),  # SO_SNDBUFFORCE
+        ("setsockopt", (3, 1, 33), errno.EPERM),  # SO_RCVBUFFORCE
+        ("setsockopt", (3, (1 << 32) | 1, 7), errno.EPERM),  # the kernel sees the low half, and so does the filter
+        ("setsockopt", (3, 6, 1), ALLOW),  # TCP_NODELAY
+        ("setsockopt", (3, 6, 7), errno.EPERM),  # TCP_SYNCNT
+        ("setsockopt", (3, 17, 1), errno.EPERM),  # UDP_CORK: a level that nobody needs
+        ("fcntl", (3, 6), 0),  # F_SETLK: granted, not set
+        ("fcntl", (3, 7), 0),  # F_SETLKW
+        ("fcntl", (3, 5), ALLOW),  # F_GETLK
+        ("fcntl", (3, 37), errno.EPERM),  # F_OFD_SETLK
+        ("fcntl", (3, 1024), errno.EPERM),  # F_SETLEASE
+        ("fcntl", (3, 1026), errno.EPERM),  # F_NOTIFY
+        ("fcntl", (3, 1031), errno.EPERM),  # F_SETPIPE_SZ
+        ("flock", (3, 2), errno.ENOSYS),
+        ("sendto", (3, 0, 0, 0x4000), ALLOW),  # MSG_NOSIGNAL
+        ("sendto", (3, 0, 0, 0x4001), errno.EPERM),  # MSG_OOB
+        ("recvmsg", (3, 0, 0x40), ALLOW),  # MSG_DONTWAIT
+        ("recvmsg", (3, 0, 0x1), errno.EPERM),
+        ("sendmsg", (3, 0, 0x4000000), errno.EPERM),  # MSG_ZEROCOPY
+        ("setitimer", (0,), ALLOW),
+        ("setitimer", (2,), errno.EPERM),  # ITIMER_PROF
+        ("timer_create", (1,), ALLOW),
+        ("timer_create", (2,), errno.EPERM),  # CLOCK_PROCESS_CPUTIME_ID
+        ("timer_create", (0xFFFFFFF6,), errno.EPERM),  # another process's processor time
+        ("clock_nanosleep", (1,), ALLOW),
+        ("clock_nanosleep", (3,), errno.EPERM),
         ("socket", (AF_INET, STREAM), errno.EPERM),
     ],
 )

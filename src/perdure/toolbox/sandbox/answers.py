@@ -88,7 +88,10 @@ def ended_result(ended: Ended, limits: SandboxLimits, *, answered: bool) -> Sand
         why = ended.failed or "the sandbox was restarted"
         return SandboxResult(status="crash", error=f"the code was interrupted: {why}; try once more")
     if ended.heavy:
-        error = f"its processes together need more memory than {limits.memory_mb:,} MiB"
+        error = (
+            f"its processes together need more memory than {limits.memory_mb:,} MiB, with their page tables, and"
+            " sockets as if they were full"
+        )
         return SandboxResult(status="memory", error=error)
     cpu_s = limits.wall_s if limits.cpu_s is None else limits.cpu_s
     if code == -signal.SIGKILL and ended.cpu_s >= CPU_SLACK * cpu_s:

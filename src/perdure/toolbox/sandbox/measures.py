@@ -109,12 +109,14 @@ def _measures(
     yield one(
         "memory",
         held.get("memory", True),
-        "each process of a call has limited memory",
+        "each process of a call has limited memory; five times a second all of them are weighed together, with their"
+        " page tables and sockets",
         "memory is not limited",
     )
     yield one(
         "control group",
         not no_group,
-        "memory and processes of all calls together are limited by the kernel",
-        f"the limits of each call hold, but the kernel has none for all calls together: {no_group}",
+        "memory and processes of all calls together are limited by the kernel, with all that it holds for them",
+        "the limits of each call hold, but the kernel has none for all calls together, and what it holds for a call in"
+        f" buffers and tables is limited by their number only, about 32 MiB for each process: {no_group}",
     )

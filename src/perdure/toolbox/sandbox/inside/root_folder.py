@@ -92,7 +92,7 @@ def enter_root(shown: Sequence[Path], *, site: Sequence[Path], store: Path | Non
     for path in shown:
         _show(place, path)
     for device in DEVICES:
-        _bind(Path(device), _under(place, device), MS_NOSUID | MS_NOEXEC)
+        _bind(Path(device), _under(place, device), MS_RDONLY | MS_NOSUID | MS_NOEXEC)  # written to all the same
     for name in (WORK, PACKAGES, _STORE, _EMPTY):
         _under(place, name).mkdir(mode=0o755, parents=True)
     for number, path in enumerate(site):

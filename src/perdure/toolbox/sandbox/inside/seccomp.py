@@ -18,8 +18,8 @@ from .syscall_numbers import AARCH64, X86_64
 __all__ = ["ALLOWED", "REFUSED", "install", "program", "supported"]
 
 _FILES = """
-read write open openat openat2 close close_range lseek pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2
-sendfile copy_file_range fsync fdatasync sync_file_range fallocate ftruncate fadvise64 readahead flock fcntl dup
+read write open openat openat2 close close_range lseek pread64 pwrite64 readv writev preadv pwritev
+sendfile copy_file_range fsync fdatasync sync_file_range fallocate ftruncate fcntl dup
 dup2 dup3 pipe pipe2 ioctl stat lstat fstat newfstatat statx access faccessat faccessat2 readlink readlinkat
 getdents getdents64 getcwd chdir fchdir statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
 mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat umask
@@ -91,11 +91,24 @@ _NAMESPACE_FLAGS = 0x7E020000  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, m
 _CLONE_THREAD = 0x00010000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _SOCK_STREAM, _SOCK_DGRAM, _SOCK_TYPE_MASK = 1, 2, 0xF
-_SOL_SOCKET = 1
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
 _PRCTLS = (3, 15, 16, 23, 0x53564D41)  # PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ, PR_SET_VMA
-_FCNTLS_OF_SIGNALS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: the kernel would send signals for the code
-_PROGRAMS_FOR_SOCKETS = (26, 50, 51, 52)  # SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, _EBPF
+_FCNTLS = (
+    *(0, 1, 2, 3, 4, 9, 11),  # F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL F_GETOWN F_GETSIG
+    *(5, 1030, 1032, 1034),  # F_GETLK F_DUPFD_CLOEXEC F_GETPIPE_SZ F_GET_SEALS
+)
+_LOCKS = (6, 7)  # F_SETLK F_SETLKW
+_SOCKET_OPTIONS: Mapping[int, tuple[int, ...]] = {
+    # level: options. No sizes of buffers, no programs, no marks for urgent data.
+    0: (1, 2, 10, 11, 24),  # IP: TOS TTL MTU_DISCOVER RECVERR BIND_ADDRESS_NO_PORT
+    1: (2, 6, 9, 13, 15, 16, 20, 21, 66, 67),  # REUSEADDR BROADCAST KEEPALIVE LINGER REUSEPORT PASSCRED, time limits
+    6: (1, 2, 3, 4, 5, 6, 12, 18, 25),  # TCP: NODELAY MAXSEG CORK KEEPIDLE, -INTVL, -CNT QUICKACK USER_TIMEOUT, LOWAT
+    41: (16, 23, 25, 26),  # IPv6: UNICAST_HOPS MTU_DISCOVER RECVERR V6ONLY
+}
+_MESSAGE_FLAGS = 0x04000001  # MSG_OOB, MSG_ZEROCOPY
+_CLOCKS_OF_TIMERS = (0, 1, 7)  # CLOCK_REALTIME, _MONOTONIC, _BOOTTIME; the others are of processor time, or wake
+_ITIMER_REAL, _CLOCK_TAI = 0, 11
+_FLAGS_OF_MESSAGES = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2, "sendmmsg": 3, "recvmmsg": 3}
 
 _Code = list[tuple[int, int, int, int]]
 
@@ -161,10 +174,20 @@ def _argument(index: int) -> tuple[int, int, int, int]:
 
 def _one_of(index: int, values: Iterable[int], *, then: _Code, other: _Code) -> _Code:
     """`then` if the argument is one of the values, else `other`."""
+    return _switch(index, dict.fromkeys(values, then), other=other)
+
+
+def _switch(index: int, cases: Mapping[int, _Code], *, other: _Code) -> _Code:
+    """The code that belongs to the argument's value, else `other`."""
     code = [_argument(index)]
-    for value in values:
+    for value, then in cases.items():
         code += [(_JUMP_EQUAL, 0, len(then), value), *then]
     return code + other
+
+
+def _without_bits(index: int, bits: int) -> _Code:
+    """Allowed unless the argument has one of the bits."""
+    return [_argument(index), (_JUMP_ANY_BIT, 0, 1, bits), *_fail(errno.EPERM), *_allow()]
 
 
 def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str, _Code]:
@@ -207,14 +230,24 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
         "clone": clone,
         "ioctl": _one_of(1, _IOCTLS, then=allow, other=_fail(errno.ENOTTY)),
         "prctl": _one_of(0, _PRCTLS, then=allow, other=refuse),
-        "fcntl": _one_of(1, _FCNTLS_OF_SIGNALS, then=refuse, other=allow),
+        # A lock on a library file would be seen by other calls, and byte ranges can be locked without end. SQLite needs
+        # an answer of success, and within one process POSIX locks never keep anybody off, so they are granted unset.
+        "fcntl": _switch(1, {**dict.fromkeys(_FCNTLS, allow), **dict.fromkeys(_LOCKS, _fail(0))}, other=refuse),
         "prlimit64": _one_of(0, (0,), then=allow, other=refuse),
         "sched_setaffinity": _one_of(0, (0,), then=allow, other=refuse),
         "socketpair": stream_pair,
-        "setsockopt": _one_of(
-            2, _PROGRAMS_FOR_SOCKETS, then=_one_of(1, (_SOL_SOCKET,), then=refuse, other=allow), other=allow
+        "setsockopt": _switch(
+            1,
+            {level: _one_of(2, names, then=allow, other=refuse) for level, names in _SOCKET_OPTIONS.items()},
+            other=refuse,
         ),
+        # Timers of processor time are refused: code that only they reach has had defects again and again.
+        "setitimer": _one_of(0, (_ITIMER_REAL,), then=allow, other=refuse),
+        "timer_create": _one_of(0, _CLOCKS_OF_TIMERS, then=allow, other=refuse),
+        "clock_nanosleep": _one_of(0, (*_CLOCKS_OF_TIMERS, _CLOCK_TAI), then=allow, other=refuse),
     }
+    for name, index in _FLAGS_OF_MESSAGES.items():
+        found[name] = _without_bits(index, _MESSAGE_FLAGS)
     if network:
         found["socket"] = internet
     if not namespaces:

@@ -1,14 +1,21 @@
-"""How much memory the processes of a call take together. The kernel limits each of them; this is for the sum."""
+"""How much memory a call takes: its processes together, and what the kernel holds for them.
+
+The kernel limits each process; this is for the sum, and for what no limit of a process counts: page tables, and the
+buffers of sockets.
+"""
 
 from __future__ import annotations
 
 import os
-import resource
+import re
 
-__all__ = ["host_pid", "own_pages", "weight_bytes"]
+__all__ = ["full_socket_bytes", "host_pid", "own_bytes", "sockets_bytes", "weight_bytes"]
 
-_PAGE = resource.getpagesize()
 _PROCESSES_MAX = 10_000
+_BUFFER_BYTES = 212_992
+_LAST_MESSAGE_BYTES = 64 << 10
+_HELD = re.compile(r"^Vm(?:RSS|PTE):\s+(\d+) kB$", re.MULTILINE)
+_SOCKETS = re.compile(r"^sockets: used (\d+)$", re.MULTILINE)
 
 
 def host_pid(pidfd: int, proc: int) -> int:
@@ -19,25 +26,44 @@ def host_pid(pidfd: int, proc: int) -> int:
     raise ProcessLookupError(pidfd)
 
 
-def own_pages(proc: int) -> int:
+def own_bytes(proc: int) -> int:
     """What this process holds: its children begin with the same pages, which are counted once."""
-    return int(_read("self/statm", proc).split()[1])
+    return _held_bytes("self", proc)
 
 
-def weight_bytes(pid: int, proc: int, *, shared_pages: int) -> int:
-    """What a process and all below it hold in memory, each without the pages it was forked with."""
+def full_socket_bytes(proc: int) -> int:
+    """What a socket takes whose buffer has its usual size and is full: the kernel takes one message past that."""
+    try:
+        return int(_read("sys/net/core/wmem_default", proc)) + _LAST_MESSAGE_BYTES
+    except (OSError, ValueError):
+        return _BUFFER_BYTES + _LAST_MESSAGE_BYTES
+
+
+def weight_bytes(pid: int, proc: int, *, shared_bytes: int) -> int:
+    """What a process and all below it hold in memory and page tables, each without what it was forked with."""
     total, left = 0, [pid]
     for _ in range(_PROCESSES_MAX):
         if not left:
             break
         pid = left.pop()
         try:
-            total += max(0, int(_read(f"{pid}/statm", proc).split()[1]) - shared_pages)
+            total += max(0, _held_bytes(str(pid), proc) - shared_bytes)
             for thread in _tasks(pid, proc):
                 left += map(int, _read(f"{pid}/task/{thread}/children", proc).split())
-        except (OSError, IndexError, ValueError):  # it has ended meanwhile
+        except (OSError, ValueError):  # it has ended meanwhile
             continue
-    return total * _PAGE
+    return total
+
+
+def sockets_bytes(pid: int, proc: int, *, each: int) -> int:
+    """What all sockets of a process's network namespace take if they are full, those on their way between processes
+    among them."""
+    found = _SOCKETS.search(_read(f"{pid}/net/sockstat", proc))
+    return int(found[1]) * each if found else 0
+
+
+def _held_bytes(name: str, proc: int) -> int:
+    return 1024 * sum(map(int, _HELD.findall(_read(f"{name}/status", proc))))
 
 
 def _tasks(pid: int, proc: int) -> list[str]:

@@ -37,7 +37,7 @@ from .kernel import (
 )
 from .later import import_asyncio
 from .root_folder import SITE, enter_root, system_files
-from .weight import host_pid, own_pages, weight_bytes
+from .weight import full_socket_bytes, host_pid, own_bytes, sockets_bytes, weight_bytes
 
 __all__ = ["main"]
 
@@ -131,7 +131,6 @@ def _without_namespaces(control: socket.socket, settings: Mapping[str, Any], sho
         os.setgroups([])
         keep_capabilities((_CAP_KILL, _CAP_SETGID, _CAP_SETUID), owner)
         first = owner + 1
-    os.close(PROC)
     _settle()
     plan = Plan(
         tolerant=bool(settings["tolerant"]),
@@ -155,14 +154,15 @@ class _Server:
         self._plan = plan
         self._settings = settings
         self._own_pids = os.open("self/ns/pid", os.O_RDONLY, dir_fd=PROC) if plan.namespaces else -1
-        self._calls: dict[int, tuple[int, int]] = {}  # pidfd -> (number of the call, pid)
+        self._calls: dict[int, tuple[int, int, bool]] = {}  # pidfd -> (number of the call, pid, sockets of its own)
         self._too_heavy: set[int] = set()
-        self._shared_pages = 0
+        self._shared_bytes = 0
+        self._socket_bytes = full_socket_bytes(PROC)
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
 
     def serve(self) -> None:
-        self._shared_pages = own_pages(PROC) if self._plan.namespaces else 0
+        self._shared_bytes = own_bytes(PROC)
         _tell(self._control, {"ready": True, "landlock": self._plan.landlock, "root": self._plan.first_uid is not None})
         while True:
             for fd, _ in self._poll.poll():
@@ -190,21 +190,21 @@ class _Server:
                 os.close(fd)
 
     def _kill(self, wanted: int) -> None:
-        for number, pid in self._calls.values():
+        for number, pid, _ in self._calls.values():
             if number == wanted:
                 os.kill(pid, signal.SIGKILL)  # not yet waited for, so nobody else can have this number
 
     def _weigh(self, wanted: int, bytes_max: int) -> None:
-        """End a call whose processes take too much memory together. Without namespaces it has just one."""
-        if not self._plan.namespaces:
-            return
-        for pidfd, (number, _) in self._calls.items():
+        """End a call that takes too much memory, with all of its processes and what the kernel holds for them."""
+        for pidfd, (number, _, own_sockets) in self._calls.items():
             if number == wanted:
                 try:
-                    heavy = weight_bytes(host_pid(pidfd, PROC), PROC, shared_pages=self._shared_pages) > bytes_max
+                    pid = host_pid(pidfd, PROC)
+                    weight = weight_bytes(pid, PROC, shared_bytes=self._shared_bytes)
+                    weight += sockets_bytes(pid, PROC, each=self._socket_bytes) if own_sockets else 0
                 except OSError:  # it has ended, or /proc hides it
                     return
-                if heavy:
+                if weight > bytes_max:
                     self._too_heavy.add(number)
                     self._kill(number)
 
@@ -217,11 +217,11 @@ class _Server:
             run(self._plan, call, fds)
             os._exit(0)
         pidfd = os.pidfd_open(pid)
-        self._calls[pidfd] = (call["call"], pid)
+        self._calls[pidfd] = (call["call"], pid, self._plan.namespaces and not call["network"])
         self._poll.register(pidfd, select.POLLIN)
 
     def _reap(self, pidfd: int) -> None:
-        number, pid = self._calls.pop(pidfd)
+        number, pid, _ = self._calls.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status, used = os.wait4(pid, 0)
