@@ -14,8 +14,10 @@ from letta_client import AsyncLetta
 from perdure import AsyncPerdure
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.openapi import Api
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
+from tests.server.documented import documented
 
 __all__ = ["GPT", "JSON", "MODEL", "Routed", "keys", "new_agent", "routed"]
 
@@ -32,6 +34,7 @@ class Routed:
     http: httpx.AsyncClient
     letta: AsyncLetta
     library: AsyncPerdure
+    app: Api
 
     async def get(self, path: str, **params: Any) -> Any:
         """The body of a GET that succeeds."""
@@ -70,10 +73,12 @@ async def routed(*script: Any, config: ServerConfig | None = None, **settings: A
     library = await AsyncPerdure.open(store=InlineStore(), models=brought, settings=chosen)
     key = (config and config.api_key) or "none"
     headers = {"authorization": f"Bearer {key}"}
-    transport = httpx.ASGITransport(app=create_app(library, config or ServerConfig()))
-    async with library, httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers) as http:
+    app = create_app(library, config or ServerConfig())
+    transport, hooks = httpx.ASGITransport(app=app), {"response": [documented(app, has_key=key != "none")]}
+    client = httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers, event_hooks=hooks)
+    async with library, client as http:
         letta = AsyncLetta(base_url=BASE, api_key=key, http_client=http, max_retries=0)
-        yield Routed(http, letta, library)
+        yield Routed(http, letta, library, app)
 
 
 async def new_agent(server: Routed, name: str = "ann", **fields: Any) -> Any:

@@ -19,6 +19,7 @@ from perdure.server.config import ServerConfig
 from perdure.server.serve import serve
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
+from tests.server.documented import documented
 
 __all__ = ["BASE", "MODEL", "chunks_of", "in_process", "letta", "served"]
 
@@ -42,8 +43,10 @@ async def in_process(
 ) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
     """A client of the application itself; it sees an answer when it is complete."""
     async with _opened(path, model or ScriptedModel(*script), tools) as perdure:
-        transport = httpx.ASGITransport(create_app(perdure, config or ServerConfig()))
-        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+        app = create_app(perdure, config or ServerConfig())
+        hooks = {"response": [documented(app, has_key=bool(config and config.api_key))]}
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, event_hooks=hooks) as client:
             yield client, perdure
 
 

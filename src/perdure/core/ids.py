@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_ORG",
     "DEFAULT_USER",
+    "ID_PATTERNS",
     "PREFIXES",
     "AgentId",
     "ArchiveId",
@@ -77,6 +78,9 @@ DEFAULT_USER = "user-00000000-0000-4000-8000-000000000000"
 
 _UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _ID = {kind: re.compile(f"{prefix}-{_UUID4}") for kind, prefix in PREFIXES.items()}
+
+ID_PATTERNS = {kind: f"^{pattern.pattern}$" for kind, pattern in _ID.items()}
+"""Kind -> the regular expression of its ids, as JSON Schema writes it."""
 
 
 def derived_id(kind: str, *facts: str) -> str:

@@ -12,6 +12,8 @@ from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard
 from perdure.server.mcp_guard import McpGuard
+from perdure.server.methods import refusals
+from perdure.server.openapi import Api
 from perdure.server.routes import (
     agent_files,
     agents,
@@ -39,16 +41,17 @@ from perdure.server.sse import Streams
 __all__ = ["create_app"]
 
 
-def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
+def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
     """The application over an open store; whoever opened it closes it.
 
     `app.state.perdure` is the store, `app.state.streams` what waits for runs: `stop` ends it.
     """
-    app = FastAPI(title="Perdure", version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = Api(config, title="Perdure", version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
     app.state.mcp_guard = McpGuard(perdure, config)
     app.state.streams = Streams()
-    app.router.routes.extend((*messages.hot_routes, *conversations.hot_routes))
+    hot = (*messages.hot_routes, *conversations.hot_routes)
+    app.router.routes.extend(hot)
     for module in (
         health,
         agents,
@@ -73,6 +76,8 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> FastAPI:
     ):
         # Not `include_router`: it would build each route a second time, in every application.
         app.router.routes.extend(module.router.routes)
+    place = app.router.routes.index(hot[-1]) + 1
+    app.router.routes[place:place] = refusals(app.router.routes)
     app.router.default = _EitherSlash(app)
     # Outermost: nothing is reached without it, not even a 404.
     app.add_middleware(Guard, config=config, upload_bytes=perdure.app.settings.file_limit_bytes)

@@ -45,6 +45,7 @@ from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
 from perdure.library.reply import Reply
 from perdure.server.encoding import json_bytes
+from perdure.server.methods import methods_at
 from perdure.server.problems import problems_text
 from perdure.server.unsupported import NotSupported
 
@@ -187,6 +188,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
         case ValueError() as cause:
             return _answer(422, _unprocessable(f"body: it can't be read: {cause}"))
         case _:
+            if error.status_code == 405:
+                return _answer(405, {"detail": error.detail}, {"allow": ", ".join(methods_at(request))})
             return await http_exception_handler(request, error)
 
 

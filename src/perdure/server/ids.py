@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import Path
-from pydantic import AfterValidator
-from pydantic_core import PydanticCustomError
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from perdure.core.ids import (
+    ID_PATTERNS,
     PREFIXES,
     AgentId,
     ArchiveId,
@@ -29,51 +30,67 @@ __all__ = [
     "AgentPath",
     "ArchivePath",
     "BlockPath",
+    "ConversationPath",
     "FilePath",
     "FolderPath",
+    "IdFormat",
     "McpServerPath",
     "MessagePath",
     "PassagePath",
     "RunPath",
     "StepPath",
     "ToolPath",
-    "check_id",
-    "path_id",
 ]
 
 
-def check_id(kind: str) -> Callable[[str], str]:
-    """A validator that lets an id of this kind (a key of `core.ids.PREFIXES`) through as it is."""
-    pattern = f"{PREFIXES[kind]}-{{uuid4}}"
+@dataclass(frozen=True, slots=True)
+class IdFormat:
+    """The metadata that makes a text an id: `Annotated[RunId, IdFormat("run")]`.
 
-    def check(value: str) -> str:
-        if not is_id(kind, value):
+    Another text is answered with 422 and `String should match pattern 'run-{uuid4}'`.
+
+    Args:
+        kind: a key of `core.ids.PREFIXES`.
+        words: texts that are taken besides ids.
+    """
+
+    kind: str
+    words: tuple[str, ...] = ()
+
+    def check(self, value: str) -> str:
+        """`value` as it is. Raises: PydanticCustomError: it is no such id."""
+        if value not in self.words and not is_id(self.kind, value):
+            pattern = f"{PREFIXES[self.kind]}-{{uuid4}}"
             raise PydanticCustomError(
                 "string_pattern_mismatch", "String should match pattern '{pattern}'", {"pattern": pattern}
             )
         return value
 
-    return check
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
 
-
-def path_id(kind: str) -> Any:
-    """The metadata that makes a path parameter an id of this kind: `Annotated[RunId, path_id("run"), Path()]`.
-
-    Another text is answered with 422 and `String should match pattern 'run-{uuid4}'`.
-    """
-    return AfterValidator(check_id(kind))
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        shape = handler(schema) | {"pattern": ID_PATTERNS[self.kind]}
+        return {"anyOf": [shape, {"const": self.words[0]}]} if len(self.words) == 1 else shape
 
 
 _PATH: Final = Path()
 
-AgentPath = Annotated[AgentId, path_id("agent"), _PATH]
-ArchivePath = Annotated[ArchiveId, path_id("archive"), _PATH]
-BlockPath = Annotated[BlockId, path_id("block"), _PATH]
-FilePath = Annotated[FileId, path_id("file"), _PATH]
-FolderPath = Annotated[FolderId, path_id("folder"), _PATH]
-McpServerPath = Annotated[McpServerId, path_id("mcp_server"), _PATH]
-MessagePath = Annotated[MessageId, path_id("message"), _PATH]
-PassagePath = Annotated[PassageId, path_id("passage"), _PATH]
-RunPath = Annotated[RunId, path_id("run"), _PATH]
-StepPath = Annotated[StepId, path_id("step"), _PATH]
-ToolPath = Annotated[ToolId, path_id("tool"), _PATH]
+AgentPath = Annotated[AgentId, IdFormat("agent"), _PATH]
+ArchivePath = Annotated[ArchiveId, IdFormat("archive"), _PATH]
+BlockPath = Annotated[BlockId, IdFormat("block"), _PATH]
+ConversationPath = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "pattern": f"{ID_PATTERNS['conversation']}|{ID_PATTERNS['agent']}|^default$"}),
+    _PATH,
+]
+"""A conversation's id; `default`, which is some agent's first one; or the agent's id, which means that too."""
+
+FilePath = Annotated[FileId, IdFormat("file"), _PATH]
+FolderPath = Annotated[FolderId, IdFormat("folder"), _PATH]
+McpServerPath = Annotated[McpServerId, IdFormat("mcp_server"), _PATH]
+MessagePath = Annotated[MessageId, IdFormat("message"), _PATH]
+PassagePath = Annotated[PassageId, IdFormat("passage"), _PATH]
+RunPath = Annotated[RunId, IdFormat("run"), _PATH]
+StepPath = Annotated[StepId, IdFormat("step"), _PATH]
+ToolPath = Annotated[ToolId, IdFormat("tool"), _PATH]

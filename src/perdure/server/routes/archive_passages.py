@@ -96,7 +96,7 @@ async def update(
     return json_answer(passage_shape(await library.app.store.write(unit)))
 
 
-@router.delete("/v1/archives/{archive_id}/passages/{passage_id}")
+@router.delete("/v1/archives/{archive_id}/passages/{passage_id}", status_code=204)
 async def delete(archive_id: ArchivePath, passage_id: PassagePath, library: Library) -> Response:
     """Remove a passage."""
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import AfterValidator
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
@@ -14,7 +13,7 @@ from perdure.core.tx import Tx
 from perdure.memory.archives import attach_archive, create_archive, detach_archive, update_archive
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
-from perdure.server.ids import AgentPath, ArchivePath, check_id
+from perdure.server.ids import AgentPath, ArchivePath, IdFormat
 from perdure.server.wire.archives import ArchiveChangesIn, ArchiveIn, archive_shape
 from perdure.server.wire.paging import Page, pages
 
@@ -22,7 +21,7 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["archives"])
 
-_AgentQuery = Annotated[str | None, AfterValidator(lambda value: value and check_id("agent")(value)), Query()]
+_AgentQuery = Annotated[Annotated[str, IdFormat("agent")] | None, Query()]
 
 
 @router.post("/v1/archives/")
@@ -92,7 +91,7 @@ async def update(archive_id: ArchivePath, body: ArchiveChangesIn, library: Libra
     return json_answer(archive_shape(await library.app.store.write(unit), library.app.embedder))
 
 
-@router.delete("/v1/archives/{archive_id}")
+@router.delete("/v1/archives/{archive_id}", status_code=204)
 async def delete(archive_id: ArchivePath, library: Library) -> Response:
     """Remove the archive with its passages, after taking it from all agents. Should it be interrupted, asking again
     goes on."""

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,7 +27,7 @@ from perdure.engine.reset import delete_conversation
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
-from perdure.server.ids import check_id
+from perdure.server.ids import ConversationPath, IdFormat
 from perdure.server.routes.messages import MessageCursor, answer_message, cancelled, list_messages, unfinished_runs
 from perdure.server.routes.runs import resumed
 from perdure.server.wire.approvals import in_context_ids
@@ -42,7 +41,7 @@ __all__ = ["hot_routes", "router"]
 
 router = APIRouter(tags=["conversations"])
 
-AgentQuery = Annotated[AgentId | None, AfterValidator(lambda value: value and check_id("agent")(value)), Query()]
+AgentQuery = Annotated[Annotated[AgentId, IdFormat("agent")] | None, Query()]
 
 _ORDERS: dict[str, ConversationOrder] = {
     "created_at": "created",
@@ -65,7 +64,7 @@ hot_routes: Sequence[Route] = [Route("/v1/conversations/{conversation_id}/messag
 
 @router.post("/v1/conversations/")
 async def create(
-    body: ConversationIn, library: Library, agent_id: Annotated[AgentId, AfterValidator(check_id("agent")), Query()]
+    body: ConversationIn, library: Library, agent_id: Annotated[AgentId, IdFormat("agent"), Query()]
 ) -> Response:
     """A new line of messages of an agent, over the same memory."""
     body.check()
@@ -84,9 +83,7 @@ async def create(
 async def list_conversations(
     library: Library,
     agent_id: AgentQuery = None,
-    after: Annotated[
-        str | None, AfterValidator(lambda value: value and check_id("conversation")(value)), Query()
-    ] = None,
+    after: Annotated[Annotated[ConversationId, IdFormat("conversation")] | None, Query()] = None,
     limit: Limit = None,
     order: Annotated[Order, Query()] = "desc",
     order_by: Annotated[Literal["created_at", "last_message_at", "last_run_completion"], Query()] = "created_at",
@@ -110,7 +107,7 @@ async def list_conversations(
 
 
 @router.get("/v1/conversations/{conversation_id}")
-async def retrieve(conversation_id: str, library: Library, agent_id: AgentQuery = None) -> Response:
+async def retrieve(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
     """A conversation with the messages in its view."""
     line = await _line(library, conversation_id, agent_id)
     return json_answer(await library.app.store.read(_whole, line))
@@ -118,7 +115,7 @@ async def retrieve(conversation_id: str, library: Library, agent_id: AgentQuery 
 
 @router.patch("/v1/conversations/{conversation_id}")
 async def update(
-    conversation_id: str, body: ConversationChangesIn, library: Library, agent_id: AgentQuery = None
+    conversation_id: ConversationPath, body: ConversationChangesIn, library: Library, agent_id: AgentQuery = None
 ) -> Response:
     """Change what is said about a conversation, or whether it is archived. It takes messages either way."""
     body.check()
@@ -134,7 +131,7 @@ async def update(
 
 
 @router.delete("/v1/conversations/{conversation_id}")
-async def delete(conversation_id: str, library: Library, agent_id: AgentQuery = None) -> Response:
+async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
     """Take a conversation, and what was said in it, out of every list and view. 409 while a run is on, 422 for an
     agent's first one, which stays."""
     line = await _line(library, conversation_id, agent_id)
@@ -144,7 +141,7 @@ async def delete(conversation_id: str, library: Library, agent_id: AgentQuery = 
 
 @router.get("/v1/conversations/{conversation_id}/messages")
 async def list_conversation_messages(
-    conversation_id: str,
+    conversation_id: ConversationPath,
     library: Library,
     agent_id: AgentQuery = None,
     before: MessageCursor = None,
@@ -171,7 +168,7 @@ async def list_conversation_messages(
 
 
 @router.post("/v1/conversations/{conversation_id}/cancel")
-async def cancel(conversation_id: str, library: Library, agent_id: AgentQuery = None) -> Response:
+async def cancel(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
     """Ask every run of the conversation that has not ended to stop. Run id -> `cancelled`, or the status it had ended
     with before. 409 if there is none."""
     line = await _line(library, conversation_id, agent_id)
@@ -182,7 +179,7 @@ async def cancel(conversation_id: str, library: Library, agent_id: AgentQuery = 
 
 
 @router.post("/v1/conversations/{conversation_id}/stream")
-async def resume(conversation_id: str, library: Library, request: Request) -> Response:
+async def resume(conversation_id: ConversationPath, library: Library, request: Request) -> Response:
     """The stream of a background run of the conversation, from where the body says. 400 if there is none."""
     body = read_body(ResumeRequest, await request.body())
     line = await _line(library, conversation_id, None if body.agent_id is None else AgentId(body.agent_id))
@@ -216,7 +213,7 @@ async def _line(perdure: AsyncPerdure, conversation_id: str, agent_id: str | Non
         conversation_id, agent_id = "default", conversation_id
     if conversation_id != "default":
         try:
-            check_id("conversation")(conversation_id)
+            IdFormat("conversation").check(conversation_id)
         except PydanticCustomError as error:
             where = ("path", "conversation_id")
             wrong = {"type": error.type, "loc": where, "msg": error.message(), "input": conversation_id}

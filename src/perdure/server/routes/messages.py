@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,7 +34,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.errors import failure_answer, kept_answer
-from perdure.server.ids import AgentPath, MessagePath, check_id
+from perdure.server.ids import AgentPath, IdFormat, MessagePath
 from perdure.server.routes.agents import agent_reply, parts_of
 from perdure.server.sse import Streams, stream
 from perdure.server.wire.approvals import answers_in, named_request, with_calls
@@ -76,12 +75,8 @@ FIRST_LOOKED_AT = 20
 WHOLE_PAGE = 50
 """Of shorter pages it happens too often that as many messages are new as would fill some."""
 
-MessageCursor = Annotated[str | None, AfterValidator(lambda value: value and check_id("message")(value)), Query()]
-ConversationQuery = Annotated[
-    str | None,
-    AfterValidator(lambda value: value if value in (None, "default") else check_id("conversation")(value)),
-    Query(),
-]
+MessageCursor = Annotated[Annotated[str, IdFormat("message")] | None, Query()]
+ConversationQuery = Annotated[Annotated[str, IdFormat("conversation", words=("default",))] | None, Query()]
 
 
 async def _create(request: Request) -> Response:
@@ -427,7 +422,7 @@ def _agent_id(request: Request) -> AgentId:
     """The agent's id in a plain route's path. Raises: RequestValidationError."""
     value: str = request.path_params["agent_id"]
     try:
-        return AgentId(check_id("agent")(value))
+        return AgentId(IdFormat("agent").check(value))
     except PydanticCustomError as error:
         raise RequestValidationError(
             [{"type": error.type, "loc": ("path", "agent_id"), "msg": error.message(), "input": value}]

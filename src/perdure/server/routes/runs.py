@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query
-from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +18,7 @@ from perdure.core.tx.runs import RunFilter
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
-from perdure.server.ids import RunPath, check_id
+from perdure.server.ids import IdFormat, RunPath
 from perdure.server.routes.messages import ConversationQuery
 from perdure.server.sse import Streams, stream
 from perdure.server.wire.chunks import StreamMode
@@ -32,7 +31,7 @@ __all__ = ["resumed", "router"]
 
 router = APIRouter()
 
-AgentQuery = Annotated[AgentId, AfterValidator(check_id("agent"))]
+AgentQuery = Annotated[AgentId, IdFormat("agent")]
 
 
 @router.get("/v1/runs/")

@@ -28,11 +28,12 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ToolPath
 from perdure.server.routes.agents import agent_reply, parts_of
 from perdure.server.wire.agents import AgentParts
-from perdure.server.wire.base import WIRE_AUTHOR, WireRequest, stamp
+from perdure.server.wire.base import WIRE_AUTHOR, stamp
 from perdure.server.wire.input import read_body
 from perdure.server.wire.paging import Page, pages
 from perdure.server.wire.tools import (
     AgentToolRunIn,
+    ApprovalWanted,
     GenerateSchemaIn,
     ToolChangesIn,
     ToolIn,
@@ -275,10 +276,6 @@ async def attach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Re
         return parts_of(tx, agent)
 
     return json_answer(agent_reply(library, await library.app.store.write(unit)))
-
-
-class ApprovalWanted(WireRequest):
-    requires_approval: bool
 
 
 @router.patch("/v1/agents/{agent_id}/tools/approval/{tool_name}")

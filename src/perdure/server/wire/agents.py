@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
@@ -21,7 +21,7 @@ from perdure.core.tool_rules import rules_to_settings
 from perdure.core.tools import Tool, ToolCode
 from perdure.memory.automatic import AUTOMATIC_SETTINGS
 from perdure.memory.tool_specs import DEFAULT_TOOLS
-from perdure.server.ids import check_id
+from perdure.server.ids import IdFormat
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
@@ -86,9 +86,9 @@ BASE_TOOLS: Mapping[str, Sequence[str]] = {
 """Agent type -> the tools it has unless `include_base_tools` is false. Those that are not here are left out."""
 
 _Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w '\-]+$")]
-_BlockId = Annotated[BlockId, AfterValidator(check_id("block"))]
-_FolderId = Annotated[FolderId, AfterValidator(check_id("folder"))]
-_ToolId = Annotated[ToolId, AfterValidator(check_id("tool"))]
+_BlockId = Annotated[BlockId, IdFormat("block")]
+_FolderId = Annotated[FolderId, IdFormat("folder")]
+_ToolId = Annotated[ToolId, IdFormat("tool")]
 _Count = Annotated[int | None, Field(ge=0, le=2**53)]
 
 # What an agent is given and only gives back: nothing here works by it.

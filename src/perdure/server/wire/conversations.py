@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from perdure.core.conversations import Conversation
 from perdure.core.ids import AgentId, MessageId
 from perdure.memory.conversations import SUMMARY_CHARS
-from perdure.server.ids import check_id
+from perdure.server.ids import IdFormat
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import ACTOR_ID, WireRequest, stamp
 
@@ -50,7 +50,7 @@ class ConversationIn(_Own):
 class ConversationChangesIn(_Own):
     """What is not given stays; null takes it away. `agent_id` tells whose `default` is meant."""
 
-    agent_id: Annotated[AgentId, AfterValidator(check_id("agent"))] | None = None
+    agent_id: Annotated[AgentId, IdFormat("agent")] | None = None
     archived: bool | None = None
     last_message_at: str | None = None
 

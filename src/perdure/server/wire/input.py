@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import RunId, input_id
@@ -18,7 +18,7 @@ from perdure.engine.answers import SKILL
 from perdure.library.checks import check_key
 from perdure.library.client_tools import client_tools_of
 from perdure.server.errors import invalid_body
-from perdure.server.ids import check_id
+from perdure.server.ids import IdFormat
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.approvals import is_answer
 from perdure.server.wire.base import WireRequest
@@ -82,7 +82,7 @@ class SendRequest(WireRequest):
     if_busy: IfBusy = "reject"
     client_tools: list[Any] | None = None
     client_skills: Annotated[list[ClientSkill], Field(max_length=CLIENT_SKILLS_MAX)] | None = None
-    agent_id: Annotated[str, AfterValidator(check_id("agent"))] | None = None
+    agent_id: Annotated[str, IdFormat("agent")] | None = None
     override_model: str | None = None
     override_system: str | None = None
     return_logprobs: bool = False
@@ -119,7 +119,7 @@ class MessageIn(WireRequest):
 class CancelRequest(WireRequest):
     """Which runs are to stop; without a list all that have not ended."""
 
-    run_ids: list[Annotated[str, AfterValidator(check_id("run"))]] | None = None
+    run_ids: list[Annotated[str, IdFormat("run")]] | None = None
 
 
 class ResetRequest(WireRequest):
@@ -133,12 +133,7 @@ class ImportRequest(WireRequest):
     there are any."""
 
     messages: list[dict[str, Any]]
-    conversation_id: str | None = None
-
-    @field_validator("conversation_id")
-    @classmethod
-    def _is_id(cls, value: str | None) -> str | None:
-        return value if value in (None, "default") else check_id("conversation")(value)
+    conversation_id: Annotated[str, IdFormat("conversation", words=("default",))] | None = None
 
 
 class ResumeRequest(WireRequest):
@@ -150,8 +145,8 @@ class ResumeRequest(WireRequest):
 
     starting_after: int = 0
     include_pings: bool = True
-    agent_id: Annotated[str, AfterValidator(check_id("agent"))] | None = None
-    run_id: Annotated[str, AfterValidator(check_id("run"))] | None = None
+    agent_id: Annotated[str, IdFormat("agent")] | None = None
+    run_id: Annotated[str, IdFormat("run")] | None = None
     otid: Annotated[str, Field(max_length=500)] | None = None
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Depends, Query
-from pydantic import AfterValidator
 
 from perdure.core.errors import NotFound
 from perdure.library.checks import LIMIT_MAX
-from perdure.server.ids import check_id
+from perdure.server.ids import IdFormat
 
 __all__ = ["Limit", "Order", "Page", "pages"]
 
@@ -60,7 +59,7 @@ def pages(kind: str, *, limit: int, order: Order) -> Any:
     `ascending` is the older name of `order`, which wins if both are given.
     """
     default_limit, default_order = limit, order
-    cursor = Annotated[str | None, AfterValidator(_cursor(kind)), Query(description=f"The id of a {kind} of the list.")]
+    cursor = Annotated[Annotated[str, IdFormat(kind)] | None, Query(description=f"The id of a {kind} of the list.")]
 
     def page(
         limit: Limit = None,
@@ -75,8 +74,3 @@ def pages(kind: str, *, limit: int, order: Order) -> Any:
     # Annotations are texts here, and FastAPI could not look a local name up in them.
     page.__annotations__ |= {"before": cursor, "after": cursor}
     return Depends(page)
-
-
-def _cursor(kind: str) -> Callable[[str | None], str | None]:
-    check = check_id(kind)
-    return lambda value: value if value is None else check(value)

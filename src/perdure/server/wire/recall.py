@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
-
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.library.recall import BUDGET_TOKENS
 from perdure.memory.search.hits import Ran, Why
 from perdure.memory.search.recalled import Recalled, Source
-from perdure.server.ids import check_id
+from perdure.server.ids import IdFormat
 from perdure.server.wire.base import WireRequest, stamp
 
 __all__ = ["AgentRecallIn", "RecallIn", "recalled_shape"]
 
-_AgentId = Annotated[AgentId, AfterValidator(check_id("agent"))]
-_ArchiveId = Annotated[ArchiveId, AfterValidator(check_id("archive"))]
-_ConversationId = Annotated[ConversationId, AfterValidator(check_id("conversation"))]
+_AgentId = Annotated[AgentId, IdFormat("agent")]
+_ArchiveId = Annotated[ArchiveId, IdFormat("archive")]
+_ConversationId = Annotated[ConversationId, IdFormat("conversation")]
 
 
 class _RecallIn(WireRequest):

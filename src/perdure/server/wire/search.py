@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage, TagMatch
 from perdure.memory.search.hits import Hits, MessageHit, PassageHit, Ran, Why
-from perdure.server.ids import check_id
+from perdure.server.ids import IdFormat
 from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.passages import passage_shape
 
@@ -32,13 +32,9 @@ FOUND_MAX = 1_000
 
 SearchMode = Literal["vector", "fts", "hybrid"]
 
-_AgentId = Annotated[str, AfterValidator(check_id("agent"))]
-_ArchiveId = Annotated[str, AfterValidator(check_id("archive"))]
+_AgentId = Annotated[str, IdFormat("agent")]
+_ArchiveId = Annotated[str, IdFormat("archive")]
 _Limit = Annotated[int, Field(ge=1, le=FOUND_MAX)]
-
-
-def _conversation(value: str) -> str:
-    return value if value == "default" else check_id("conversation")(value)
 
 
 class PassageSearch(WireRequest):
@@ -61,7 +57,7 @@ class MessageSearch(WireRequest):
     query: str
     search_mode: SearchMode = "hybrid"
     agent_id: _AgentId | None = None
-    conversation_id: Annotated[str, AfterValidator(_conversation)] | None = None
+    conversation_id: Annotated[str, IdFormat("conversation", words=("default",))] | None = None
     start_date: str | None = None
     end_date: str | None = None
     limit: _Limit = FOUND

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
@@ -14,12 +14,13 @@ from perdure.core.tool_schema import without_titles
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.memory.tool_search import ToolHit, text_of_tool
 from perdure.memory.tools import NewTool, ToolChanges
-from perdure.server.ids import check_id
+from perdure.server.ids import IdFormat
 from perdure.server.wire.base import ACTOR_ID, WireRequest
 from perdure.server.wire.values import JsonObject
 
 __all__ = [
     "AgentToolRunIn",
+    "ApprovalWanted",
     "GenerateSchemaIn",
     "ToolChangesIn",
     "ToolIn",
@@ -38,7 +39,7 @@ _HASH = "tool_hash"
 _NOT_OURS = ("request_heartbeat", "thinking", "inner_thoughts")
 """Arguments that older agents' loops put into each schema, and that no function has."""
 
-_AgentId = Annotated[AgentId, AfterValidator(check_id("agent"))]
+_AgentId = Annotated[AgentId, IdFormat("agent")]
 
 
 class Requirement(BaseModel):
@@ -155,6 +156,12 @@ class ToolRunIn(ToolIn):
     """A source to be tried."""
 
     args: JsonObject = Field(default_factory=dict)
+
+
+class ApprovalWanted(WireRequest):
+    """Whether a person has to approve each call of a tool."""
+
+    requires_approval: bool
 
 
 class AgentToolRunIn(WireRequest):

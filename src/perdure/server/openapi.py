@@ -1,0 +1,265 @@
+"""The OpenAPI document: what the routes say of themselves, and what all of them have in common.
+
+Errors are documented here and nowhere else: which an operation can answer follows from its method, its path and what it
+takes. `server.errors` and `server.guards` send them in these shapes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import models_json_schema
+from starlette.routing import Route
+
+from perdure.core.ids import ID_PATTERNS
+from perdure.library.checks import KEY_MAX_CHARS
+from perdure.server.config import ServerConfig
+from perdure.server.guards import OPEN_PATHS
+from perdure.server.ids import ConversationPath
+from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
+from perdure.server.wire.tools import ApprovalWanted
+
+__all__ = ["Api"]
+
+Shape = dict[str, Any]
+
+JSON, STREAM = "application/json", "text/event-stream"
+_REF = "#/components/schemas/{model}"
+
+DESCRIPTIONS: Mapping[int, str] = {
+    400: "The request can't be carried out: a tool's source, a block's limit, an answer that nothing waits for.",
+    401: "The key is missing or wrong; where a model is asked, also that its provider does not take the server's key.",
+    402: "The model provider's account has no credit left.",
+    403: "`Host`, `Origin`, or what the request asks for, is not allowed here.",
+    404: "Something the request names is not here.",
+    409: "The state has moved on, or is in use; `run_id` is the run that is in the way.",
+    410: "The stream is no longer kept.",
+    413: "The body is larger than this server takes.",
+    415: "The body is of another media type than the one that is asked for.",
+    422: "The request is not of the form that is asked for. `detail` names each field, with what is wrong.",
+    429: "The model provider's rate limit is reached.",
+    500: "A defect, or a run that failed.",
+    501: "This server does not do what is asked for, or lacks what it needs for it. Nothing was written.",
+    502: "A server that was asked, of a model or of MCP tools, can't be reached or failed.",
+    503: "The store is busy, or the server stops. `run_id`: the message is kept and its run goes on.",
+    504: "The model did not answer in time.",
+}
+"""Each status of an error that is sent -> when."""
+
+_TEXT: Shape = {"type": "string"}
+_SCHEMAS: Mapping[str, Shape] = {
+    "Error": {
+        "type": "object",
+        "required": ["detail"],
+        "properties": {
+            "detail": {"anyOf": [_TEXT, {"$ref": "#/components/schemas/PendingApproval"}]},
+            "run_id": _TEXT,
+        },
+    },
+    "PendingApproval": {
+        "type": "object",
+        "required": ["code", "message", "pending_request_id"],
+        "properties": {"code": {"const": "PENDING_APPROVAL"}, "message": _TEXT, "pending_request_id": _TEXT},
+    },
+    "RunError": {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["type", "message", "detail"],
+                "properties": {"type": _TEXT, "message": _TEXT, "detail": _TEXT, "run_id": _TEXT},
+            }
+        },
+    },
+    "Unprocessable": {
+        "type": "object",
+        "required": ["trace_id", "detail", "examples"],
+        "properties": {"trace_id": _TEXT, "detail": _TEXT, "examples": {"type": "array", "items": _TEXT}},
+    },
+}
+
+_ANY, _CHANGING = r"\w+ .*", r"(?!GET )\w+ .*"
+_SENDS = r"POST /v1/(agents|conversations)/{\w+}/messages(/stream|/async)?"
+_MCP = r"/v1/(mcp-servers|tools/mcp/servers)"
+
+_RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
+    (re.compile(pattern), frozenset(statuses))
+    for pattern, statuses in (
+        (_ANY, {403, 500, 503}),
+        (_CHANGING, {400, 409}),
+        (_SENDS, {401, 402, 429, 501, 502, 504}),
+        (r"POST /v1/(runs|conversations)/{\w+}/stream", {410}),
+        (r"(POST|PATCH) /v1/(agents|conversations)/({\w+})?", {501}),
+        (r"(POST|PUT|PATCH) /v1/tools/({\w+}|run)?", {501}),
+        (r"POST /v1/agents/{\w+}/tools/{\w+}/run", {501}),
+        (rf"(?!GET )\w+ {_MCP}.*", {501, 502}),
+        (r"GET /v1/tools/mcp/servers/{\w+}/tools", {501, 502}),
+    )
+]
+"""`METHOD /path` -> statuses; all that match count. 401, 404, 413, 415 and 422 follow from what an operation takes."""
+
+_BODIES: Mapping[str, tuple[type[BaseModel], bool]] = {
+    "POST /v1/agents/{agent_id}/messages": (SendRequest, True),
+    "POST /v1/agents/{agent_id}/messages/stream": (SendRequest, True),
+    "POST /v1/agents/{agent_id}/messages/async": (SendRequest, True),
+    "POST /v1/agents/{agent_id}/messages/cancel": (CancelRequest, False),
+    "PATCH /v1/agents/{agent_id}/reset-messages": (ResetRequest, False),
+    "PATCH /v1/agents/{agent_id}/tools/approval/{tool_name}": (ApprovalWanted, False),
+    "POST /v1/conversations/{conversation_id}/messages": (SendRequest, True),
+    "POST /v1/conversations/{conversation_id}/stream": (ResumeRequest, False),
+    "POST /v1/runs/{run_id}/stream": (ResumeRequest, False),
+}
+"""Bodies that a route reads by itself, and whether there must be one."""
+
+_STREAMS = re.compile(r"POST /v1/(agents|conversations|runs|tools)/.*(/messages|/messages/stream|/stream|/connect)")
+_STREAMS_ONLY = re.compile(r"POST /v1/.*(/stream|/connect)")
+
+_EVENT: Shape = {
+    "type": "object",
+    "required": ["data"],
+    "properties": {
+        "data": {"type": "string", "description": "JSON, or [DONE] at the end."},
+        "id": _TEXT,
+        "event": _TEXT,
+    },
+}
+
+_UPLOAD = "POST /v1/folders/{folder_id}/upload"
+_FILE: Shape = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {"file": {"type": "string", "contentMediaType": "application/octet-stream"}},
+}
+
+_PLAIN_IDS: Mapping[str, Shape] = {
+    "agent_id": {"type": "string", "pattern": ID_PATTERNS["agent"]},
+    "conversation_id": TypeAdapter(ConversationPath).json_schema(),
+}
+_IDEMPOTENCY_KEY: Shape = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same key again is the same run.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX_CHARS},
+}
+
+_KEYS: Mapping[str, Shape] = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "password": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-BARE-PASSWORD",
+        "description": "The older form: `password <key>`.",
+    },
+}
+
+
+class Api(FastAPI):
+    """The application whose document is the one of this module, made when it is first asked for."""
+
+    def __init__(self, config: ServerConfig, **options: Any) -> None:
+        super().__init__(**options)
+        self._has_key, self._completed = bool(config.api_key), False
+
+    def openapi(self) -> Shape:
+        """The document, which is not to be changed."""
+        if not self._completed:
+            document = super().openapi()
+            for route in self.routes:
+                if type(route) is Route and route.include_in_schema and route.path.startswith("/v1/"):
+                    _add_plain(document["paths"], route)
+            _complete(document, has_key=self._has_key)
+            self._completed = True
+        return super().openapi()
+
+
+def _add_plain(paths: Shape, route: Route) -> None:
+    """A route that the framework does not describe: its parameters are ids in its path."""
+    endpoint = route.endpoint
+    parameters: list[Shape] = [
+        {"name": name, "in": "path", "required": True, "schema": _PLAIN_IDS[name]} for name in route.param_convertors
+    ]
+    operation = {
+        "summary": endpoint.__name__.strip("_").replace("_", " ").capitalize(),
+        "description": inspect.cleandoc(endpoint.__doc__ or ""),
+        "operationId": re.sub(r"\W+", "_", f"{endpoint.__name__.strip('_')}{route.path}_post"),
+        "parameters": [*parameters, _IDEMPOTENCY_KEY],
+        "responses": {"200": {"description": "Successful Response", "content": {JSON: {"schema": {}}}}},
+    }
+    for method in route.methods or ():
+        paths.setdefault(route.path, {})[method.lower()] = dict(operation)
+
+
+def _complete(document: Shape, *, has_key: bool) -> None:
+    """Add the bodies that the framework does not see, and errors as they are sent."""
+    components = document.setdefault("components", {})
+    schemas: Shape = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    models = {model for model, _ in _BODIES.values()}
+    refs, defs = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
+    schemas |= {**defs["$defs"], **_SCHEMAS}
+    if has_key:
+        components["securitySchemes"] = dict(_KEYS)
+    for path, method, operation in _operations(document):
+        name = f"{method.upper()} {path}"
+        if name in _BODIES:
+            model, required = _BODIES[name]
+            content = {JSON: {"schema": refs[model, "validation"]}}
+            operation["requestBody"] = {"required": required, "content": content}
+        elif name == _UPLOAD:
+            operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FILE}}}
+        _add_streams(name, operation)
+        _add_errors(name, operation, schemas, has_key=has_key and path not in OPEN_PATHS)
+
+
+def _operations(document: Shape) -> Iterator[tuple[str, str, Shape]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _add_streams(name: str, operation: Shape) -> None:
+    if _STREAMS.fullmatch(name) is None:
+        return
+    content: Shape = operation["responses"]["200"].setdefault("content", {})
+    if _STREAMS_ONLY.fullmatch(name):
+        content.clear()
+    content[STREAM] = {"itemSchema": _EVENT}
+
+
+def _add_errors(name: str, operation: Shape, schemas: Shape, *, has_key: bool) -> None:
+    statuses = {status for pattern, found in _RULES if pattern.fullmatch(name) for status in found}
+    body = operation.get("requestBody")
+    if body is not None:
+        statuses |= {413, 415, 422}
+    if operation.get("parameters"):
+        statuses.add(422)
+    if "{" in name or _names_an_id([operation.get("parameters"), body], schemas):
+        statuses.add(404)
+    if has_key:
+        operation["security"] = [{scheme: []} for scheme in _KEYS]
+        statuses.add(401)
+    responses: Shape = operation["responses"]
+    responses.pop("422", None)
+    failed = re.fullmatch(_SENDS, name) is not None
+    for status in sorted(statuses):
+        shapes = ["Unprocessable"] if status == 422 else ["Error", "RunError"] if failed else ["Error"]
+        refs = [{"$ref": _REF.format(model=shape)} for shape in shapes]
+        schema = refs[0] if len(refs) == 1 else {"anyOf": refs}
+        responses[str(status)] = {"description": DESCRIPTIONS[status], "content": {JSON: {"schema": schema}}}
+
+
+def _names_an_id(shape: Any, schemas: Shape) -> bool:
+    """Whether an id can stand in what has this shape."""
+    text, seen = repr(shape), set[str]()
+    while found := set(re.findall(r"#/components/schemas/(\w+)", text)) - seen:
+        seen |= found
+        text += "".join(repr(schemas[name]) for name in found)
+    return "[89ab][0-9a-f]{3}" in text

@@ -1,0 +1,76 @@
+"""Answers held against the OpenAPI document: status, media type and body, of every answer that a test asks for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import httpx
+import jsonschema_rs
+from starlette.routing import Match, Route
+
+from perdure.server.openapi import Api
+
+__all__ = ["documented"]
+
+OF_BODIES = {413, 415}
+"""What any request with a body can be answered, also where the document says that there is none."""
+
+_documents: dict[bool, _Document] = {}
+"""Whether there is a key -> the document, which costs more to make than most tests."""
+
+
+class _Document:
+    def __init__(self, app: Api) -> None:
+        self._shape: Mapping[str, Any] = app.openapi()
+
+    @functools.cache  # noqa: B019  # there are two of them, for the whole process
+    def problem(self, method: str, path: str, status: int, media_type: str) -> str | jsonschema_rs.Validator | None:
+        """What is wrong before the body is read; else what checks the body, if anything does."""
+        operation = self._shape["paths"].get(path, {}).get(method.lower())
+        if operation is None:
+            return f"the document has no {method} {path}"
+        if status in OF_BODIES and "requestBody" not in operation:
+            return None
+        responses = operation["responses"]
+        response = responses.get(str(status))
+        if response is None:
+            return f"it has no status {status}, only {', '.join(responses)}"
+        content = response.get("content", {})
+        if media_type not in content and (content or media_type):
+            return f"the answer {status} is {media_type or 'empty'}, and not {', '.join(content) or 'empty'}"
+        schema = content.get(media_type, {}).get("schema")
+        if schema is None:
+            return None
+        return jsonschema_rs.validator_for({**schema, "components": self._shape["components"]})
+
+
+def documented(app: Api, *, has_key: bool = False) -> Callable[[httpx.Response], Awaitable[None]]:
+    """A hook of a client of `app` that fails where the document does not say what was answered."""
+
+    async def check(response: httpx.Response) -> None:
+        request = response.request
+        route = _route_of(app, request)
+        if route is None or response.status_code == 405:
+            return
+        document = _documents.get(has_key) or _documents.setdefault(has_key, _Document(app))
+        media_type = response.headers.get("content-type", "").partition(";")[0]
+        found = document.problem(request.method, route.path_format, response.status_code, media_type)
+        where = f"{request.method} {route.path_format}"
+        assert not isinstance(found, str), f"{where}: {found}"
+        if found is not None:
+            await response.aread()
+            errors = [f"{error.instance_path}: {error.message:.300}" for error in found.iter_errors(response.json())]
+            assert not errors, f"{where} {response.status_code}: {errors[:3]}"
+
+    return check
+
+
+def _route_of(app: Api, request: httpx.Request) -> Route | None:
+    for path in (request.url.path, f"{request.url.path}/", request.url.path.rstrip("/")):
+        scope = {"type": "http", "method": request.method, "path": path, "headers": []}
+        for route in app.routes:
+            if isinstance(route, Route) and route.include_in_schema and route.matches(scope)[0] is Match.FULL:
+                return route
+    return None

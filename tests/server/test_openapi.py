@@ -1,0 +1,102 @@
+"""The OpenAPI document: every route is in it, and errors are as they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.routing import Route
+
+from perdure.core.ids import ID_PATTERNS
+from perdure.server.config import ServerConfig
+from perdure.server.errors import STATUS_OF_FAILURE
+from perdure.server.openapi import DESCRIPTIONS, Api
+from tests.server.routed import routed
+
+KEY = "a long random text"
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            yield f"{method.upper()} {path}", operation
+
+
+async def test_every_route_is_in_the_document() -> None:
+    """The plain ones for messages too, with their bodies and streams; and no operation is there twice."""
+    async with routed() as server:
+        document = await server.get("/openapi.json")
+        app = server.app
+        assert isinstance(app, Api)
+        routes = {
+            f"{method} {route.path_format}"
+            for route in app.routes
+            if isinstance(route, Route) and route.include_in_schema and route.path.startswith("/v1/")
+            for method in route.methods or ()
+        }
+        found = dict(operations(document))
+        assert set(found) == routes
+        assert len({operation["operationId"] for operation in found.values()}) == len(found)
+        sending = found["POST /v1/agents/{agent_id}/messages"]
+        assert set(sending["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}
+        assert "text/event-stream" in found["POST /v1/runs/{run_id}/stream"]["responses"]["200"]["content"]
+        assert "multipart/form-data" in found["POST /v1/folders/{folder_id}/upload"]["requestBody"]["content"]
+        assert all(
+            parameter["schema"]["pattern"] == ID_PATTERNS["agent"]
+            for operation in found.values()
+            for parameter in operation.get("parameters", ())
+            if parameter["in"] == "path" and parameter["name"] == "agent_id"
+        )
+
+
+async def test_errors_are_documented_as_they_are_sent() -> None:
+    """422 in its own shape, the statuses of failed runs where a model is asked, and nothing of the framework's."""
+    async with routed() as server:
+        document = await server.get("/openapi.json")
+        schemas = document["components"]["schemas"]
+        assert "HTTPValidationError" not in schemas
+        for name, operation in operations(document):
+            responses = operation["responses"]
+            assert {"403", "500", "503"} <= set(responses), name
+            assert "401" not in responses or name.endswith(("/messages", "/stream", "/async")), name
+            if "422" in responses:
+                content = responses["422"]["content"]["application/json"]
+                assert content["schema"]["$ref"].endswith("/Unprocessable"), name
+            assert ("requestBody" in operation) <= {"413", "415", "422"}.issubset(responses), name
+        sending = dict(operations(document))["POST /v1/agents/{agent_id}/messages"]["responses"]
+        assert {str(status) for status in STATUS_OF_FAILURE.values()} <= set(sending)
+        assert set(STATUS_OF_FAILURE.values()) <= set(DESCRIPTIONS)
+
+
+async def test_a_key_is_documented_where_there_is_one() -> None:
+    """Both forms, and 401, on all but the probes."""
+    async with routed(config=ServerConfig(api_key=KEY)) as server:
+        document = await server.get("/openapi.json")
+        assert set(document["components"]["securitySchemes"]) == {"bearer", "password"}
+        for name, operation in operations(document):
+            probe = name in ("GET /v1/health/", "GET /v1/ready/")
+            assert ("security" in operation, "401" in operation["responses"]) == (not probe, not probe), name
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("PUT", "/v1/agents/", "GET, POST"),
+        ("PUT", "/v1/agents", "GET, POST"),
+        ("DELETE", "/v1/agents/x/messages", "GET, POST"),
+        ("OPTIONS", "/v1/agents/x", "DELETE, GET, PATCH"),
+        ("HEAD", "/v1/health/", "GET"),
+        ("BREW", "/v1/tools/count", "GET"),
+        # Not an id, which other methods of the other route would answer 422.
+        ("PATCH", "/v1/agents/count", "GET"),
+        ("GET", "/v1/messages/search", "POST"),
+        ("DELETE", "/v1/archives/x/passages/batch", "POST"),
+    ],
+)
+async def test_a_method_that_a_path_does_not_take(method: str, path: str, allow: str) -> None:
+    """405, and `Allow` names those that it takes: all of them, of whichever route."""
+    async with routed() as server:
+        refused = await server.http.request(method, path)
+        assert (refused.status_code, refused.headers.get("allow")) == (405, allow)
+        assert method == "HEAD" or refused.json() == {"detail": "Method Not Allowed"}
