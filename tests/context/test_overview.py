@@ -78,7 +78,7 @@ async def test_what_was_measured_corrects_the_estimate() -> None:
     """And is told apart from what was not: before the first answer, and after the settings changed."""
 
     def half(request: ModelRequest) -> ModelReply:
-        return ModelReply(parts=(Text("Hm."),), usage=Usage(input_tokens=1_400, output_tokens=2))
+        return ModelReply(parts=(Text("Hm."),), usage=Usage(input_tokens=1_500, output_tokens=2))
 
     async with await opened(otherwise=half) as perdure:
         agent = await perdure.create_agent("Ada")
@@ -89,8 +89,8 @@ async def test_what_was_measured_corrects_the_estimate() -> None:
         changed = await agent.context()
 
         assert (first.measured_tokens, first.sent, first.rewrite) == (None, False, "first")
-        assert (after.measured_tokens, after.sent, after.rewrite) == (1_400, True, None)
-        assert 1_400 < after.used_tokens < 1_440 < after.estimated_tokens
+        assert (after.measured_tokens, after.sent, after.rewrite) == (1_500, True, None)
+        assert 1_500 < after.used_tokens < 1_540 < after.estimated_tokens
         assert (changed.measured_tokens, changed.sent, changed.rewrite) == (None, False, "settings")
         assert changed.estimated_tokens < after.estimated_tokens
 

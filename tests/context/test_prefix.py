@@ -73,7 +73,7 @@ def test_the_section_has_one_end(shown: list[Block]) -> None:
 
     assert text.count("</memory_blocks>") == 1
     assert text.endswith("</memory_blocks>")
-    assert text.count("</value>") == text.count("<value>") - sum("<value>" in one.value for one in shown) == len(shown)
+    assert text.count("</value>") == text.count("<value>") == len(shown)
     sizes = [int(size) for size in re.findall(r"- chars_current=(\d+)\n- chars_limit=1000\n</metadata>", text)]
     assert sizes == [len(trap.value), *(len(one.value) for one in shown[1:])]
 
@@ -151,6 +151,7 @@ PREFIX = Prefix(
     system="",
     tools=(),
     settings_revision=3,
+    marker="314159265358979",
     created_at=START,
 )
 UNCHANGED: dict[str, Any] = {
@@ -180,6 +181,11 @@ COLD = START + COLD_AFTER + timedelta(seconds=1)
 def test_a_prefix_is_rewritten_for_a_reason(changes: dict[str, Any], reason: str | None) -> None:
     """Only when it must be, or when it costs nothing and folds something in."""
     assert rewrite_reason(PREFIX, **UNCHANGED | changes) == reason
+
+
+def test_a_prefix_of_an_older_store_is_written_anew() -> None:
+    """It has no marker, so anybody could write what looks like a message of the engine."""
+    assert rewrite_reason(replace(PREFIX, marker=""), **UNCHANGED) == "marker"
 
 
 def test_the_first_prefix_has_its_own_reason() -> None:

@@ -16,7 +16,7 @@ from perdure.memory.agents import NewBlock
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 
 MODEL = "test/scripted"
-WINDOW = 8_000
+WINDOW = 8_200
 FILLER = "word " * 400  # about 800 tokens by the estimate
 
 

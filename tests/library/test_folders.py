@@ -328,9 +328,13 @@ def system(request: ModelRequest) -> str:
 
 
 def deltas(request: ModelRequest) -> list[dict[str, Any]]:
-    """The delta messages about folders and files in a request."""
-    texts = [message.text for message in request.messages if message.kind == "memory_delta"]
-    return [shape for text in texts if (shape := json.loads(text))["type"] in ("file_delta", "folder_delta")]
+    """The delta messages about folders and files in a request, without the marker."""
+    shapes = [json.loads(message.text) for message in request.messages if message.kind == "memory_delta"]
+    return [
+        {name: value for name, value in shape.items() if name != "marker"}
+        for shape in shapes
+        if shape["type"] in ("file_delta", "folder_delta")
+    ]
 
 
 def test_an_agent_reads_lines_and_says_which(tmp_path: Path) -> None:

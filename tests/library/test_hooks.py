@@ -56,7 +56,9 @@ def events_of(perdure: Perdure, run_id: RunId) -> list[Any]:
 
 
 def shown(request: Any, kind: str = "hook") -> list[dict[str, Any]]:
-    return [json.loads(message.text) for message in request.messages if message.kind == kind]
+    """The engine's messages of one kind, without the marker."""
+    shapes = [json.loads(message.text) for message in request.messages if message.kind == kind]
+    return [{name: value for name, value in shape.items() if name != "marker"} for shape in shapes]
 
 
 def called(name: str, **arguments: Any) -> ToolCall:
@@ -227,7 +229,7 @@ def test_compaction_is_told(tmp_path: Path) -> None:
     watcher, told = at("before_compaction", "after_compaction", verdict=Verdict(context="remember"))
     perdure, model = opened(tmp_path, hooks=(watcher,))
     with perdure:
-        agent = perdure.create_agent(settings={"context_window_tokens": 6_000})
+        agent = perdure.create_agent(settings={"context_window_tokens": 6_200})
         for _ in range(8):
             agent.send("word " * 900)
 
@@ -241,7 +243,7 @@ def test_a_compaction_that_is_blocked_ends_the_run_and_loses_nothing(tmp_path: P
     watcher, told = at("before_compaction", verdict=Verdict(block="keep it all"))
     perdure, model = opened(tmp_path, hooks=(watcher,))
     with perdure:
-        agent = perdure.create_agent(settings={"context_window_tokens": 6_000})
+        agent = perdure.create_agent(settings={"context_window_tokens": 6_200})
         with pytest.raises(RunFailed, match="blocked by hook 'watcher': keep it all") as failed:
             for _ in range(8):
                 agent.send("word " * 900)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,8 @@ def test_imported_messages_are_history_like_any_other(tmp_path: Path) -> None:
         assert step is not None
         shown = agent.request(step)
         assert isinstance(shown, ModelRequest)
-        assert [one.text for one in shown.messages][:3] == [one.text for one in messages]
+        assert [one.text for one in shown.messages][:2] == [one.text for one in messages][:2]
+        assert json.loads(shown.messages[2].text)["message"] == NIGHT
 
 
 def test_the_same_history_is_not_imported_twice(tmp_path: Path) -> None:

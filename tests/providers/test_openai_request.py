@@ -107,23 +107,11 @@ def test_where_roles_must_alternate_the_engine_speaks_within_the_users_message()
     assert body["messages"][1:] == [{"role": "user", "content": f'{{"type": "memory_delta"}}\n\nhi "you"\n\n{TAIL}'}]
 
 
-@pytest.mark.parametrize(
-    "text", ['{"type": "memory_delta"}', 'hello\n\n  {"type":"memory_delta"}', 'x\u2028{ "type" : 1}']
-)
-def test_a_user_cannot_speak_as_the_engine(text: str) -> None:
-    """Where both have one role, what looks like an envelope of the engine's is put into one of the user's."""
-    assert json.loads(sent(request(message(1, "user", Text(text))))["messages"][1]["content"]) == {
-        "type": "user_message",
-        "message": text,
-    }
-    assert sent(request(message(1, "user", Text(text))), OWN)["messages"][1]["content"] == text
+def test_what_is_no_persons_has_the_engines_role() -> None:
+    """Also a system message: the view has made an engine's message of one that somebody sent."""
+    asked = request(message(1, "system", Text("be brief")), message(2, "user", Text("hi")))
 
-
-def test_a_later_system_message_is_not_taken_for_the_users() -> None:
-    """It is plain text, so it gets an envelope where it has the user's role."""
-    asked = request(message(1, "system", Text("be brief")))
-
-    assert json.loads(sent(asked)["messages"][1]["content"]) == {"type": "system_message", "message": "be brief"}
+    assert sent(asked)["messages"][1] == {"role": "user", "content": "be brief\n\nhi"}
     assert sent(asked, OWN)["messages"][1] == {"role": "system", "content": "be brief"}
 
 

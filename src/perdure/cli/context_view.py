@@ -45,6 +45,7 @@ REASONS = {
     "window": "the window was full",
     "tools": "the caller brought other tools or skills along",
     "reset": "the conversation was reset",
+    "marker": "the engine's messages had no marker yet",
     "cache_cold": "memory changed, and the provider's cache had run out",
 }
 """Why a prefix was written, in words."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, cast
 
+from perdure.context.authorship import marked_message, marked_text
 from perdure.context.envelopes import envelope
 from perdure.context.prefix import Counts
 from perdure.context.shown import is_cut, shown
@@ -45,7 +47,8 @@ class View:
     Args:
         stubs: row number -> characters, for rows that are not shown whole.
         rows: those that follow the prefix, whole.
-        messages: what the request shows: the summary, the pinned rows, then the rows, cut where they are stubs.
+        messages: what the request shows: the summary, the pinned rows, then the rows, cut where they are stubs; the
+            engine's have the prefix's marker.
     """
 
     prefix: Prefix
@@ -59,7 +62,7 @@ class View:
     def of(cls, prefix: Prefix, pinned: Sequence[Message] = (), stubs: Mapping[int, int] = _NONE) -> View:
         """The view of a prefix, before any row that follows it."""
         before = (summary_message(prefix),) if prefix.summary else ()
-        shown_first = (*before, *(shown(message, stubs) for message in pinned))
+        shown_first = (*before, *(marked_message(shown(message, stubs), prefix.marker) for message in pinned))
         digest = hashlib.sha256()
         for line in (*_head(prefix.tools, prefix.system), *map(_message_line, shown_first)):
             digest.update(_bytes(line))
@@ -94,6 +97,10 @@ class View:
             added = [row for row in rows if row.kind != "approval"]
         if self.stubs or any(map(is_cut, added)):
             added = [shown(row, self.stubs) for row in added]
+        if marker := self.prefix.marker:
+            marked = [marked_message(row, marker) for row in added]
+            if any(map(operator.is_not, marked, added)):
+                added = marked
         digest = self._digest.copy()
         for message in added:
             digest.update(_bytes(_message_line(message)))
@@ -202,17 +209,18 @@ def _bytes(line: str) -> bytes:
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "") -> str:
+def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "", *, marker: str = "") -> str:
     """The volatile tail: the date where the agent lives, current counts, and what was recalled for the newest message.
     It is in the recipe, not in the log."""
     more = {"recalled": recalled} if recalled else {}
-    return envelope(
+    text = envelope(
         "context_status",
         **_moment(now.replace(second=0, microsecond=0), timezone),
         recall_messages=counts.messages,
         archival_passages=counts.passages,
         **more,
     )
+    return marked_text(text, marker)
 
 
 @functools.lru_cache(maxsize=64)  # within a minute all agents of a time zone are told the same

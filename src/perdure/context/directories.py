@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from perdure.context.envelopes import envelope
 from perdure.context.expand import largest
 from perdure.core.files import AgentFile, Folder
+from perdure.core.markup import escape_tags
 from perdure.core.ports import TokenCounter
 
 __all__ = ["DirectoryView", "OpenFile", "directories_section", "directories_xml", "file_deltas", "skeleton_tokens"]
 
 _SKELETONS = ((1_000, 1_000), (20, 1_000), (10, 300), (5, 100), (0, 40), (0, 0))
 """(closed files of each folder, characters of its texts): the first that fits is shown."""
-_TAGS = ("directories", "directory", "file", "file_limits", "memory_blocks", "memory_metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ def _directory(view: DirectoryView) -> str:
     folder = view.folder
     lines = [f'<directory name="{_attribute(folder.name)}" files="{folder.file_count}">']
     about = {"description": folder.description, "instructions": folder.instructions}
-    lines += [f"<{name}>{harmless(text)}</{name}>" for name, text in about.items() if text]
+    lines += [f"<{name}>{escape_tags(text)}</{name}>" for name, text in about.items() if text]
     for one in view.opened:
         lines.append(f'<file status="open" name="{_attribute(one.file.path)}">')
-        lines.append(harmless(one.text) if one.text else "[no room to show it: open_files reads its lines]")
+        lines.append(escape_tags(one.text) if one.text else "[no room to show it: open_files reads its lines]")
         lines.append("</file>")
     for file in view.closed:
         state = "closed" if file.file.status in ("completed", "embedding") else file.file.status
@@ -158,12 +158,5 @@ def file_deltas(
     return tuple(texts)
 
 
-def harmless(text: str) -> str:
-    """The text without the closing tags of this section and its neighbours."""
-    for tag in _TAGS:
-        text = text.replace(f"</{tag}>", f"<\\/{tag}>")
-    return text
-
-
 def _attribute(text: str) -> str:
-    return harmless(text).replace('"', "'")
+    return escape_tags(text).replace('"', "'")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from perdure.context.authorship import marker_section, without_marker
 from perdure.context.blocks_xml import blocks_xml
 from perdure.context.prompts import base_prompt
 from perdure.core.blocks import Block
@@ -40,13 +41,18 @@ def compile_system(
     directories: str = "",
     rules: str = "",
     skills: str = "",
+    marker: str = "",
 ) -> str:
-    """The system text: base prompt, blocks, the sections of tool rules, skills and files, and counts as of now.
+    """The system text: base prompt, blocks, the sections of tool rules, skills and files, counts as of now, and what
+    the marker means.
 
     A custom prompt that contains `{CORE_MEMORY}` gets memory there; any other, and Perdure's own, gets it at the end.
-    No clock and no ids: the same memory gives the same bytes.
+    No clock and no ids: the same memory and marker give the same bytes.
     """
-    memory = "\n\n".join(filter(None, (blocks_xml(blocks), rules, skills, directories, _metadata(counts))))
+    sections = filter(None, (blocks_xml(blocks), rules, skills, directories, _metadata(counts)))
+    memory = without_marker("\n\n".join(sections), marker)
+    if marker:
+        memory = f"{memory}\n\n{marker_section(marker)}"
     base = base_prompt() if custom is None else custom
     if MEMORY_PLACEHOLDER in base:
         return base.replace(MEMORY_PLACEHOLDER, memory)
@@ -103,6 +109,8 @@ def rewrite_reason(
         return "settings"
     if prefix.client_tools != client_tools:
         return "tools"
+    if not prefix.marker:
+        return "marker"
     if seen_changed and (last_used_at is None or now - last_used_at > COLD_AFTER):
         return "cache_cold"
     return None

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perdure.core.markup import escape_tags
+
 __all__ = ["skills_section"]
 
 NOTE = (
@@ -24,9 +26,4 @@ def skills_section(skills: Sequence[Mapping[str, Any]]) -> str:
         json.dumps({key: skill[key] for key in ("name", "description", "location")}, ensure_ascii=False)
         for skill in sorted(skills, key=lambda skill: (str(skill["name"]), str(skill["location"])))
     ]
-    return "\n".join(("<available_skills>", NOTE, *map(_harmless, lines), "</available_skills>"))
-
-
-def _harmless(line: str) -> str:
-    """The line without the section's own closing tag."""
-    return line.replace("</available_skills>", "<\\/available_skills>")
+    return "\n".join(("<available_skills>", NOTE, *map(escape_tags, lines), "</available_skills>"))

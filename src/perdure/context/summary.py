@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from perdure.context.extract import SPACELESS, Extract, Item, by_value, clip, lines_of, most_that_fit, spread
 from perdure.context.prompts import summary_prompt
 from perdure.core.ids import AgentId, MessageId
+from perdure.core.markup import escape_tags
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.nodes import message_handle
@@ -191,7 +192,6 @@ def _first_that_fits(texts: Sequence[str], max_tokens: int, counter: TokenCounte
 
 # How it is asked
 
-_TAGS = re.compile(r"<(?=[\s/]{0,20}(?:source|earlier))", re.IGNORECASE)
 _NOWHERE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -205,8 +205,10 @@ def summary_request(model: str, transcript: str, *, previous: str, max_summary_t
     # The estimate takes 2.4 tokens for an English word with its space, 1.5 for a Chinese character.
     system = summary_prompt().replace("{words}", str(max(5, limit * 2 // 5)))
     system = system.replace("{characters}", str(max(8, limit * 3 // 5)))
-    before = f"<earlier>\n{_harmless(previous)}\n</earlier>\nThat is recorded already.\n\n" if previous.strip() else ""
-    text = f"{before}<source>\n{_harmless(transcript)}\n</source>\n\nWrite the record of the source."
+    before = (
+        f"<earlier>\n{escape_tags(previous)}\n</earlier>\nThat is recorded already.\n\n" if previous.strip() else ""
+    )
+    text = f"{before}<source>\n{escape_tags(transcript)}\n</source>\n\nWrite the record of the source."
     message = Message(
         id=MessageId("message-00000000-0000-4000-8000-000000000000"),
         agent_id=AgentId("agent-00000000-0000-4000-8000-000000000000"),
@@ -220,11 +222,6 @@ def summary_request(model: str, transcript: str, *, previous: str, max_summary_t
     # Room for a summary that is a little too long, which is better than one whose end is missing.
     options = ModelOptions(max_output_tokens=limit * 3 // 2 + 64)
     return ModelRequest(model=model, system=system, messages=(message,), options=options)
-
-
-def _harmless(text: str) -> str:
-    """The text without anything that could open or close our own tags."""
-    return _TAGS.sub("‹", text)
 
 
 # Whether the answer is a summary

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, TextAmbiguous, TextNotFound
 from perdure.core.ids import AgentId, BlockId, MessageId, OrgId, RunId
+from perdure.core.markup import unescape_tags
 
 __all__ = [
     "DEFAULT_LIMIT_CHARS",
@@ -130,13 +131,21 @@ def replaced(block: Block, old: str, new: str) -> Block:
     # An empty `old` stands between any two characters; it is unique only in an empty block.
     if not old and not block.value:
         return rewritten(block, new)
-    starts = [match.start() for match in re.finditer(f"(?={re.escape(old)})", block.value)] if old else []
+    starts = _places(block.value, old)
+    if not starts and (plain := unescape_tags(old, (block.label,))) != old:  # as the prompt shows it
+        old, new = plain, unescape_tags(new, (block.label,))
+        starts = _places(block.value, old)
     if not starts:
         raise TextNotFound(block.label, old)
     if len(starts) > 1:
         raise TextAmbiguous(block.label, old, lines=[block.value.count("\n", 0, start) + 1 for start in starts])
     start = starts[0]
     return rewritten(block, block.value[:start] + new + block.value[start + len(old) :])
+
+
+def _places(value: str, text: str) -> list[int]:
+    """Where `text` begins in the value, overlapping occurrences too."""
+    return [match.start() for match in re.finditer(f"(?={re.escape(text)})", value)] if text else []
 
 
 def inserted(block: Block, text: str, *, line: int = -1) -> Block:

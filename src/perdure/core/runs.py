@@ -197,6 +197,7 @@ class Prefix:
             run that is so long that its own beginning left the view.
         tokens: the upper estimate of tools, system and summary.
         client_tools: the set of tools and skills that the caller brought along, by its digest.
+        marker: what the engine's messages carry behind this prefix, and no other text; empty in one of an older store.
     """
 
     agent_id: AgentId
@@ -213,6 +214,7 @@ class Prefix:
     nodes: tuple[int, ...] = ()
     pinned: tuple[int, ...] = ()
     client_tools: str | None = None
+    marker: str = ""
     created_at: datetime
 
 

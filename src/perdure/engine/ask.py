@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perdure.context.assemble import View, tail
+from perdure.context.authorship import engine_tokens
 from perdure.context.budget import Certificate, factor_after_overflow
 from perdure.context.compaction import Evict, Merge, Plan, Situation, Stub, plan
 from perdure.context.envelopes import envelope
@@ -155,7 +156,8 @@ def _ask(
     if memory.versions != conversation.seen and conversation.prefix_seq is not None:
         texts = delta_texts(tx, agent, conversation.seen, memory, prefix, asking)
         window, reserve = asking.window(agent)
-        if prefix.tokens + view_tokens + sum(map(counter.count, texts)) - overcount > window - reserve:
+        told_tokens = sum(engine_tokens(text, counter) for text in texts)
+        if prefix.tokens + view_tokens + told_tokens - overcount > window - reserve:
             # There is no room to say it all: the memory section is written anew, and shows it.
             if reason is None:
                 current, reason = prefix, "window"
@@ -181,13 +183,13 @@ def _ask(
             agent.id, conversation.seq, view_tokens=view_tokens, stubs=conversation.stubs, overcount=overcount
         )
         conversation = replace(conversation, view_tokens=view_tokens, overcount=overcount, prefix_seq=prefix.seq)
-    status = tail(now, agent.timezone, memory.counts, recalled.text)
+    status = tail(now, agent.timezone, memory.counts, recalled.text, marker=prefix.marker)
     estimated = prefix.tokens + view_tokens + counter.count(status)
     factor = _factor(log, agent, asking)
     window, reserve = asking.window(agent)
     if recalled.text and (estimated - overcount) * factor > window - reserve:
         recalled = AutoRecalled("", None)  # the first to go
-        status = tail(now, agent.timezone, memory.counts)
+        status = tail(now, agent.timezone, memory.counts, marker=prefix.marker)
         estimated = prefix.tokens + view_tokens + counter.count(status)
     if (estimated - overcount) * factor > window - reserve:
         full = _full(tx, log, agent, conversation, view, status, asking, events)
@@ -383,6 +385,7 @@ def _rewritten(
         pinned=current.pinned if current else (),
         nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes) if current else (),
         client_tools=run.client_tools,
+        marker=current.marker if current else "",
     )
     return store_prefix(tx, conversation, memory, prefix)
 
@@ -407,6 +410,6 @@ def _add_rows(tx: Tx, run: Run, kind: MessageKind, texts: Sequence[str], asking:
         ],
         conversation_seq=run.conversation_seq,
         at=asking.now,
-        tokens=[asking.counter.count(text) for text in texts],
+        tokens=[engine_tokens(text, asking.counter) for text in texts],
         run=run,
     )

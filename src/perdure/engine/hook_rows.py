@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.context.authorship import engine_tokens
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.ports import Ids, TokenCounter
@@ -20,7 +20,7 @@ def hook_draft(text: str, ids: Ids) -> Draft:
 
 
 def hook_tokens(text: str, counter: TokenCounter) -> int:
-    return counter.count(text) + MESSAGE_OVERHEAD_TOKENS
+    return engine_tokens(text, counter)
 
 
 def add_context_rows(tx: Tx, run: Run, *, ids: Ids, counter: TokenCounter, now: datetime) -> Sequence[Message]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.context.assemble import View, tail
+from perdure.context.authorship import input_tokens
 from perdure.context.budget import Certificate
 from perdure.context.compaction import Evict, Merge, Situation, plan
 from perdure.context.segments import segments
-from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import IrreducibleFloor
@@ -70,7 +70,7 @@ def _add(
 
 
 def _tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
-    return [ports.counter.count(text_of(draft.parts)) + MESSAGE_OVERHEAD_TOKENS for draft in drafts]
+    return [input_tokens(draft.role, text_of(draft.parts), ports.counter) for draft in drafts]
 
 
 async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> None:
@@ -114,7 +114,8 @@ def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, asking: Asking) -> 
     rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=LAST_SEQ)
     view = View.of(prefix, pinned, conversation.stubs).extended(rows)
     nodes = tx.nodes.by_seqs(agent_id, conversation_seq, prefix.nodes)
-    return _Shown(agent, conversation, view, tuple(nodes), tail(asking.now, agent.timezone, memory.counts))
+    status = tail(asking.now, agent.timezone, memory.counts, marker=prefix.marker)
+    return _Shown(agent, conversation, view, tuple(nodes), status)
 
 
 def _plan(shown: _Shown, asking: Asking) -> Evict | Merge | None:

@@ -83,6 +83,7 @@ def leave_view(
         pinned=[message.seq for message in pinned],
         nodes=nodes,
         client_tools=prefix.client_tools,
+        marker=prefix.marker,
     )
     rewritten = store_prefix(tx, conversation, memory, compiled)
     left = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in gone}}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from perdure.context.assemble import View
+from perdure.context.authorship import marked_text, new_marker
 from perdure.context.budget import overcount_after
 from perdure.context.prefix import Counts, compile_system, compile_tools, tools_text
 from perdure.context.segments import summary_tokens
@@ -77,8 +79,13 @@ def compile_prefix(
     pinned: Sequence[int] = (),
     nodes: Sequence[SummaryNode] = (),
     client_tools: str | None = None,
+    marker: str = "",
 ) -> Prefix:
-    """What `write_prefix` would write, without a number and not stored."""
+    """What `write_prefix` would write, without a number and not stored.
+
+    Args:
+        marker: that of the prefix before, which stays as long as neither memory nor tools hold it.
+    """
     counter = asking.counter
     archives = tx.archives.of_agent(agent.id)
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
@@ -86,17 +93,22 @@ def compile_prefix(
     counts = replace(memory.counts, tags=tuple(tags)[:20])
     rules = tool_rules_section(rules_of(agent.settings))
     skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
-    system = compile_system(agent.system, blocks, counts, rules=rules, skills=skills)
     client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
+    bare = compile_system(agent.system, blocks, counts, rules=rules, skills=skills)
+    if not marker or marker in bare or marker in tools_text(tools):  # one that was told is no marker any more
+        marker = new_marker(asking.ids)
+    compiled = partial(compile_system, agent.system, blocks, counts, rules=rules, skills=skills, marker=marker)
+    system = compiled()
     summary = summary_section(nodes, can_open=bool(tools))
+    summary = marked_text(summary, marker) if summary else ""
     if any(map(is_of_files, memory.versions)):
         window, reserve = asking.window(agent)
         rest = counter.count(system) + counter.count(tools_text(tools))
         limits = limits_of(agent, window)
         most = min(limits.section_tokens, int((window - reserve - rest) * FILES_SHARE))
         directories = section_of_files(tx, agent.id, limits, most=most, counter=counter)
-        system = compile_system(agent.system, blocks, counts, directories, rules, skills)
+        system = compiled(directories)
     return Prefix(
         agent_id=agent.id,
         seq=0,
@@ -112,6 +124,7 @@ def compile_prefix(
         nodes=tuple(node.seq for node in nodes),
         pinned=tuple(pinned),
         client_tools=client_tools,
+        marker=marker,
         created_at=asking.now,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perdure.context.assemble import View, tail
+from perdure.context.authorship import engine_tokens
 from perdure.context.budget import Certificate, Segment
 from perdure.context.prefix import Counts, rewrite_reason
 from perdure.context.segments import segments
@@ -81,13 +82,14 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
             pinned=current.pinned if current else (),
             nodes=nodes,
             client_tools=current.client_tools if current else None,
+            marker=current.marker if current else "",
         )
         overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
     pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, stubs).extended(_settled(rows))
     deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, asking) if current is not None else ()
-    status = tail(asking.now, agent.timezone, memory.counts)
+    status = tail(asking.now, agent.timezone, memory.counts, marker=prefix.marker)
     active = tx.runs.active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
     window, reserve = asking.window(agent)
@@ -102,7 +104,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
         certificate=Certificate(
             window_tokens=window,
             reserve_tokens=reserve,
-            segments=_with_deltas(parts, sum(map(counter.count, deltas))),
+            segments=_with_deltas(parts, sum(engine_tokens(text, counter) for text in deltas)),
             overcount=overcount,
         ),
         reason=reason,

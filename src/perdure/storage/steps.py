@@ -37,7 +37,7 @@ _STEP = (
 )
 _PREFIX = (
     "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
-    " created_at, summary, nodes, pinned, client_tools"
+    " created_at, summary, nodes, pinned, client_tools, marker"
 )
 
 
@@ -222,7 +222,7 @@ class Prefixes:
         prefix = changed(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
         self._db.run(
             f"INSERT INTO prefixes ({_PREFIX}) VALUES (:agent_id, :seq, :conversation, :reason, :system, :tools, :seen,"
-            " :from_seq, :settings_revision, :tokens, :at, :summary, :nodes, :pinned, :client_tools)",
+            " :from_seq, :settings_revision, :tokens, :at, :summary, :nodes, :pinned, :client_tools, :marker)",
             {
                 "agent_id": prefix.agent_id,
                 "seq": prefix.seq,
@@ -239,6 +239,7 @@ class Prefixes:
                 "nodes": dump(prefix.nodes),
                 "pinned": dump(prefix.pinned),
                 "client_tools": prefix.client_tools,
+                "marker": prefix.marker,
             },
         )
         return prefix
@@ -267,6 +268,7 @@ class Prefixes:
             nodes=tuple(load(row[12])),
             pinned=tuple(load(row[13])),
             client_tools=row[14],
+            marker=row[15],
         )
 
 

@@ -268,14 +268,6 @@ async def test_the_shape_of_the_answer() -> None:
         await wire(ANTHROPIC, asking(ANTHROPIC, response_format={"type": "json_object"}))
 
 
-@pytest.mark.parametrize("provider", [ANTHROPIC, GOOGLE])
-async def test_a_user_can_not_forge_what_the_engine_says(provider: str) -> None:
-    forged = "\n" + ENGINE
-    body = json.dumps(await wire(provider, asking(provider, log(("user", (Text(forged),))))))
-    assert json.dumps(json.dumps({"type": "user_message", "message": forged}))[1:-1] in body
-    assert json.dumps(ENGINE) not in body
-
-
 @pytest.mark.parametrize("provider", MODELS)
 async def test_a_log_that_no_provider_likes_is_still_a_legal_request(provider: str) -> None:
     odd = "functions.get_weather:0/" + "x" * 80

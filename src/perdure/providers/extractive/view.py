@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.core.markup import unescape_tags
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.providers.extractive.sentences import clean
@@ -111,7 +112,7 @@ def _blocks_in_system(system: str) -> dict[str, str]:
     section = _SECTION.search(system)
     if section is None:
         return {}
-    blocks: dict[str, str] = {}
+    values: dict[str, str] = {}
     lines = iter(system[section.end() :].split("\n"))
     for line in lines:
         if line == "</memory_blocks>":
@@ -123,10 +124,10 @@ def _blocks_in_system(system: str) -> dict[str, str]:
         for before in lines:
             if before == "<value>":
                 value = list(iter(lambda: next(lines, "</value>"), "</value>"))
-                blocks[label] = "\n".join(value).replace("<\\/value>", "</value>")
+                values[label] = "\n".join(value)
             elif before == f"</{label}>":
                 break
-    return blocks
+    return {label: unescape_tags(value, values) for label, value in values.items()}
 
 
 def _apply_delta(blocks: dict[str, str], delta: Mapping[str, Any]) -> None:

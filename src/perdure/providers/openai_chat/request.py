@@ -32,7 +32,6 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 _USER_START = b'{"role":"user","content":"'
 _STRING_END = b'"}'
-_ENVELOPE_LIKE = re.compile(r'(?<!\S)\{\s*"type"\s*:')
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 # Who speaks, for the wire. All else, of whatever role in the log, is said by the engine: memory deltas, heartbeats,
@@ -90,15 +89,8 @@ def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
                 for result in message.parts
                 if isinstance(result, ToolResult)
             ]
-        case "user":
-            forged = dialect.engine_role == "user" and _ENVELOPE_LIKE.search(message.text)
-            # Where the engine speaks in the user's role, nobody else may speak in its envelopes.
-            return [{"role": "user", "content": _envelope("user_message", message.text) if forged else message.text}]
-        case _:
-            # A `system` message that somebody sent is plain text, and must not pass for the user's.
-            plain = message.kind == "message" and dialect.engine_role == "user"
-            text = _envelope("system_message", message.text) if plain else message.text
-            return [{"role": dialect.engine_role, "content": text}]
+        case role:
+            return [{"role": role or dialect.engine_role, "content": message.text}]
 
 
 def _message_pieces(request: ModelRequest, dialect: Dialect, fragments: Fragments) -> Iterator[bytes]:
@@ -227,10 +219,6 @@ def _arguments(text: str) -> str:
 
 def _no_number(constant: str) -> None:
     raise ValueError(f"{constant} is Python's, not JSON's")
-
-
-def _envelope(kind: str, text: str) -> str:
-    return json.dumps({"type": kind, "message": text}, ensure_ascii=False)
 
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:

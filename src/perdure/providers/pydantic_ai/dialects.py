@@ -15,8 +15,8 @@ class Dialect:
 
     Args:
         engine_role: the role of what the engine adds (memory deltas, heartbeats, summaries, alerts, the tail) and of
-            system messages in the log. Where `system` exists only once, before everything, it is `user`; user text
-            that looks like an envelope is then put into one of its own, so that nobody can forge the engine's.
+            system messages in the log. Where `system` exists only once, before everything, it is `user`; the marker of
+            the engine's messages tells them from what users say.
         cache_marks: whether the request says what is to be cached.
         tool_subset: whether a choice among several tools can be asked for while all of them stay in the request.
             Leaving some out would write the cached prefix anew.

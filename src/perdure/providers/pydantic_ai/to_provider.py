@@ -69,7 +69,7 @@ class _Writer:
             if message.role == "system" or message.kind != "message":
                 self.engine(part.text)
             else:
-                self._user(_unforged(part.text) if self._dialect.engine_role == "user" else part.text)
+                self._user(part.text)
 
     def engine(self, text: str) -> None:
         """What the engine said, in the role that the provider has for it."""
@@ -152,19 +152,6 @@ class _Writer:
             provider_name=signed.provider,
             provider_details={"raw_content": list(signed.raw)} if signed.raw else None,
         )
-
-
-def _unforged(text: str) -> str:
-    """What a user said, in an envelope of its own if it could be taken for one of the engine's."""
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        shape = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    if not isinstance(shape, dict) or "type" not in shape:
-        return text
-    return json.dumps({"type": "user_message", "message": text}, ensure_ascii=False, separators=(", ", ": "))
 
 
 def _sendable(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Query, Response
 
 from perdure.app import App
-from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.context.authorship import input_tokens
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
 from perdure.core.errors import EmptyMessage, MessageTooLarge, ModelNotFound
 from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId
@@ -370,7 +370,7 @@ def _drafts(library: AsyncPerdure, messages: Sequence[InitialMessage]) -> list[t
             otid=message.otid,
             sender_id=message.sender_id,
         )
-        drafts.append((draft, ports.counter.count(text) + MESSAGE_OVERHEAD_TOKENS))
+        drafts.append((draft, input_tokens(draft.role, text, ports.counter)))
     return drafts
 
 

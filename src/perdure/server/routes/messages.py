@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.context.authorship import input_tokens
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.events import MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
@@ -148,7 +148,10 @@ async def _accept(
     limit = ports.settings.message_limit_chars
     texts = ["\n".join(part.text for part in draft.parts if part.type == "text") for draft in drafts]
     # A text over the limit is refused before anything is done with it, so it is not counted either.
-    tokens = [0 if len(text) > limit else ports.counter.count(text) + MESSAGE_OVERHEAD_TOKENS for text in texts]
+    tokens = [
+        0 if len(text) > limit else input_tokens(draft.role, text, ports.counter)
+        for draft, text in zip(drafts, texts, strict=True)
+    ]
     return await perdure.app.runner.accept(
         RunRequest(
             run_id=run_id,

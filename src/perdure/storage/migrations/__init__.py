@@ -31,6 +31,7 @@ from perdure.storage.migrations import (
     m0019_rebuilding,
     m0020_of_runs,
     m0021_passage_uses,
+    m0022_markers,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -57,6 +58,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (19, "rebuilding", m0019_rebuilding.apply),
     (20, "of_runs", m0020_of_runs.apply),
     (21, "passage_uses", m0021_passage_uses.apply),
+    (22, "markers", m0022_markers.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]
