@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         StoreReadOnly,
         StoreTooNew,
         ToolError,
+        TooMany,
         VersionConflict,
     )
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
@@ -122,6 +123,7 @@ __all__ = [
     "StoreTooNew",
     "StoredEvent",
     "Text",
+    "TooMany",
     "ToolCall",
     "ToolError",
     "Usage",

@@ -202,7 +202,7 @@ async def start(
     address = settings.store_path if address is None else address
     cipher = _cipher(settings, None if store is not None else address)
     if store is None:
-        store = await open_store(address, at=clock.now())
+        store = await open_store(address, at=clock.now(), limits=settings)
     worker: EmbeddingWorker | None = None
     if embedding.embedder is not None:
         worker = EmbeddingWorker(store, embedding.embedder, clock=clock, randomness=random.SystemRandom())
@@ -235,6 +235,7 @@ async def start(
                 lease_s=settings.lease_s,
                 beat_s=min(1.0, settings.lease_s / 3),
                 message_limit_chars=settings.message_limit_chars,
+                limits=settings,
                 context_window_tokens=settings.context_window_tokens,
             ),
             cipher=cipher,

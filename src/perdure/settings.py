@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
+from perdure.core.limits import Limits
 
 __all__ = ["SANDBOX_MODES", "STORE_FILE", "TOKEN_COUNTERS", "WEB_SEARCH", "Settings", "default_home"]
 
@@ -20,8 +21,8 @@ WEB_SEARCH = ("exa", "tavily", "brave", "searxng", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What can be set. Each field is read from `PERDURE_` and its name in capitals.
+class Settings(Limits):
+    """What can be set. Each field is read from `PERDURE_` and its name in capitals; so is each of `Limits`.
 
     Args:
         home: the data folder; empty is the platform's data folder for this user.

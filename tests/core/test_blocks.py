@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.blocks import Block, appended, check_label, diff_of, inserted, replaced, rewritten
+from perdure.core import blocks as blocks_module
+from perdure.core.blocks import DIFF_STEPS, Block, appended, check_label, diff_of, inserted, replaced, rewritten
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, ToolError
 from perdure.core.ids import DEFAULT_ORG, BlockId
 from perdure.memory.patches import apply_patch
@@ -80,12 +84,28 @@ LINES = st.lists(st.sampled_from(["a", "b", "", "c d"]), max_size=8).map("\n".jo
 
 
 @effort(50, 2000)
-@given(LINES, LINES)
-def test_a_diff_leads_from_one_value_to_the_other(before: str, after: str) -> None:
-    """It is empty only for equal values, and a patch otherwise."""
-    diff = diff_of(before, after)
+@given(LINES, LINES, st.booleans())
+def test_a_diff_leads_from_one_value_to_the_other(before: str, after: str, large: bool) -> None:
+    """It is empty only for equal values, and a patch otherwise; also where they are too large to look for the lines
+    that they share."""
+    with patch.object(blocks_module, "DIFF_STEPS", 0 if large else DIFF_STEPS):
+        diff = diff_of(before, after)
 
     assert (diff == "") == (before == after)
     if diff:
         assert diff.startswith("@@ ")
         assert apply_patch(before, diff) == after
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 3, 10, 1_000, 100_000])
+def test_a_diff_takes_time_in_proportion_to_its_values(kinds: int) -> None:
+    """However often lines repeat and however they are shuffled: a writer makes it while all others wait."""
+    lines = [str(number % kinds) for number in range(100_000)]
+    shuffled = random.Random(kinds).sample(lines, len(lines))
+    began = time.thread_time()
+
+    for count in (100, 300, 1_000, 3_000, 100_000):
+        diff_of("\n".join(lines[:count]), "\n".join(shuffled[:count]))
+        diff_of("\n".join(lines[:count]), "\n".join(str(int(line) * 7 % kinds) for line in lines[:count]))
+
+    assert time.thread_time() - began < 3

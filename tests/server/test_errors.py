@@ -149,7 +149,8 @@ async def test_bad_queries_name_their_field(tmp_path: Path) -> None:
         ('{"messages": [null]}', "body.messages.0: Input should be an object, not null"),
         (
             json.dumps({"messages": [{}] * 1_001}),
-            "body.messages: List should have at most 1,000 items, not 1,001",
+            "1,001 messages in a request (`messages`) are too many, the limit is 1,000: use fewer, or raise"
+            " PERDURE_MESSAGES_PER_REQUEST",
         ),
         (
             json.dumps({"input": "a", "client_skills": [{"name": "n" * 201, "description": "", "location": "l"}]}),

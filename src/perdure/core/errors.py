@@ -3,7 +3,7 @@
     PerdureError
     ├── InvalidInput            the caller's value is wrong; nothing was written
     │   ├── EmptyMessage
-    │   ├── MessageTooLarge
+    │   ├── MessageTooLarge, TooMany
     │   ├── NameInvalid
     │   ├── EmbeddingMismatch
     │   ├── SourceInvalid, SchemaMismatch
@@ -180,6 +180,7 @@ __all__ = [
     "StoreTooNew",
     "TextAmbiguous",
     "TextNotFound",
+    "TooMany",
     "ToolBuiltIn",
     "ToolError",
     "ToolRulesInvalid",
@@ -209,6 +210,16 @@ class MessageTooLarge(InvalidInput):
             " send it in parts, or raise PERDURE_MESSAGE_LIMIT_CHARS"
         )
         self.size, self.limit = size, limit
+
+
+class TooMany(InvalidInput):
+    """More of something than one agent, item or request may have. Nothing was written."""
+
+    code = "too_many"
+
+    def __init__(self, what: str, *, count: int, limit: int, setting: str) -> None:
+        super().__init__(f"{count:,} {what} are too many, the limit is {limit:,}: use fewer, or raise {setting}")
+        self.what, self.count, self.limit, self.setting = what, count, limit, setting
 
 
 class NameInvalid(InvalidInput):

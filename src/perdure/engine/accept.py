@@ -24,6 +24,7 @@ from perdure.core.errors import (
 )
 from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
 from perdure.core.ids import AgentId, RunId, StepId
+from perdure.core.limits import Limits
 from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
 from perdure.core.quick import changed, quick
 from perdure.core.runs import IfBusy, Run, RunKey
@@ -41,7 +42,6 @@ from perdure.engine.decided import given_before
 from perdure.engine.run_log import Progress, RunLog, run_log_of, terms_of
 
 __all__ = [
-    "MAX_DRAFTS",
     "Accepted",
     "Begin",
     "Request",
@@ -53,8 +53,6 @@ __all__ = [
 ]
 
 STEPS, MAX_STEPS = 50, 10_000
-MAX_DRAFTS = 1_000
-"""Messages of one request: all are written in one transaction, for which everybody else waits."""
 
 Begin = Callable[[RunLog, list[Event], Opening], Progress]
 
@@ -115,13 +113,14 @@ class Accepted:
     waits: bool = False
 
 
-def check_input(drafts: Sequence[Draft], *, limit_chars: int, max_steps: int | None, answers: bool = False) -> None:
-    """Nothing, when the input can be accepted; it may be empty beside `answers`. Raises: EmptyMessage, MessageTooLarge,
-    InvalidInput."""
+def check_input(
+    drafts: Sequence[Draft], *, limits: Limits, limit_chars: int, max_steps: int | None, answers: bool = False
+) -> None:
+    """Nothing, when the input can be accepted; it may be empty beside `answers`. Raises: EmptyMessage, TooMany,
+    MessageTooLarge, InvalidInput."""
     if not drafts and not answers:
         raise EmptyMessage
-    if len(drafts) > MAX_DRAFTS:
-        raise InvalidInput(f"{len(drafts):,} messages at once are too many: send at most {MAX_DRAFTS:,}")
+    limits.check("messages_per_request", len(drafts))
     if (size := sum(len(text_of(draft.parts)) for draft in drafts)) > limit_chars:
         raise MessageTooLarge(size=size, limit=limit_chars)
     for draft in drafts:

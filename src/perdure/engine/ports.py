@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from perdure.core.agents import Agent
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, Ids, Randomness, Store, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
@@ -37,6 +38,7 @@ class EngineSettings:
     beat_s: float = 1.0
     poll_s: float = 0.1
     message_limit_chars: int = 1_000_000
+    limits: Limits = DEFAULT_LIMITS
     context_window_tokens: int = 128_000
     reserve_tokens: int = 8_000
     summary_timeout_s: float = 60.0

@@ -103,6 +103,7 @@ class Runner:
         settings = self._ports.settings
         check_input(
             request.drafts,
+            limits=settings.limits,
             limit_chars=settings.message_limit_chars,
             max_steps=request.max_steps,
             answers=request.answers is not None,

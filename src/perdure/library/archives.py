@@ -272,7 +272,8 @@ class AsyncArchive:
 
     async def _insert(self, new: Sequence[NewPassage]) -> list[Passage]:
         ports = self._app.ports
-        passages = new_passages([_in_utc(one) for one in new], self.id, ids=ports.ids, at=ports.clock.now())
+        given, now = [_in_utc(one) for one in new], ports.clock.now()
+        passages = new_passages(given, self.id, ids=ports.ids, at=now, limits=self._app.settings)
         added: list[Passage] = []
         for batch in batches(passages):
             added += await ports.store.write(_add, batch)

@@ -19,7 +19,7 @@ from perdure.core.zones import is_zone
 from perdure.memory.automatic import AUTOMATIC_SETTINGS, auto_capture_of, check_automatic
 from perdure.memory.blocks import create_block
 from perdure.memory.tool_specs import DEFAULT_TOOLS
-from perdure.memory.values import as_tags, check_json
+from perdure.memory.values import as_tags, check_json, check_kept
 
 __all__ = ["AgentChanges", "NewAgent", "NewBlock", "check_filled", "create_agent", "update_agent"]
 
@@ -108,9 +108,12 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
             )
         )
     )
+    check_kept(tx.limits, tags=agent.tags, metadata=agent.metadata, settings=agent.settings)
+    tx.limits.check("tool_rules_per_agent", len(agent.settings.get("tool_rules", ())))
     _check_archive(tx, agent)
     tx.conversations.add(agent.id, ConversationId(ids.new("conversation")), at=at)
-    for block in new.blocks:
+    tx.limits.check("blocks_per_agent", len(new.blocks) + len(new.block_ids))
+    made = [
         create_block(
             tx,
             BlockId(ids.new("block")),
@@ -123,12 +126,11 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
             read_only=block.read_only,
             metadata=block.metadata,
             tags=block.tags,
-            agent_id=agent.id,
         )
-    for block_id in new.block_ids:
-        tx.blocks.attach(agent.id, block_id)
-    for name in DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools:
-        tx.tools.attach(agent.id, name)
+        for block in new.blocks
+    ]
+    tx.blocks.attach(agent.id, *(block.id for block in made), *new.block_ids)
+    tx.tools.attach(agent.id, *(DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools))
     check_filled(tx, agent.id, agent.settings)
     return tx.agents.get(agent.id)
 
@@ -147,7 +149,9 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     if "tags" in given:
         given["tags"] = as_tags(given["tags"])
     after = _checked(replace(before, **given), before=before.settings)
+    check_kept(tx.limits, tags=after.tags, metadata=after.metadata, settings=after.settings)
     if after.settings != before.settings:
+        tx.limits.check("tool_rules_per_agent", len(after.settings.get("tool_rules", ())))
         _check_archive(tx, after)
         check_filled(tx, agent_id, after.settings)
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))

@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.batching import batches
-from perdure.memory.values import check_json
+from perdure.memory.values import check_json, check_kept
 
 __all__ = [
     "NAME_MAX_CHARS",
@@ -73,7 +73,9 @@ def create_archive(
         created_at=at,
         updated_at=at,
     )
-    return tx.archives.add(check_archive(archive))
+    archive = check_archive(archive)
+    check_kept(tx.limits, metadata=archive.metadata)
+    return tx.archives.add(archive)
 
 
 def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at: datetime) -> Archive:
@@ -89,6 +91,7 @@ def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at
     after = check_archive(replace(before, **changes))
     if after == before:
         return before
+    check_kept(tx.limits, metadata=after.metadata)
     tx.archives.put(replace(after, updated_at=at))
     return tx.archives.get(archive_id)
 

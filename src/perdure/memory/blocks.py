@@ -15,7 +15,7 @@ from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label,
 from perdure.core.errors import BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.tx import Tx
-from perdure.memory.values import as_tags, check_json
+from perdure.memory.values import as_tags, check_json, check_kept
 
 __all__ = [
     "BLOCK_FIELDS",
@@ -86,6 +86,7 @@ def create_block(
     )
     if description is None:
         fields["description"] = DEFAULT_DESCRIPTIONS.get(label)
+    _check_size(tx, fields)
     block = checked(
         Block(
             id=block_id,
@@ -139,6 +140,7 @@ def update_block(
     if unknown := [name for name in changes if name not in BLOCK_FIELDS]:
         raise InvalidInput(f"a block has no field {', '.join(unknown)} to change: there are {', '.join(BLOCK_FIELDS)}")
     fields = _usable(changes)
+    _check_size(tx, fields)
     block = tx.blocks.get(block_id)
     if expected is not None and expected != block.version:
         raise VersionConflict(f"block {block.label!r}", expected=expected, found=block.version)
@@ -184,6 +186,11 @@ def _usable(fields: Mapping[str, Any]) -> dict[str, Any]:
     if "label" in fields:
         check_label(fields["label"])
     return usable
+
+
+def _check_size(tx: Tx, fields: Mapping[str, Any]) -> None:
+    tx.limits.check("block_limit_chars", len(fields.get("value", "")))
+    check_kept(tx.limits, tags=fields.get("tags", ()), metadata=fields.get("metadata"))
 
 
 def _check(name: str, value: Any, can_be_used: bool, wanted: str) -> None:

@@ -16,7 +16,7 @@ from perdure.core.passages import Archive, Passage
 from perdure.core.ports import Ids
 from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.tool_specs import FILE_TOOLS
-from perdure.memory.values import check_json
+from perdure.memory.values import check_json, check_kept
 
 __all__ = [
     "FolderChanges",
@@ -70,6 +70,7 @@ def create_folder(
             updated_at=at,
         )
     )
+    check_kept(tx.limits, metadata=folder.metadata)
     folder = tx.folders.add(folder)
     tx.archives.add(
         Archive(id=archive_id, org_id=tx.org_id, name=f"files of {folder.name}", created_at=at, updated_at=at)
@@ -86,6 +87,7 @@ def update_folder(tx: Tx, folder_id: FolderId, changes: FolderChanges, *, at: da
     after = _checked(replace(before, **changes))
     if after == before:
         return before
+    check_kept(tx.limits, metadata=after.metadata)
     tx.folders.put(replace(after, updated_at=at))
     return tx.folders.get(folder_id)
 
@@ -126,8 +128,7 @@ def attach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId, *, opens: bool
     """
     added = tx.folders.attach(agent_id, folder_id, opens=opens)
     if added:
-        for name in FILE_TOOLS:
-            tx.tools.attach(agent_id, name)
+        tx.tools.attach(agent_id, *FILE_TOOLS)
     return added
 
 

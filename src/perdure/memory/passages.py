@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput, NotFound, TooMany
 from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage
 from perdure.core.ports import Ids
 from perdure.core.tx import PassageFilter, Tx
 from perdure.memory.archives import archives_of, check_own
-from perdure.memory.values import as_tags, check_json
+from perdure.memory.values import as_tags, check_json, check_kept
 
 __all__ = [
     "MAX_PASSAGE_CHARS",
@@ -85,16 +86,20 @@ def insert_passage(
     """
     check_own(tx, archive_id)
     new = NewPassage(text=text, tags=tags, metadata=metadata or {}, source=source or {}, occurred_at=occurred_at)
-    return tx.passages.add([_passage(new, archive_id, passage_id, at=at)])[0]
+    return tx.passages.add([_passage(new, archive_id, passage_id, at=at, limits=tx.limits)])[0]
 
 
-def new_passages(new: Sequence[NewPassage], archive_id: ArchiveId, *, ids: Ids, at: datetime) -> list[Passage]:
+def new_passages(
+    new: Sequence[NewPassage], archive_id: ArchiveId, *, ids: Ids, at: datetime, limits: Limits
+) -> list[Passage]:
     """The passages to store, in their order. Raises: InvalidInput, naming the first that can't be by its place from
-    0."""
+    0; TooMany."""
     passages = []
     for index, one in enumerate(new):
         try:
-            passages.append(_passage(one, archive_id, PassageId(ids.new("passage")), at=at))
+            passages.append(_passage(one, archive_id, PassageId(ids.new("passage")), at=at, limits=limits))
+        except TooMany:
+            raise
         except InvalidInput as error:
             if len(new) == 1:
                 raise
@@ -131,6 +136,7 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges) -> Passage
         given["tags"] = as_tags(given["tags"])
     check_own(tx, passage.archive_id)
     after = check_passage(replace(passage, **given))
+    check_kept(tx.limits, tags=after.tags, metadata=after.metadata, source=after.source)
     return passage if after == passage else tx.passages.put(after)
 
 
@@ -169,9 +175,9 @@ def _first_own(tx: Tx, agent_id: AgentId) -> Archive | None:
     return next((one for one in tx.archives.of_agent(agent_id) if tx.folders.of_archive(one.id) is None), None)
 
 
-def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime) -> Passage:
+def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime, limits: Limits) -> Passage:
     """The passage to store. Raises: InvalidInput."""
-    return check_passage(
+    passage = check_passage(
         Passage(
             id=passage_id,
             archive_id=archive_id,
@@ -183,3 +189,5 @@ def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, a
             occurred_at=new.occurred_at or at,
         )
     )
+    check_kept(limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
+    return passage

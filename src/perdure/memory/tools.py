@@ -18,7 +18,7 @@ from perdure.core.tool_source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_too
 from perdure.core.tools import Tool, ToolCode, ToolKind, ToolSpec
 from perdure.core.tx import Tx
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
-from perdure.memory.values import as_tags, check_json, shown
+from perdure.memory.values import as_tags, check_json, check_kept, shown
 
 __all__ = [
     "NAME_MAX_CHARS",
@@ -170,6 +170,7 @@ def create_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, at: datetime, given: C
         AlreadyExists: another tool has its name; or it is the same one with other options.
     """
     tool, code = made_tool(new, tool_id)
+    _check_size(tx, tool)
     before = _named(tx, tool.spec.name)
     if before is not None:
         kept = tx.tools.code(before.id)
@@ -188,6 +189,7 @@ def upsert_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, at: datetime) -> Tool:
     """The tool of this name, made or changed to what is given. Raises: as `create_tool`, and AlreadyExists if the name
     is that of a tool which is made of no source."""
     tool, code = made_tool(new, tool_id)
+    _check_size(tx, tool)
     before = _named(tx, tool.spec.name)
     if before is None:
         return tx.tools.add(tool, code=code, at=at)
@@ -210,8 +212,11 @@ def update_tool(tx: Tx, tool_id: ToolId, changes: ToolChanges, *, at: datetime) 
         if refused := [name for name in changes if name not in _OF_USE]:
             helps = f"{', '.join(refused)} can't be changed; {', '.join(sorted(_OF_USE))} can"
             raise ToolBuiltIn(before.spec.name, helps=helps)
-        return tx.tools.update(_of_use(before, changes), at=at)
+        tool = _of_use(before, changes)
+        _check_size(tx, tool)
+        return tx.tools.update(tool, at=at)
     tool, code = made_tool(_changed(before, code, changes), tool_id)
+    _check_size(tx, tool)
     named = _named(tx, tool.spec.name)
     if named is not None and named.id != tool_id:
         raise AlreadyExists("tool", tool.spec.name)
@@ -324,6 +329,10 @@ def _typescript(new: NewTool) -> tuple[str, str, Mapping[str, Any], ToolCode]:
         parameters,
         ToolCode(source=new.source, function=new.name, source_type="typescript"),
     )
+
+
+def _check_size(tx: Tx, tool: Tool) -> None:
+    check_kept(tx.limits, tags=tool.tags, metadata=tool.metadata, schema=tool.spec.parameters)
 
 
 def _check(new: NewTool) -> None:

@@ -15,6 +15,7 @@ from perdure.core.tx import Tx
 from perdure.memory.archives import check_archive, check_own, create_archive
 from perdure.memory.importing import moment
 from perdure.memory.passages import check_passage
+from perdure.memory.values import check_kept
 
 __all__ = ["FORMAT_VERSION", "Header", "add_carried", "archive_line", "open_carried", "parse_line", "passage_line"]
 
@@ -119,8 +120,10 @@ def add_carried(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) -> i
     """How many of the passages were not there and were added, in their order.
 
     A passage keeps its id. Where another archive has that already, it gets one that follows from both, so that it is
-    known again; one without an id is known by all that it says. Raises: NotFound.
+    known again; one without an id is known by all that it says. Raises: NotFound, TooMany.
     """
+    for passage in passages:
+        check_kept(tx.limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
     tx.archives.get(archive_id)
     check_own(tx, archive_id)
     given = [passage.id or _own_id(archive_id, passage) for passage in passages]

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import InvalidInput
+from perdure.core.limits import Limits
 
-__all__ = ["as_tags", "check_json", "filter_tags", "shown"]
+__all__ = ["as_tags", "check_json", "check_kept", "filter_tags", "shown"]
 
 
 def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
@@ -38,6 +39,14 @@ def check_json(name: str, value: Any) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         why = " (it is nested too deep)" if isinstance(error, RecursionError) else f" ({error!s:.120})"
     raise InvalidInput(f"{name} is {shown(value)}{why}: give names with JSON values, such as {{'team': 'red'}}")
+
+
+def check_kept(limits: Limits, *, tags: Sequence[str] = (), **values: Any) -> None:
+    """Nothing, when an item may have so many tags and JSON values so large. Raises: TooMany."""
+    limits.check("tags_per_item", len(tags))
+    for value in values.values():
+        if value:
+            limits.check("metadata_limit_chars", len(json.dumps(value)))
 
 
 def shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard
+from perdure.server.limits import LimitsOfServer
 from perdure.server.mcp_guard import McpGuard
 from perdure.server.methods import refusals
 from perdure.server.openapi import Api
@@ -79,6 +80,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
     place = app.router.routes.index(hot[-1]) + 1
     app.router.routes[place:place] = refusals(app.router.routes)
     app.router.default = _EitherSlash(app)
+    app.add_middleware(LimitsOfServer, limits=perdure.app.settings)
     # Outermost: nothing is reached without it, not even a 404.
     app.add_middleware(Guard, config=config, upload_bytes=perdure.app.settings.file_limit_bytes)
     add_error_handlers(app)

@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.passages import Archive
 from perdure.core.text import restored, storable
 from perdure.storage.database import Database, Row, dump, from_iso, iso, load, next_number
@@ -26,8 +27,8 @@ OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id 
 
 
 class Archives:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
+    def __init__(self, db: Database, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, archive: Archive) -> Archive:
         archive = replace(archive, number=next_number(self._db))
@@ -120,6 +121,8 @@ class Archives:
             " ON CONFLICT (agent_id, archive_id) DO NOTHING",
             {"agent_id": agent_id, "archive_id": archive_id, "org_id": self._org_id},
         ):
+            counted = "SELECT COUNT(*) FROM agent_archives WHERE agent_id = :agent_id"
+            self._limits.check("archives_per_agent", int(self._db.rows(counted, {"agent_id": agent_id})[0][0]))
             return
         own = {"agent_id": agent_id, "org_id": self._org_id}
         if not self._db.rows("SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id", own):

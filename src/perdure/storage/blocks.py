@@ -10,6 +10,7 @@ from typing import Any
 from perdure.core.blocks import Author, Block, BlockVersion, diff_of
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text import restored, storable
 from perdure.core.tx.blocks import BlockFilter
 from perdure.storage.agents import contains, has_tags, pattern_of
@@ -28,8 +29,8 @@ _VERSION_COLUMNS = (
 
 
 class Blocks:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
+    def __init__(self, db: Database, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, block: Block, *, author: Author) -> Block:
         if self._db.rows("SELECT 1 FROM blocks WHERE id = :id", {"id": block.id}):
@@ -124,23 +125,33 @@ class Blocks:
         )
         return int(rows[0][0])
 
-    def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
+    def attach(self, agent_id: AgentId, *block_ids: BlockId) -> None:
         # The agent is locked, so that of two blocks of one label that are attached at once the second sees the first.
         if not self._db.rows(
             f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}",
             {"id": agent_id, "org_id": self._org_id},
         ):
             raise NotFound("agent", agent_id)
-        block = self.get(block_id)
-        other = self.find(agent_id, block.label)
-        if other is not None and other.id != block_id:
-            raise AlreadyExists("block with label", block.label)
-        if other is None:
-            self._db.run(
-                "INSERT INTO agent_blocks (agent_id, block_id, position) VALUES (:agent_id, :block_id,"
-                " (SELECT COALESCE(MAX(position), 0) + 1 FROM agent_blocks WHERE agent_id = :agent_id))",
-                {"agent_id": agent_id, "block_id": block_id},
-            )
+        # What it has is read once, so that many blocks at once take no longer each than one.
+        had = self._db.rows(
+            "SELECT b.label, b.id, x.position FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
+            " WHERE x.agent_id = :agent_id",
+            {"agent_id": agent_id},
+        )
+        known = {restored(row[0]): row[1] for row in had}
+        last = max((row[2] for row in had), default=0)
+        added: list[BlockId] = []
+        for block_id in block_ids:
+            label = self.get(block_id).label
+            if known.setdefault(label, block_id) != block_id:
+                raise AlreadyExists("block with label", label)
+            if len(known) > len(had) + len(added):
+                self._limits.check("blocks_per_agent", len(known))
+                added.append(block_id)
+        self._db.run_many(
+            "INSERT INTO agent_blocks (agent_id, block_id, position) VALUES (:agent_id, :block_id, :position)",
+            [{"agent_id": agent_id, "block_id": one, "position": last + place} for place, one in enumerate(added, 1)],
+        )
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
         if not self._db.run(

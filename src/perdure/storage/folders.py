@@ -9,6 +9,7 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.files import Folder
 from perdure.core.ids import AgentId, ArchiveId, FolderId, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text import restored, storable
 from perdure.storage.archives import Archives
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
@@ -22,8 +23,8 @@ _COLUMNS = (
 
 
 class Folders:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
+    def __init__(self, db: Database, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, folder: Folder) -> Folder:
         folder = replace(folder, number=next_number(self._db), version=0, file_count=0)
@@ -110,6 +111,8 @@ class Folders:
                 "UPDATE agent_folders SET opens = :opens WHERE agent_id = :agent_id AND folder_id = :folder_id", own
             )
             return False
+        counted = "SELECT COUNT(*) FROM agent_folders WHERE agent_id = :agent_id"
+        self._limits.check("folders_per_agent", int(self._db.rows(counted, {"agent_id": agent_id})[0][0]))
         self._revised(agent_id)
         return True
 

@@ -6,13 +6,16 @@ from datetime import datetime
 from pathlib import Path
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.ports import Store
 
 __all__ = ["open_store"]
 
 
-async def open_store(address: str | Path, *, at: datetime, org_id: OrgId = DEFAULT_ORG) -> Store:
-    """The store at this address, created or upgraded if need be.
+async def open_store(
+    address: str | Path, *, at: datetime, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS
+) -> Store:
+    """The store at this address, created or upgraded if need be. `limits` is what it takes of each thing.
 
     Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError; ImportError: PostgreSQL without the `postgres` extra.
     """
@@ -20,7 +23,7 @@ async def open_store(address: str | Path, *, at: datetime, org_id: OrgId = DEFAU
     if text.startswith(("postgresql://", "postgres://")):
         from perdure.storage.postgres import PostgresStore
 
-        return await PostgresStore.open(text, at=at, org_id=org_id)
+        return await PostgresStore.open(text, at=at, org_id=org_id, limits=limits)
     from perdure.storage.sqlite_store import SqliteStore
 
-    return SqliteStore.open(Path(address), at=at, org_id=org_id)
+    return SqliteStore.open(Path(address), at=at, org_id=org_id, limits=limits)

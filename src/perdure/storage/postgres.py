@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import PerdureError, StoreBusy, StoreClosed, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text import Clause
 from perdure.core.tx import Tx
 from perdure.storage.database import FullText, Row, iso
@@ -171,13 +172,20 @@ def _tsvector(words: str) -> str:
 class PostgresStore:
     """`Store` over a PostgreSQL database. Open it with `PostgresStore.open`."""
 
-    def __init__(self, pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]], org_id: OrgId) -> None:
-        self._pool, self._org_id = pool, org_id
+    def __init__(
+        self,
+        pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]],
+        org_id: OrgId,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._pool, self._org_id, self._limits = pool, org_id, limits
         self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="perdure-postgres")
         self._closed = False
 
     @classmethod
-    async def open(cls, address: str, *, at: datetime, org_id: OrgId = DEFAULT_ORG) -> PostgresStore:
+    async def open(
+        cls, address: str, *, at: datetime, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS
+    ) -> PostgresStore:
         """The store at this address, created or upgraded if need be.
 
         Raises: StoreTooNew: a newer Perdure wrote it; StoreError: it can't be reached.
@@ -195,7 +203,7 @@ class PostgresStore:
                 raise _typed(error) from error
             return pool
 
-        return cls(await asyncio.get_running_loop().run_in_executor(None, prepare), org_id)
+        return cls(await asyncio.get_running_loop().run_in_executor(None, prepare), org_id, limits)
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=True))
@@ -222,7 +230,8 @@ class PostgresStore:
                 with self._pool.connection() as connection:
                     if snapshot:
                         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                    return unit(SqlTx(PostgresDatabase(connection, read_only=snapshot), self._org_id))
+                    database = PostgresDatabase(connection, read_only=snapshot)
+                    return unit(SqlTx(database, self._org_id, self._limits))
             except PerdureError:
                 raise
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:

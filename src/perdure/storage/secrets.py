@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.secrets import ORGANISATION, Secret
 from perdure.core.text import storable
 from perdure.storage.database import OWN_AGENT, Database, Row, from_iso, iso
@@ -19,8 +20,8 @@ _COLUMNS = "owner_id, name, value, created_at, updated_at"
 
 
 class Secrets:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
+    def __init__(self, db: Database, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._db, self._org_id, self._limits = db, org_id, limits
 
     def put(self, owner_id: str, name: str, sealed: bytes, *, at: datetime) -> Secret:
         owned = "" if owner_id == ORGANISATION else f" AND {OWN_AGENT}"
@@ -33,6 +34,9 @@ class Secrets:
         )
         if not rows:
             raise NotFound("agent", owner_id)
+        if rows[0][3] == rows[0][4]:  # it is new
+            counted = "SELECT COUNT(*) FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id"
+            self._limits.check("secrets_per_owner", int(self._db.rows(counted, self._params(owner_id, name))[0][0]))
         return _secret(rows[0])
 
     def find(self, owner_id: str, name: str) -> Secret | None:

@@ -23,6 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from perdure.core.callers import is_alone
 from perdure.core.errors import InvalidInput, StoreBusy, StoreClosed, StoreError, StoreReadOnly
 from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.tx import Tx
 from perdure.storage.sqlite import BUSY_TIMEOUT_S, SqliteDatabase, connect, typed, upgrade
 from perdure.storage.tx import SqlTx
@@ -59,15 +60,15 @@ class SqliteStore:
     of a message's time, and nobody would gain by it.
     """
 
-    def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId) -> None:
-        self._path, self._writer, self._org_id = path, writer, org_id
+    def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._path, self._writer, self._org_id, self._limits = path, writer, org_id, limits
         # A loop must not wait for another process, and SQLite's own waiting can't be left out for one statement: the
         # writer has none, and `_begin` waits. With a rollback journal a commit waits too, for those that read.
         self._waits_to_begin = writer.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
         if self._waits_to_begin:
             writer.execute("PRAGMA busy_timeout = 0")
         self._database = SqliteDatabase(writer)
-        self._tx = SqlTx(self._database, org_id)
+        self._tx = SqlTx(self._database, org_id, limits)
         self._writing = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._in_a_row = 0
@@ -81,7 +82,13 @@ class SqliteStore:
 
     @classmethod
     def open(
-        cls, path: Path, *, at: datetime, org_id: OrgId = DEFAULT_ORG, max_pages: int | None = None
+        cls,
+        path: Path,
+        *,
+        at: datetime,
+        org_id: OrgId = DEFAULT_ORG,
+        max_pages: int | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> SqliteStore:
         """The store in this file, created or upgraded if need be. `max_pages` bounds the file's size.
 
@@ -104,7 +111,7 @@ class SqliteStore:
         except BaseException:
             connection.close()
             raise
-        return cls(path, connection, org_id)
+        return cls(path, connection, org_id, limits)
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         alone = is_alone()
@@ -166,7 +173,7 @@ class SqliteStore:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = connect(self._path, read_only=True)
-            self._local.tx = SqlTx(SqliteDatabase(connection, read_only=True), self._org_id)
+            self._local.tx = SqlTx(SqliteDatabase(connection, read_only=True), self._org_id, self._limits)
             self._readers.append(connection)
         try:
             connection.execute("BEGIN")

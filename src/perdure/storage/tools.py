@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, OrgId, ToolId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text import storable
 from perdure.core.tools import Tool, ToolCode, ToolSpec
 from perdure.core.tx.tools import ToolFilter
@@ -29,8 +30,8 @@ _SET = (
 
 
 class Tools:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
+    def __init__(self, db: Database, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, tool: Tool, *, code: ToolCode | None = None, at: datetime) -> Tool:
         if self.find_by_name(tool.spec.name) is not None:
@@ -146,21 +147,26 @@ class Tools:
         )
         return int(rows[0][0])
 
-    def attach(self, agent_id: AgentId, name: str) -> None:
-        tool = self.find_by_name(name)
-        if tool is None:
-            known = ", ".join(known.spec.name for known in self.list())
-            raise NotFound("tool", name, hint=f"there are {known}")
-        if self._db.run(
-            "INSERT INTO agent_tools (agent_id, tool_id) SELECT a.id, :tool_id FROM agents a"
-            " WHERE a.id = :agent_id AND a.org_id = :org_id ON CONFLICT (agent_id, tool_id) DO NOTHING",
-            {"agent_id": agent_id, "tool_id": tool.id, "org_id": self._org_id},
-        ):
-            self._revised(agent_id)
-        elif not self._db.rows(
-            "SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id", {"id": agent_id, "org_id": self._org_id}
+    def attach(self, agent_id: AgentId, *names: str) -> None:
+        own = {"agent_id": agent_id, "org_id": self._org_id}
+        if not self._db.rows(
+            f"SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id{self._db.for_update}", own
         ):
             raise NotFound("agent", agent_id)
+        count = self._count(agent_id)
+        for name in names:
+            tool_id = self._id_of(name)
+            if tool_id is None:
+                known = ", ".join(known.spec.name for known in self.list())
+                raise NotFound("tool", name, hint=f"there are {known}")
+            if self._db.run(
+                "INSERT INTO agent_tools (agent_id, tool_id) VALUES (:agent_id, :tool_id)"
+                " ON CONFLICT (agent_id, tool_id) DO NOTHING",
+                {"agent_id": agent_id, "tool_id": tool_id},
+            ):
+                count += 1
+                self._limits.check("tools_per_agent", count)
+                self._revised(agent_id)
 
     def detach(self, agent_id: AgentId, name: str) -> None:
         tool = self.find_by_name(name)
@@ -186,6 +192,17 @@ class Tools:
             {"id": tool_id, "limit": limit},
         )
         return [AgentId(row[0]) for row in rows]
+
+    def _count(self, agent_id: AgentId) -> int:
+        rows = self._db.rows("SELECT COUNT(*) FROM agent_tools WHERE agent_id = :agent_id", {"agent_id": agent_id})
+        return int(rows[0][0])
+
+    def _id_of(self, name: str) -> ToolId | None:
+        rows = self._db.rows(
+            "SELECT id FROM tools WHERE org_id = :org_id AND name = :name",
+            {"org_id": self._org_id, "name": storable(name)},
+        )
+        return ToolId(rows[0][0]) if rows else None
 
     def _revised(self, agent_id: AgentId) -> None:
         self._db.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.agent_files import AgentFiles
 from perdure.storage.agents import Agents
 from perdure.storage.archives import Archives
@@ -32,13 +33,13 @@ class SqlTx:
     """The verbs of one organisation on one connection. It holds no state of its own, so one serves many
     transactions."""
 
-    def __init__(self, db: Database, org_id: OrgId = DEFAULT_ORG) -> None:
-        self.org_id = org_id
+    def __init__(self, db: Database, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.org_id, self.limits = org_id, limits
         self.agents = Agents(db, org_id)
-        self.blocks = Blocks(db, org_id)
-        self.archives = Archives(db, org_id)
+        self.blocks = Blocks(db, org_id, limits)
+        self.archives = Archives(db, org_id, limits)
         self.passages = Passages(db, org_id)
-        self.folders = Folders(db, org_id)
+        self.folders = Folders(db, org_id, limits)
         self.files = Files(db, org_id)
         self.agent_files = AgentFiles(db, org_id)
         self.conversations = Conversations(db, org_id)
@@ -50,8 +51,8 @@ class SqlTx:
         self.prefixes = Prefixes(db, org_id)
         self.nodes = Nodes(db, org_id)
         self.events = Events(db, org_id)
-        self.tools = Tools(db, org_id)
-        self.secrets = Secrets(db, org_id)
+        self.tools = Tools(db, org_id, limits)
+        self.secrets = Secrets(db, org_id, limits)
         self.mcp = Mcp(db, org_id)
         self.vectors = Vectors(db, org_id)
         self.upkeep = Upkeep(db, org_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from perdure.core.ids import OrgId
+from perdure.core.limits import Limits
 from perdure.core.tx.agents import Agents
 from perdure.core.tx.archives import Archives
 from perdure.core.tx.blocks import Blocks
@@ -78,6 +79,8 @@ class Tx(Protocol):
 
     @property
     def org_id(self) -> OrgId: ...
+    @property
+    def limits(self) -> Limits: ...
     @property
     def agents(self) -> Agents: ...
     @property

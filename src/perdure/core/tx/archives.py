@@ -46,7 +46,7 @@ class Archives(Protocol):
         ...
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
-        """Raises: NotFound. Attaching twice is no error."""
+        """Raises: NotFound, TooMany. Attaching twice is no error."""
         ...
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:

@@ -72,8 +72,9 @@ class Blocks(Protocol):
 
     def count(self, where: BlockFilter) -> int: ...
 
-    def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
-        """Raises: NotFound; AlreadyExists: the agent has another block of that label."""
+    def attach(self, agent_id: AgentId, *block_ids: BlockId) -> None:
+        """Attaching twice is no error. Raises: NotFound, TooMany; AlreadyExists: the agent has another block of that
+        label."""
         ...
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:

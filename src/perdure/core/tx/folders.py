@@ -57,7 +57,7 @@ class Folders(Protocol):
     def attach(self, agent_id: AgentId, folder_id: FolderId, *, opens: bool) -> bool:
         """Whether it was not attached before. `opens`: files that become readable are opened where there is room.
 
-        Raises: NotFound.
+        Raises: NotFound, TooMany.
         """
         ...
 

@@ -86,8 +86,8 @@ class Tools(Protocol):
 
     def count(self, where: ToolFilter) -> int: ...
 
-    def attach(self, agent_id: AgentId, name: str) -> None:
-        """Raises: NotFound. Attaching twice is no error."""
+    def attach(self, agent_id: AgentId, *names: str) -> None:
+        """Raises: NotFound, TooMany. Attaching twice is no error."""
         ...
 
     def detach(self, agent_id: AgentId, name: str) -> None:

@@ -26,6 +26,7 @@ from perdure.memory.folders import detach_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath
+from perdure.server.limits import Items, Tags
 from perdure.server.wire.agents import (
     BASE_TOOLS,
     AgentChangesIn,
@@ -140,12 +141,9 @@ async def create(body: AgentIn, library: Library) -> Response:
         agent = create_agent(tx, new, ids=app.ports.ids, author=WIRE_AUTHOR, at=now)
         if body.hidden or HIDDEN_TAG in tags:
             tx.agents.put(replace(agent, hidden=True))
-        for block in body.memory_blocks or ():
-            add_block(tx, block, ids=app.ports.ids, at=now, agent_id=agent.id)
-        for block_id in dict.fromkeys(body.block_ids or ()):
-            tx.blocks.attach(agent.id, block_id)
-        for name in _tool_names(tx, body):
-            tx.tools.attach(agent.id, name)
+        made = [add_block(tx, block, ids=app.ports.ids, at=now).id for block in body.memory_blocks or ()]
+        tx.blocks.attach(agent.id, *made, *(body.block_ids or ()))
+        tx.tools.attach(agent.id, *_tool_names(tx, body))
         check_filled(tx, agent.id, agent.settings)
         for folder_id in dict.fromkeys((*(body.folder_ids or ()), *(body.source_ids or ()))):
             attach_opening(tx, app.ports, agent.id, folder_id)
@@ -164,14 +162,14 @@ async def list_agents(
     page: Annotated[Page, pages("agent", limit=50, order="desc")],
     name: Annotated[str | None, Query(description="The whole name.")] = None,
     query_text: Annotated[str | None, Query(description="A part of the name, in any case.")] = None,
-    tags: Annotated[list[str] | None, Query()] = None,
+    tags: Annotated[Tags | None, Query()] = None,
     match_all_tags: bool = False,
     order_by: Annotated[_OrderBy | None, Query()] = None,
     sort_by: Annotated[_OrderBy | None, Query(deprecated=True)] = None,
     created_by_id: Annotated[str | None, Query()] = None,
     last_stop_reason: Annotated[StopReason | None, Query()] = None,
     identity_id: Annotated[str | None, Query()] = None,
-    identifier_keys: Annotated[list[str] | None, Query()] = None,
+    identifier_keys: Annotated[Items[str] | None, Query()] = None,
     template_id: Annotated[str | None, Query()] = None,
     base_template_id: Annotated[str | None, Query()] = None,
     show_hidden_agents: bool = False,
@@ -340,28 +338,29 @@ def _set_tools(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId]) -> None:
     had = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
     for name in sorted(had - wanted):
         tx.tools.detach(agent_id, name)
-    for name in sorted(wanted - had):
-        tx.tools.attach(agent_id, name)
+    tx.tools.attach(agent_id, *sorted(wanted - had))
 
 
 def _set_blocks(tx: Tx, agent_id: AgentId, block_ids: Sequence[BlockId]) -> None:
+    wanted = {*block_ids}
     for block in tx.blocks.of_agent(agent_id):
-        if block.id not in block_ids:
+        if block.id not in wanted:
             tx.blocks.detach(agent_id, block.id)
-    for block_id in dict.fromkeys(block_ids):
-        tx.blocks.attach(agent_id, block_id)
+    tx.blocks.attach(agent_id, *block_ids)
 
 
 def _drafts(library: AsyncPerdure, messages: Sequence[InitialMessage]) -> list[tuple[Draft, int]]:
     """Messages that an agent begins with, and their tokens. Raises: EmptyMessage, MessageTooLarge, NotSupported."""
     ports = library.app.ports
     drafts: list[tuple[Draft, int]] = []
+    limit, size = ports.settings.message_limit_chars, 0
     for message in messages:
         text = message.text
         if not text.strip():
             raise EmptyMessage
-        if len(text) > ports.settings.message_limit_chars:
-            raise MessageTooLarge(size=len(text), limit=ports.settings.message_limit_chars)
+        size += len(text)
+        if size > limit:
+            raise MessageTooLarge(size=size, limit=limit)
         draft = Draft(
             id=MessageId(ports.ids.new("message")),
             role=message.role,

@@ -17,6 +17,7 @@ from perdure.memory.values import filter_tags
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import ArchivePath, PassagePath
+from perdure.server.limits import Tags
 from perdure.server.wire.paging import Page, pages
 from perdure.server.wire.passages import (
     DeleteSelected,
@@ -52,7 +53,7 @@ async def list_passages(
     library: Library,
     page: Annotated[Page, pages("passage", limit=100, order="asc")],
     search: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
-    tags: Annotated[list[str] | None, Query()] = None,
+    tags: Annotated[Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
 ) -> Response:
     """The archive's passages, oldest first by default. `before` and `after` are relative to the order."""
@@ -125,7 +126,8 @@ async def delete_selected(archive_id: ArchivePath, body: DeleteSelected, library
 
 async def _insert(library: AsyncPerdure, archive_id: ArchiveId, given: Sequence[PassageIn]) -> list[Passage]:
     ports = library.app.ports
-    passages = new_passages([one.new for one in given], archive_id, ids=ports.ids, at=ports.clock.now())
+    new, now = [one.new for one in given], ports.clock.now()
+    passages = new_passages(new, archive_id, ids=ports.ids, at=now, limits=library.app.settings)
     embeddings = [one.embedding for one in given]
     added: list[Passage] = []
     for batch in batches(passages):

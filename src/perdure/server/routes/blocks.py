@@ -14,6 +14,7 @@ from perdure.core.tx.blocks import BlockFilter
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, BlockPath
+from perdure.server.limits import Items, Tags
 from perdure.server.routes.agents import agent_replies, agent_reply, parts_of
 from perdure.server.wire.agents import AgentParts
 from perdure.server.wire.blocks import (
@@ -116,13 +117,13 @@ async def list_blocks(
     value_search: Annotated[str | None, Query(description="A part of the value, in any case.")] = None,
     description_search: Annotated[str | None, Query(description="A part of the description, in any case.")] = None,
     templates_only: bool = False,
-    tags: Annotated[list[str] | None, Query()] = None,
+    tags: Annotated[Tags | None, Query()] = None,
     match_all_tags: bool = False,
     connected_to_agents_count_gt: _Count = None,
     connected_to_agents_count_lt: _Count = None,
-    connected_to_agents_count_eq: Annotated[list[int] | None, Query()] = None,
+    connected_to_agents_count_eq: Annotated[Items[int] | None, Query()] = None,
     identity_id: Annotated[str | None, Query()] = None,
-    identifier_keys: Annotated[list[str] | None, Query()] = None,
+    identifier_keys: Annotated[Items[str] | None, Query()] = None,
     order_by: _OrderBy = None,
     show_hidden_blocks: bool = False,
 ) -> Response:

@@ -28,6 +28,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import ConversationPath, IdFormat
+from perdure.server.limits import Items
 from perdure.server.routes.messages import MessageCursor, answer_message, cancelled, list_messages, unfinished_runs
 from perdure.server.routes.runs import resumed
 from perdure.server.wire.approvals import in_context_ids
@@ -149,7 +150,7 @@ async def list_conversation_messages(
     limit: Limit = None,
     order: Annotated[Order | None, Query()] = None,
     order_by: Annotated[Literal["created_at"], Query()] = "created_at",
-    include_return_message_types: Annotated[list[MessageType] | None, Query()] = None,
+    include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
 ) -> Response:
     """What was said in the conversation; pages as of an agent's history."""
     line = await _line(library, conversation_id, agent_id)

@@ -35,6 +35,7 @@ from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.errors import failure_answer, kept_answer
 from perdure.server.ids import AgentPath, IdFormat, MessagePath
+from perdure.server.limits import Items
 from perdure.server.routes.agents import agent_reply, parts_of
 from perdure.server.sse import Streams, stream
 from perdure.server.wire.approvals import answers_in, named_request, with_calls
@@ -232,7 +233,7 @@ async def list_agent_messages(
     use_assistant_message: bool = True,
     assistant_message_tool_name: str = SEND_MESSAGE,
     assistant_message_tool_kwarg: str = "message",
-    include_return_message_types: Annotated[list[MessageType] | None, Query()] = None,
+    include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
 ) -> Response:
     """The agent's history over all its conversations, or of one."""
     types = None if include_return_message_types is None else frozenset(include_return_message_types)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
+from perdure.server.limits import Items
 from perdure.server.wire.models import facts_of, handles_of, model_shape
 
 __all__ = ["router"]
@@ -20,7 +21,7 @@ async def list_models(
     library: Library,
     provider_name: Annotated[str | None, Query()] = None,
     provider_type: Annotated[str | None, Query()] = None,
-    provider_category: Annotated[list[str] | None, Query()] = None,
+    provider_category: Annotated[Items[str] | None, Query()] = None,
 ) -> Response:
     """The models that can be used here and now, the server's default first."""
     app = library.app

@@ -39,7 +39,10 @@ async def create(agent_id: AgentPath, body: PassageIn, library: Library) -> Resp
         tx.agents.model(agent_id)
         archive = archive_of(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
         return add_passages(
-            tx, archive.id, new_passages([body.new], archive.id, ids=ports.ids, at=now), [body.embedding]
+            tx,
+            archive.id,
+            new_passages([body.new], archive.id, ids=ports.ids, at=now, limits=tx.limits),
+            [body.embedding],
         )
 
     return json_answer([passage_shape(passage) for passage in await ports.store.write(unit)])

@@ -19,6 +19,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import IdFormat, RunPath
+from perdure.server.limits import Items
 from perdure.server.routes.messages import ConversationQuery
 from perdure.server.sse import Streams, stream
 from perdure.server.wire.chunks import StreamMode
@@ -39,9 +40,9 @@ async def list_runs(
     library: Library,
     page: Annotated[Page, pages("run", limit=100, order="desc")],
     agent_id: Annotated[AgentQuery | None, Query()] = None,
-    agent_ids: Annotated[list[AgentQuery] | None, Query(deprecated=True)] = None,
+    agent_ids: Annotated[Items[AgentQuery] | None, Query(deprecated=True)] = None,
     conversation_id: ConversationQuery = None,
-    statuses: Annotated[list[WireRunStatus] | None, Query()] = None,
+    statuses: Annotated[Items[WireRunStatus] | None, Query()] = None,
     active: bool = False,
     background: bool | None = None,
     stop_reason: StopReason | None = None,

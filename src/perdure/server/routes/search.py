@@ -28,6 +28,7 @@ from perdure.memory.values import filter_tags
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath
+from perdure.server.limits import Tags
 from perdure.server.wire.search import (
     FOUND_MAX,
     MessageSearch,
@@ -56,7 +57,7 @@ async def search_agent(
     agent_id: AgentPath,
     library: Library,
     query: Annotated[str, Query(description="What to look for.")],
-    tags: Annotated[list[str] | None, Query()] = None,
+    tags: Annotated[Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
     top_k: Annotated[int | None, Query(ge=1, le=FOUND_MAX)] = None,
     start_datetime: Annotated[str | None, Query(description="From this date or time on, included.")] = None,

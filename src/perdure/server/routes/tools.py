@@ -26,6 +26,7 @@ from perdure.memory.tools import (
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ToolPath
+from perdure.server.limits import Items
 from perdure.server.routes.agents import agent_reply, parts_of
 from perdure.server.wire.agents import AgentParts
 from perdure.server.wire.base import WIRE_AUTHOR, stamp
@@ -51,7 +52,10 @@ router = APIRouter(tags=["tools"])
 
 BASE_TYPES = "letta_"
 
-_Texts = Annotated[list[str] | None, Query(description="Several, repeated or with commas between.")]
+_Texts = Annotated[
+    Items[str] | None,
+    Query(description="Several, repeated or with commas between."),
+]
 
 
 def _split(values: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -22,6 +22,7 @@ from perdure.core.tools import Tool, ToolCode
 from perdure.memory.automatic import AUTOMATIC_SETTINGS
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.server.ids import IdFormat
+from perdure.server.limits import AtMost, Items, ItemsByName, Tags
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
@@ -118,7 +119,7 @@ class InitialMessage(WireRequest):
     """A message that an agent begins with."""
 
     role: Literal["system", "user", "assistant"]
-    content: str | list[dict[str, Any]]
+    content: str | Items[dict[str, Any]]
     name: str | None = None
     otid: str | None = None
     sender_id: str | None = None
@@ -141,7 +142,7 @@ class AgentChangesIn(WireRequest):
     description: str | None = None
     system: str | None = None
     metadata: JsonObject | None = None
-    tags: list[str] | None = None
+    tags: Tags | None = None
     timezone: str | None = None
     hidden: bool | None = None
     model: Annotated[str, Field(pattern="^[^/]+/.+$")] | None = None
@@ -161,21 +162,21 @@ class AgentChangesIn(WireRequest):
     project_id: str | None = None
     template_id: str | None = None
     base_template_id: str | None = None
-    block_ids: list[_BlockId] | None = None
-    tool_ids: list[_ToolId] | None = None
-    tool_rules: list[dict[str, Any]] | None = None
+    block_ids: Annotated[list[_BlockId], AtMost("blocks_per_agent")] | None = None
+    tool_ids: Annotated[list[_ToolId], AtMost("tools_per_agent")] | None = None
+    tool_rules: Annotated[list[dict[str, Any]], AtMost("tool_rules_per_agent")] | None = None
     # Perdure's own, beyond the wire; `false` and an empty list take them away.
     auto_recall: bool | JsonObject | None = None
     auto_capture: bool | JsonObject | None = None
-    bypass_session_patterns: list[str] | None = None
-    secrets: SecretsIn | None = None
-    tool_exec_environment_variables: SecretsIn | None = None
+    bypass_session_patterns: Items[str] | None = None
+    secrets: Annotated[SecretsIn, AtMost("secrets_per_owner")] | None = None
+    tool_exec_environment_variables: Annotated[SecretsIn, AtMost("secrets_per_owner")] | None = None
     # Of these only the empty forms can be served.
     enable_sleeptime: bool | None = None
-    identity_ids: list[str] | None = None
-    folder_ids: list[_FolderId] | None = None
-    source_ids: list[_FolderId] | None = None
-    message_ids: list[str] | None = None
+    identity_ids: Items[str] | None = None
+    folder_ids: Annotated[list[_FolderId], AtMost("folders_per_agent")] | None = None
+    source_ids: Annotated[list[_FolderId], AtMost("folders_per_agent")] | None = None
+    message_ids: Items[str] | None = None
 
     def check_supported(self) -> None:
         """Nothing, when this server can do what is asked. Raises: NotSupported, naming the fields."""
@@ -208,12 +209,12 @@ class AgentIn(AgentChangesIn):
     """What an agent is made of."""
 
     agent_type: AgentType = DEFAULT_AGENT_TYPE  # type: ignore[assignment]  # it is one of them
-    memory_blocks: list[NewWireBlock] | None = None
-    tools: list[str] | None = None
+    memory_blocks: Annotated[list[NewWireBlock], AtMost("blocks_per_agent")] | None = None
+    tools: Annotated[list[str], AtMost("tools_per_agent")] | None = None
     include_base_tools: bool | None = None
-    initial_message_sequence: list[InitialMessage] | None = None
+    initial_message_sequence: Annotated[list[InitialMessage], AtMost("messages_per_request")] | None = None
     from_template: str | None = None
-    memory_variables: dict[str, Any] | None = None
+    memory_variables: ItemsByName[Any] | None = None
     include_default_source: bool | None = None
     include_multi_agent_tools: bool | None = None
 

@@ -15,6 +15,7 @@ from perdure.core.messages import Message, ToolDecision
 from perdure.core.tx import Tx
 from perdure.engine.answers import find_pending
 from perdure.server.errors import invalid_body
+from perdure.server.limits import Items
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import Shown, wire_messages
@@ -31,18 +32,18 @@ class ApprovalIn(WireRequest):
     approve: bool | None = None
     reason: str | None = None
     arguments: str | dict[str, Any] | None = None
-    tool_return: str | list[dict[str, Any]] | None = None
+    tool_return: str | Items[dict[str, Any]] | None = None
     status: Literal["success", "error"] = "success"
-    stdout: list[str] | None = None
-    stderr: list[str] | None = None
+    stdout: Items[str] | None = None
+    stderr: Items[str] | None = None
 
 
 class AnswerIn(WireRequest):
     """A message that answers calls. The older form is one decision, by the id of its call or of the request."""
 
     type: Literal["approval", "tool_return"] | None = None
-    approvals: list[ApprovalIn] | None = None
-    tool_returns: list[ApprovalIn] | None = None
+    approvals: Items[ApprovalIn] | None = None
+    tool_returns: Items[ApprovalIn] | None = None
     approve: bool | None = None
     approval_request_id: str | None = None
     reason: str | None = None

@@ -14,6 +14,7 @@ from perdure.core.ids import AgentId, BlockId
 from perdure.core.ports import Ids
 from perdure.core.tx import Tx
 from perdure.memory.blocks import LIMIT_CHARS_MAX, create_block, update_block
+from perdure.server.limits import Tags
 from perdure.server.wire.base import WIRE_AUTHOR, WireRequest
 from perdure.server.wire.values import JsonObject
 
@@ -55,7 +56,7 @@ class BlockChanges(WireRequest):
     description: str | None = None
     read_only: bool | None = None
     metadata: JsonObject | None = None
-    tags: list[str] | None = None
+    tags: Tags | None = None
     is_template: bool | None = None
     hidden: bool | None = None
     project_id: str | None = None

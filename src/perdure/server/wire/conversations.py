@@ -11,6 +11,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.ids import AgentId, MessageId
 from perdure.memory.conversations import SUMMARY_CHARS
 from perdure.server.ids import IdFormat
+from perdure.server.limits import AtMost
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import ACTOR_ID, WireRequest, stamp
 
@@ -43,7 +44,7 @@ class _Own(WireRequest):
 
 
 class ConversationIn(_Own):
-    isolated_block_labels: list[str] | None = None
+    isolated_block_labels: Annotated[list[str], AtMost("blocks_per_agent")] | None = None
     hidden: bool | None = None
 
 

@@ -13,12 +13,12 @@ from perdure.core.ids import RunId, input_id
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Ids
 from perdure.core.runs import IfBusy
-from perdure.engine.accept import MAX_DRAFTS
 from perdure.engine.answers import SKILL
 from perdure.library.checks import check_key
 from perdure.library.client_tools import client_tools_of
 from perdure.server.errors import invalid_body
 from perdure.server.ids import IdFormat
+from perdure.server.limits import AtMost, Items
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.approvals import is_answer
 from perdure.server.wire.base import WireRequest
@@ -38,7 +38,7 @@ __all__ = [
     "read_send",
 ]
 
-CLIENT_SKILLS_MAX = 1_000
+_RunId = Annotated[str, IdFormat("run")]
 
 OTHER_PARTS = frozenset(
     {
@@ -68,8 +68,8 @@ class SendRequest(WireRequest):
     default. Fields that ask for what this server can't do yet are refused with 501 (`read_send`).
     """
 
-    input: str | list[dict[str, Any]] | None = None
-    messages: Annotated[list[dict[str, Any]], Field(max_length=MAX_DRAFTS)] | None = None
+    input: str | Items[dict[str, Any]] | None = None
+    messages: Annotated[list[dict[str, Any]], AtMost("messages_per_request")] | None = None
     max_steps: int | None = None
     streaming: bool = False
     stream_tokens: bool = False
@@ -78,10 +78,10 @@ class SendRequest(WireRequest):
     use_assistant_message: bool = True
     assistant_message_tool_name: str = SEND_MESSAGE
     assistant_message_tool_kwarg: str = "message"
-    include_return_message_types: list[MessageType] | None = None
+    include_return_message_types: Items[MessageType] | None = None
     if_busy: IfBusy = "reject"
-    client_tools: list[Any] | None = None
-    client_skills: Annotated[list[ClientSkill], Field(max_length=CLIENT_SKILLS_MAX)] | None = None
+    client_tools: Annotated[list[Any], AtMost("tools_per_agent")] | None = None
+    client_skills: Items[ClientSkill] | None = None
     agent_id: Annotated[str, IdFormat("agent")] | None = None
     override_model: str | None = None
     override_system: str | None = None
@@ -110,7 +110,7 @@ class MessageIn(WireRequest):
     """One message of `messages`."""
 
     role: Literal["user", "system", "assistant"]
-    content: str | list[dict[str, Any]]
+    content: str | Items[dict[str, Any]]
     name: str | None = None
     otid: str | None = None
     sender_id: str | None = None
@@ -119,7 +119,7 @@ class MessageIn(WireRequest):
 class CancelRequest(WireRequest):
     """Which runs are to stop; without a list all that have not ended."""
 
-    run_ids: list[Annotated[str, IdFormat("run")]] | None = None
+    run_ids: Items[_RunId] | None = None
 
 
 class ResetRequest(WireRequest):
@@ -132,7 +132,7 @@ class ImportRequest(WireRequest):
     """History that took place elsewhere, oldest first: each with `role`, `text`, `occurred_at`, and `name` and `id` if
     there are any."""
 
-    messages: list[dict[str, Any]]
+    messages: Annotated[list[dict[str, Any]], AtMost("imports_per_request")]
     conversation_id: Annotated[str, IdFormat("conversation", words=("default",))] | None = None
 
 

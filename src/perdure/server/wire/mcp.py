@@ -10,6 +10,7 @@ from pydantic import Field
 from perdure.core.errors import InvalidInput
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.memory.mcp import Synced
+from perdure.server.limits import Items, ItemsByName
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.secrets import MASKED
 from perdure.server.wire.values import JsonObject
@@ -33,12 +34,12 @@ class ReachedIn(WireRequest):
     """How a server is reached, as all routes have it."""
 
     command: str | None = None
-    args: list[str] | None = None
-    env: dict[str, str] | None = None
+    args: Items[str] | None = None
+    env: ItemsByName[str] | None = None
     server_url: str | None = None
     auth_header: str | None = None
     auth_token: str | None = None
-    custom_headers: dict[str, str] | None = None
+    custom_headers: ItemsByName[str] | None = None
 
 
 class McpConfigIn(ReachedIn):
@@ -107,8 +108,8 @@ class McpToolRunIn(WireRequest):
 class McpApproveIn(WireRequest):
     """Which tools are approved, by their names at the server; null is all. `expected`: name -> digest looked at."""
 
-    tools: list[str] | None = None
-    expected: dict[str, str] | None = None
+    tools: Items[str] | None = None
+    expected: ItemsByName[str] | None = None
 
 
 def server_shape(server: McpServer) -> dict[str, Any]:

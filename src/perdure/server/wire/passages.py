@@ -17,6 +17,7 @@ from perdure.memory.archives import Selection, check_own
 from perdure.memory.passages import NewPassage, PassageChanges
 from perdure.memory.query import parse_time
 from perdure.memory.values import as_tags, filter_tags
+from perdure.server.limits import AtMost, Tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import JsonObject
 
@@ -47,7 +48,7 @@ class PassageChangesIn(WireRequest):
     """What may be changed of a passage. What is missing or null stays as it is."""
 
     text: str | None = None
-    tags: list[str] | None = None
+    tags: Tags | None = None
     metadata: JsonObject | None = None
     created_at: _Moment | None = None
 
@@ -70,7 +71,7 @@ class PassageIn(WireRequest):
     the archive's are of the same model."""
 
     text: str
-    tags: list[str] | None = None
+    tags: Tags | None = None
     metadata: JsonObject | None = None
     created_at: _Moment | None = None
     embedding: Annotated[list[_Number], Field(min_length=1, max_length=EMBEDDING_MAX)] | None = None
@@ -88,7 +89,7 @@ class PassageIn(WireRequest):
 class PassagesIn(WireRequest):
     """Texts to put away, in their order."""
 
-    passages: list[PassageIn]
+    passages: Annotated[list[PassageIn], AtMost("passages_per_request")]
 
 
 class DeleteSelected(WireRequest):
@@ -96,7 +97,7 @@ class DeleteSelected(WireRequest):
     day."""
 
     text: str | None = None
-    tags: list[str] | None = None
+    tags: Tags | None = None
     tag_match_mode: TagMatch = "any"
     start_date: str | None = None
     end_date: str | None = None

@@ -10,6 +10,7 @@ from perdure.library.recall import BUDGET_TOKENS
 from perdure.memory.search.hits import Ran, Why
 from perdure.memory.search.recalled import Recalled, Source
 from perdure.server.ids import IdFormat
+from perdure.server.limits import Items
 from perdure.server.wire.base import WireRequest, stamp
 
 __all__ = ["AgentRecallIn", "RecallIn", "recalled_shape"]
@@ -22,7 +23,7 @@ _ConversationId = Annotated[ConversationId, IdFormat("conversation")]
 class _RecallIn(WireRequest):
     query: str
     budget_tokens: int = BUDGET_TOKENS
-    archive_ids: list[_ArchiveId] | None = None
+    archive_ids: Items[_ArchiveId] | None = None
     blocks: bool = True
     messages: bool = True
     floor: float = 0.0

@@ -13,6 +13,7 @@ from perdure.core.messages import Message
 from perdure.core.passages import Passage, TagMatch
 from perdure.memory.search.hits import Hits, MessageHit, PassageHit, Ran, Why
 from perdure.server.ids import IdFormat
+from perdure.server.limits import Tags
 from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.passages import passage_shape
 
@@ -43,7 +44,7 @@ class PassageSearch(WireRequest):
     query: str | None = None
     agent_id: _AgentId | None = None
     archive_id: _ArchiveId | None = None
-    tags: list[str] | None = None
+    tags: Tags | None = None
     tag_match_mode: TagMatch = "any"
     start_date: str | None = None
     end_date: str | None = None

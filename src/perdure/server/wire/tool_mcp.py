@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from perdure.core.mcp import Definition, McpServer, McpTool, ToolListing
+from perdure.server.limits import Items, ItemsByName
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.mcp import McpConfigIn, McpServerChangesIn, McpServerIn, ReachedIn, server_shape
 
@@ -30,8 +31,8 @@ class CommandIn(WireRequest):
     """How a `stdio` server is run."""
 
     command: str | None = None
-    args: list[str] | None = None
-    env: dict[str, str] | None = None
+    args: Items[str] | None = None
+    env: ItemsByName[str] | None = None
 
 
 class ConfigChangesIn(WireRequest):
@@ -42,7 +43,7 @@ class ConfigChangesIn(WireRequest):
     auth_header: str | None = None
     auth_token: str | None = None
     token: str | None = None
-    custom_headers: dict[str, str] | None = None
+    custom_headers: ItemsByName[str] | None = None
 
     def changes(self) -> McpServerChangesIn:
         """The same as the newer routes have it."""

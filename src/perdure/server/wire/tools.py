@@ -15,6 +15,7 @@ from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.memory.tool_search import ToolHit, text_of_tool
 from perdure.memory.tools import NewTool, ToolChanges
 from perdure.server.ids import IdFormat
+from perdure.server.limits import Items, ItemsByName, Tags
 from perdure.server.wire.base import ACTOR_ID, WireRequest
 from perdure.server.wire.values import JsonObject
 
@@ -66,16 +67,16 @@ class ToolChangesIn(WireRequest):
     description: str | None = None
     json_schema: JsonObject | None = None
     args_json_schema: JsonObject | None = None
-    tags: list[str] | None = None
+    tags: Tags | None = None
     return_char_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    pip_requirements: list[Requirement] | None = None
-    npm_requirements: list[Requirement] | None = None
+    pip_requirements: Items[Requirement] | None = None
+    npm_requirements: Items[Requirement] | None = None
     default_requires_approval: bool | None = None
     enable_parallel_execution: bool | None = None
     metadata: Annotated[JsonObject | None, Field(alias="metadata_")] = None
     idempotent: bool | None = None
     timeout_s: Annotated[float, Field(gt=0)] | None = None
-    environment: Annotated[dict[str, str] | None, Field(alias="env_vars")] = None
+    environment: Annotated[ItemsByName[str] | None, Field(alias="env_vars")] = None
     network: bool | None = None
     memory_mb: int | None = None
     name: str | None = None
@@ -183,8 +184,8 @@ class ToolSearchIn(WireRequest):
 
     query: str | None = None
     search_mode: Literal["vector", "fts", "hybrid"] = "hybrid"
-    tool_types: list[str] | None = None
-    tags: list[str] | None = None
+    tool_types: Items[str] | None = None
+    tags: Tags | None = None
     limit: Annotated[int, Field(ge=1, le=1_000)] = 50
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.core.blocks import Author, Block, BlockVersion, appended, diff_of
-from perdure.core.errors import AlreadyExists, Conflict, NotFound, VersionConflict
+from perdure.core.errors import AlreadyExists, Conflict, NotFound, TooMany, VersionConflict
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId
 from perdure.core.ports import Store
 from perdure.core.tx import Tx
@@ -207,6 +207,27 @@ class BlockContract(Contract):
                 await store.write(lambda tx: tx.blocks.attach(agent.id, other.id))
 
             assert await store.read(lambda tx: tx.blocks.of_agent(agent.id)) == [block]
+
+    async def test_an_agent_has_at_most_so_many_blocks(self) -> None:
+        """Many are attached at once, in their order; the one over the limit is refused, with all that come with it."""
+
+        def attach(tx: Tx, agent_id: AgentId, numbers: range) -> None:
+            blocks = [self.add_block(tx, f"b{number}") for number in numbers]
+            tx.blocks.attach(agent_id, *(block.id for block in blocks))
+
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            most = await store.read(lambda tx: tx.limits.blocks_per_agent)
+            await store.write(attach, agent.id, range(most))
+
+            with raises(TooMany) as refused:
+                await store.write(attach, agent.id, range(most, most + 3))
+
+            labels = await store.read(labels_of, agent.id)
+
+            assert labels == [f"b{number}" for number in range(most)]
+            assert (refused.error.count, refused.error.limit) == (most + 1, most)
+            assert refused.error.setting == "PERDURE_BLOCKS_PER_AGENT"
 
     async def test_of_two_blocks_attached_at_once_one_wins(self) -> None:
         """Two handles attach two blocks of one label to one agent: exactly one gets in, the other is told."""

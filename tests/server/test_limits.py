@@ -1,0 +1,92 @@
+"""What one request may multiply by: refused before anything is made of it or written, by the settings of the server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure import AsyncPerdure, TooMany
+from perdure.memory.agents import NewBlock
+from perdure.server.app import create_app
+from perdure.server.config import ServerConfig
+from perdure.settings import Settings
+from perdure.testing import ScriptedModel
+from tests.server.served import BASE, MODEL, in_process
+
+FEW = replace(
+    Settings(), model=MODEL, blocks_per_agent=4, tags_per_item=2, metadata_limit_chars=100, block_limit_chars=9
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "items", "setting"),
+    [
+        ("memory_blocks", [{"label": "a", "value": "b"}], "BLOCKS_PER_AGENT"),
+        ("block_ids", ["block-123e4567-e89b-42d3-a456-426614174000"], "BLOCKS_PER_AGENT"),
+        ("tools", ["memory"], "TOOLS_PER_AGENT"),
+        ("tags", ["t"], "TAGS_PER_ITEM"),
+        ("tool_rules", [{"type": "exit_loop", "tool_name": "a"}], "TOOL_RULES_PER_AGENT"),
+        ("initial_message_sequence", [{"role": "user", "content": "a"}], "MESSAGES_PER_REQUEST"),
+        ("secrets", [{"key": "A", "value": "b"}], "SECRETS_PER_OWNER"),
+        ("identity_ids", ["a"], "ITEMS_PER_REQUEST"),
+    ],
+)
+async def test_a_list_that_is_too_long_is_refused_by_its_limit(
+    tmp_path: Path, field: str, items: list[Any], setting: str
+) -> None:
+    """422 with the count, the limit and the setting, and no agent."""
+    limit = getattr(Settings(), setting.lower())
+    async with in_process(tmp_path) as (client, _):
+        answered = await client.post("/v1/agents/", json={"model": MODEL, field: items * (limit + 1)})
+        there = await client.get("/v1/agents/count")
+
+        assert answered.status_code == 422
+        for told in (f"{limit + 1:,} ", f"`{field}`", f"{limit:,}", f"PERDURE_{setting}"):
+            assert told in answered.json()["detail"]
+        assert there.json() == 0
+
+
+async def test_no_object_is_made_of_what_a_list_that_is_too_long_holds(tmp_path: Path) -> None:
+    """A hundred thousand items that are none are refused for their number, and not one by one."""
+    async with in_process(tmp_path) as (client, _):
+        answered = await client.post("/v1/agents/", json={"model": MODEL, "memory_blocks": [0] * 100_000})
+
+        assert answered.json()["detail"].startswith("100,000 blocks for an agent (`memory_blocks`) are too many")
+
+
+async def test_limits_are_settings_for_library_and_server_alike(tmp_path: Path) -> None:
+    """What each of them may make is counted with what is there."""
+    models = {MODEL: ScriptedModel()}
+    async with await AsyncPerdure.open(tmp_path / "p.db", models=models, settings=FEW) as perdure:
+        transport = httpx.ASGITransport(create_app(perdure, ServerConfig()))
+        agent = await perdure.create_agent(blocks=[NewBlock(label="a"), NewBlock(label="b")])
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            block = (await client.post("/v1/blocks/", json={"label": "c", "value": ""})).json()["id"]
+            full = await client.patch(f"/v1/agents/{agent.id}/core-memory/blocks/attach/{block}")
+            answers = [
+                await client.patch(f"/v1/agents/{agent.id}", json=body)
+                for body in ({"tags": ["a", "b", "c"]}, {"metadata": {"a": "b" * 100}})
+            ] + [await client.post("/v1/blocks/", json={"label": "d", "value": "0123456789"})]
+
+        assert full.status_code == 422
+        assert "5 blocks for an agent are too many, the limit is 4" in full.json()["detail"]
+        assert [answer.status_code for answer in answers] == [422] * 3
+        assert [answer.json()["detail"].partition(" (`")[0].partition(" are")[0] for answer in answers] == [
+            "3 tags",
+            "109 characters of metadata",
+            "10 characters in a block",
+        ]
+        for refused in (
+            agent.blocks.create("e"),
+            agent.update(tags=["a", "b", "c"]),
+            agent.update(metadata={"a": "b" * 100}),
+            perdure.create_agent(blocks=[NewBlock(label=f"b{number}") for number in range(5)]),
+            perdure.blocks.create("f", "0123456789"),
+        ):
+            with pytest.raises(TooMany):
+                await refused
+        assert len(await agent.blocks.list()) == 4
