@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,3 +63,49 @@ def test_any_tags_in_any_order_are_read(tags: list[str]) -> None:
     text, _ = html_to_markdown(" ".join(tags))
 
     assert "\x1e" not in text
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("<p>a<!-- <p>no --!>b<!-->c<!--->d<!-- x", "abcd\n"),
+        ("<p>a<![CDATA[no]]>b<![if !IE]>c<!x>d<?php no ?>e", "abcde\n"),
+        ("<script>'<!--'</script><p>a<STYLE a>b</style\n>c<script src=x />d<script>e</scripts>", "acd\n"),
+        ("<p title='<!--' data-x=\"<script>\">a<b data-y='>'>b</b>", "ab\n"),
+        ("<p>1 < 2 <3 & 4 <- 5", "1 < 2 <3 & 4 <- 5\n"),
+        ("<p>a<img alt='x<y>z'>b</p", "a[image: x<y>z]b\n"),
+        ("<p>a<b", "a\n"),
+    ],
+)
+def test_what_holds_no_text_is_passed_over_once(markup: str, text: str) -> None:
+    """Comments, declarations, scripts, and a tag that has no end, which takes the rest with it."""
+    assert html_to_markdown(markup)[0] == text
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("<!--", "<!-- x>", "<![CDATA[", "<![CDATA[ x", "<?", "<? ", "</", "</ ", "<a ", "<!x", "<a <", "<a b='"),
+        *("<td>", "<a>x", "<table><td>", "<tr><td>x", "<script>", '<a b=">', "<title>", "<ul><li>", '<a =">'),
+    ],
+)
+@pytest.mark.parametrize("end", ["", "x>", "</a>" * 3_000])
+def test_eight_times_the_page_takes_eight_times_the_time(part: str, end: str) -> None:
+    """Whatever it is full of: none has a way to make the parser look at the same text again and again."""
+
+    def seconds(times: int) -> float:
+        markup = part * times + end
+        began = time.thread_time()
+        html_to_markdown(markup)
+        return time.thread_time() - began
+
+    seconds(100)
+    assert seconds(4_000) < 30 * max(seconds(500), 0.002)
+
+
+def test_a_table_with_one_wide_row_is_no_table() -> None:
+    """Filled up to its width it would be a thousand times the page."""
+    text, _ = html_to_markdown("<table><tr>" + "<td>wide" * 3_000 + "<tr><td>narrow" * 3_000 + "</table>")
+
+    assert len(text) < 100_000
+    assert "wide wide" in text and "narrow" in text

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.converters.convert import convert_file
+from perdure.core.documents import Document
 from perdure.core.errors import AddressRefused, ToolError
 from perdure.testing.files import pdf_of
 from perdure.toolbox.builtin.fetch_webpage import WebPages
@@ -206,3 +207,25 @@ async def test_nothing_of_this_machine_goes_along(monkeypatch: pytest.MonkeyPatc
     for head in site.asked:
         assert "cookie" not in head.lower() and "authorization" not in head.lower()
         assert f"Host: site.test:{site.port}" in head
+
+
+async def test_the_time_of_a_page_is_that_until_it_is_text() -> None:
+    """A page that comes at once and is never turned into text ends at the same limit; its conversion is ended."""
+    ended: list[str] = []
+
+    async def stuck(name: str, file: Path, *, progress: object) -> Document:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(name)
+        raise AssertionError
+
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async with serving({"/": page(ARTICLE)}) as site:
+        pages = WebPages(WebGuard(["site.test"], resolver=resolve), stuck, limits=FetchLimits(total_s=0.3))
+        with pytest.raises(ToolError, match=r"came, but was not turned into text within 0.3 s"):
+            await fetched(site, pages)
+
+    assert ended == ["page.html"]

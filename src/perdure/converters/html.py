@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 
 from perdure.converters.charset import decode
+from perdure.converters.html_markup import readable_markup
 from perdure.converters.limits import Limits
-from perdure.converters.tables import markdown_table
+from perdure.converters.tables import is_wide_once, markdown_table
 from perdure.core.documents import Document
 
 __all__ = ["html_document", "html_to_markdown"]
@@ -46,6 +47,7 @@ BREAK = "\x1e"  # a <br> within a paragraph; parsed text has no such character
 
 def html_to_markdown(markup: str) -> tuple[str, str]:
     """The content of a page as Markdown, and its title; empty: it has none."""
+    markup = readable_markup(markup)
     page = _Page(leave_out=_ALWAYS_LEFT_OUT | _NOT_CONTENT)
     page.read(markup)
     if not page.blocks:  # an unclosed menu takes the whole page with it
@@ -133,7 +135,8 @@ class _Page(HTMLParser):
             case "img" if given.get("alt", "").strip():
                 self._inline.append(f"[image: {given['alt'].strip()}]")
             case "a":
-                self._links.append((len(self._inline), given.get("href", "").strip()))
+                # Each link's end puts its text together: more that are open would do it for the same text.
+                self._links = [*self._links[1 - LINKS_OPEN :], (len(self._inline), given.get("href", "").strip())]
             case "table":
                 self._dissolve_table()
                 self._tables.append([])
@@ -142,7 +145,9 @@ class _Page(HTMLParser):
                     rows.append([])
             case "td" | "th":
                 if (rows := self._rows()) is not None:
-                    rows[-1:] = [[*(rows[-1] if rows else ()), []]]
+                    if not rows:
+                        rows.append([])
+                    rows[-1].append([])
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
@@ -234,6 +239,9 @@ class _Page(HTMLParser):
         if rows and max(map(len, rows)) == 1:
             for row in rows:
                 self._add(" ".join(row[0].split()), item=False)
+        elif rows and is_wide_once(rows):
+            for row in rows:
+                self._add(" ".join(" ".join(row).split()), item=False)
         elif rows:
             self._add("\n".join(markdown_table(rows)), item=False)
 

@@ -7,7 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-__all__ = ["cell_text", "csv_to_markdown", "markdown_table"]
+__all__ = ["cell_text", "csv_to_markdown", "is_wide_once", "markdown_table"]
 
 DELIMITERS = ",;\t|"
 SAMPLE_LINES = 30
@@ -29,6 +29,12 @@ def markdown_table(rows: Iterable[Sequence[str]]) -> list[str]:
     return lines
 
 
+def is_wide_once(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a few rows are far longer than the others, which would all be filled up to their width."""
+    width = max(map(len, rows), default=0)
+    return width * len(rows) > 20 * sum(map(len, rows)) + 1_000
+
+
 def csv_to_markdown(text: str, *, tabs: bool = False) -> tuple[str, str]:
     """A table, and a warning; empty: it could be read. Text that can't is given back as it is. Blank rows are left out.
 
@@ -40,8 +46,7 @@ def csv_to_markdown(text: str, *, tabs: bool = False) -> tuple[str, str]:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
     except csv.Error as error:
         return text, f"it could not be read as a table ({error}), so its lines are as they were"
-    width = max(map(len, rows), default=0)
-    if width * len(rows) > 20 * sum(map(len, rows)) + 1_000:
+    if is_wide_once(rows):
         return text, "a few of its rows are far longer than the others, so its lines are as they were"
     lines = markdown_table(rows)
     return "\n".join(lines) + "\n" if lines else "", ""

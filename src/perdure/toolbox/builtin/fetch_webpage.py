@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import tempfile
 from collections.abc import Mapping
@@ -39,10 +40,16 @@ class WebPages:
     async def fetch(self, arguments: Mapping[str, Any]) -> ToolOutcome:
         """The page at `arguments["url"]`, marked as what it is. Raises: AddressRefused, ToolError."""
         url = str(arguments["url"]).strip()
+        until = asyncio.get_running_loop().time() + self._limits.total_s
         page = await fetch(url if "://" in url else f"https://{url}", self._guard, limits=self._limits)
         if page.status >= 400:
             return ToolOutcome(text=f"{page.url} answered with status {page.status}: no page", status="error")
-        text, title = await self._text(page)
+        try:
+            async with asyncio.timeout_at(until):
+                text, title = await self._text(page)
+        except TimeoutError as error:
+            seconds = f"{self._limits.total_s:g} s"
+            raise ToolError(f"{page.url} came, but was not turned into text within {seconds}") from error
         notes = " The page is longer than can be fetched: this is its beginning." if page.cut else ""
         return ToolOutcome(
             text=FRAME.format(

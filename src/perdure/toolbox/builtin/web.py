@@ -24,7 +24,7 @@ ACCEPT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """What one page may cost: `body_bytes` unpacked, `total_s` seconds with all redirects, `connect_s` to connect."""
+    """What one page may cost: `body_bytes` unpacked, `total_s` seconds until it is text, `connect_s` to connect."""
 
     body_bytes: int = 5_000_000
     total_s: float = 25.0
