@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["problems_text"]
@@ -14,6 +14,8 @@ SECRET_FIELDS |= {"auth_header", "auth_token", "token", "custom_headers", "heade
 """What stands in these is never told, not even where it is refused, or something around it."""
 
 SHOWN_CHARS = 80
+ERRORS_MAX = 20
+"""So many fields are named; of the others how many they are."""
 
 _WHOLE, _MOMENT = "Input should be a whole number", "Input should be a date and time such as 2026-11-20T15:30:00Z"
 _TEXTS = {
@@ -30,6 +32,7 @@ _TEXTS = {
 
 _LENGTHS = {"too_long": "at most {max_length:,}", "too_short": "at least {min_length:,}"}
 _EXPECTED = "Input should be "
+_DOT = re.compile(r"\.")
 _BRANCH = re.compile(r".*[\[(].*|str|int|float|bool")
 """A step into one of several types that a field may have; no field of ours is called so."""
 
@@ -40,13 +43,19 @@ def problems_text(errors: Sequence[Mapping[str, Any]]) -> str:
     found: dict[str, list[Mapping[str, Any]]] = {}
     for error in errors:
         found.setdefault(_place(error["loc"]), []).append(error)
-    inner = [place for place in found if not any(other.startswith(f"{place}.") for other in found)]
-    return "; ".join(_line(place, found[place]) for place in inner)
+    outer = {place[: dot.start()] for place in found for dot in _DOT.finditer(place)}
+    inner = [place for place in found if place not in outer]
+    lines = [_line(place, found[place][:ERRORS_MAX]) for place in inner[:ERRORS_MAX]]
+    if len(inner) > ERRORS_MAX:
+        lines.append(f"and {len(inner) - ERRORS_MAX:,} more")
+    return "; ".join(lines)
 
 
 def _place(loc: Sequence[str | int]) -> str:
-    shown = [part for part in loc if not isinstance(part, str) or (part.isprintable() and not _BRANCH.fullmatch(part))]
-    return ".".join(map(str, shown))
+    shown = [part[:SHOWN_CHARS] if isinstance(part, str) else part for part in loc]
+    return ".".join(
+        str(part) for part in shown if not isinstance(part, str) or (part.isprintable() and not _BRANCH.fullmatch(part))
+    )
 
 
 def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
@@ -56,9 +65,10 @@ def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
     text, error = " or ".join(said), errors[0]
     if error["type"] in ("json_invalid", "missing", *_LENGTHS, "string_too_long"):
         return f"{place}: {text}"
-    if not SECRET_FIELDS.isdisjoint(map(str, error["loc"])) or _holds_secret(error.get("input")):
+    shown = _shown(error.get("input")) if SECRET_FIELDS.isdisjoint(map(str, error["loc"])) else None
+    if shown is None:
         return f"{place}: {text}"
-    return f"{place}: {text}{':' if error['type'] == 'value_error' else ', not'} {_shown(error.get('input'))}"
+    return f"{place}: {text}{':' if error['type'] == 'value_error' else ', not'} {shown}"
 
 
 def _text(error: Mapping[str, Any]) -> str:
@@ -72,16 +82,40 @@ def _text(error: Mapping[str, Any]) -> str:
     return _TEXTS.get(kind) or str(error["msg"]).removeprefix("Value error, ")
 
 
-def _holds_secret(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(name in SECRET_FIELDS or _holds_secret(one) for name, one in value.items())
-    return isinstance(value, list) and any(map(_holds_secret, value))
-
-
-def _shown(value: Any) -> str:
-    """The beginning of a value; the words of JSON for what Python calls otherwise."""
+def _shown(value: Any) -> str | None:
+    """The beginning of a value; the words of JSON for what Python calls otherwise. None: a secret would be in it."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
-    return f"{value!r:.{SHOWN_CHARS}}"
+    text = ""
+    for piece in _pieces(value):
+        if piece is None:
+            return None
+        text += piece
+        if len(text) >= SHOWN_CHARS:
+            break
+    return text[:SHOWN_CHARS]
+
+
+def _pieces(value: Any) -> Iterator[str | None]:
+    """What `repr` gives, piece by piece, so that only the beginning of a large value is written; None: a secret."""
+    match value:
+        case list():
+            yield "["
+            for index, one in enumerate(value):
+                yield ", " if index else ""
+                yield from _pieces(one)
+            yield "]"
+        case dict():
+            yield "{"
+            for index, (name, one) in enumerate(value.items()):
+                yield None if name in SECRET_FIELDS else ", " if index else ""
+                yield from _pieces(name)
+                yield ": "
+                yield from _pieces(one)
+            yield "}"
+        case str() | bytes():
+            yield repr(value[:SHOWN_CHARS])
+        case _:
+            yield repr(value)
