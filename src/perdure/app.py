@@ -281,6 +281,7 @@ def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
         concurrency=settings.sandbox_concurrency,
         memory_mb=settings.sandbox_memory_mb,
         processes=settings.sandbox_processes,
+        timeout_s=settings.sandbox_timeout_s,
         packages_mb=settings.sandbox_packages_mb,
     )
 

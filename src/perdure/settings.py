@@ -50,7 +50,8 @@ class Settings(Limits):
         sandbox_network: `on`: tools that declare it may connect to other machines, and to services of this one.
         sandbox_memory_mb: the most memory that a call of a tool gets, in MiB.
         sandbox_processes: the most processes and threads that a call of a tool gets.
-        sandbox_concurrency: how many tools run at a time; others wait.
+        sandbox_concurrency: how many tools run at a time, of one agent at most half as many; others wait.
+        sandbox_timeout_s: the longest that a call of a custom tool may take, whatever the tool says, in seconds.
         sandbox_packages_mb: the most room that the installed requirements of all tools take on disk, in MiB; one set
             may take a quarter.
         mcp_stdio: `on`: clients of the API may register MCP servers that are programs of this machine.
@@ -82,6 +83,7 @@ class Settings(Limits):
     sandbox_memory_mb: int = 512
     sandbox_processes: int = 32
     sandbox_concurrency: int = 8
+    sandbox_timeout_s: float = 600.0
     sandbox_packages_mb: int = 4096
     mcp_stdio: str = "off"
     mcp_private: str = ""

@@ -407,6 +407,24 @@ async def test_a_result_is_shown_as_python_writes_it(value: Any, text: str) -> N
         assert (result.text, result.status) == (text, "success")
 
 
+async def test_more_time_than_a_call_gets_is_refused() -> None:
+    """When it is made, changed or tried; the limit is named with its setting, and nothing is stored."""
+    async with opened(Boxed()) as (perdure, _):
+        assert perdure.app.settings.sandbox_timeout_s == 600
+        too_long = "timeout_s is 601, and a call takes at most 600 s here: PERDURE_SANDBOX_TIMEOUT_S"
+        for make in (perdure.tools.create, perdure.tools.upsert):
+            with pytest.raises(InvalidInput, match=too_long):
+                await make(NOTE, timeout_s=601)
+        with pytest.raises(InvalidInput, match=too_long):
+            await perdure.tools.test_source(NOTE, {"text": "x"}, timeout_s=601)
+        assert await perdure.tools.list(types=["custom"]) == []
+        await perdure.tools.create(NOTE, timeout_s=600)
+        with pytest.raises(InvalidInput, match=too_long):
+            await perdure.tools.update("note", timeout_s=601)
+
+        assert (await perdure.tools.get("note")).spec.timeout_s == 600
+
+
 async def test_more_memory_than_a_call_gets_is_refused() -> None:
     """When it is made, changed or tried; the cap is named, and nothing is stored."""
     async with opened(Boxed()) as (perdure, _):

@@ -80,11 +80,11 @@ async def test_a_run_without_output_says_so() -> None:
 
 
 async def test_the_code_is_a_script_of_its_own() -> None:
-    """As the model wrote it, with no arguments, environment or network."""
+    """As the model wrote it, with no arguments, environment or network, and counted as its agent's."""
     sandbox = GivenResults(SandboxResult(status="success"))
     await toolbox(sandbox).call(tool("run_code"), {"code": "1 + 1", "language": "Python"}, CONTEXT)
 
-    assert sandbox.jobs == [SandboxJob(source="1 + 1")]
+    assert sandbox.jobs == [SandboxJob(source="1 + 1", owner="agent-1")]
 
 
 @pytest.mark.parametrize("language", ["js", "ts", "r", "java"])

@@ -19,9 +19,9 @@ from perdure.core.tool_source import needs_agent
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import Tx
 from perdure.memory.tool_blocks import change_blocks
-from perdure.memory.tools import NewTool, check_memory, made_tool
+from perdure.memory.tools import NewTool, made_tool
 
-__all__ = ["run_source", "run_tool"]
+__all__ = ["check_sandbox_limits", "run_source", "run_tool"]
 
 TRIED = ToolId("tool-tried")
 TIMEOUT_S = 30.0
@@ -33,6 +33,24 @@ class _Given:
     secrets: Mapping[str, str]
     agent: Agent | None
     blocks: Sequence[Block]
+
+
+def check_sandbox_limits(app: App, *, memory_mb: object, timeout_s: object) -> None:
+    """Nothing, if a tool may have so much memory and time here. What is no number is refused elsewhere.
+
+    Raises: InvalidInput: more than any call gets.
+    """
+    settings = app.settings
+    if isinstance(memory_mb, int) and memory_mb > settings.sandbox_memory_mb:
+        raise InvalidInput(
+            f"memory_mb is {memory_mb:,}, and a call gets at most {settings.sandbox_memory_mb:,} MiB here:"
+            " PERDURE_SANDBOX_MEMORY_MB sets how much"
+        )
+    if isinstance(timeout_s, int | float) and timeout_s > settings.sandbox_timeout_s:
+        raise InvalidInput(
+            f"timeout_s is {timeout_s:,}, and a call takes at most {settings.sandbox_timeout_s:,g} s here:"
+            " PERDURE_SANDBOX_TIMEOUT_S sets how long"
+        )
 
 
 async def run_source(
@@ -48,7 +66,7 @@ async def run_source(
 
     Raises: SourceInvalid, SchemaMismatch, InvalidInput, SandboxUnavailable; NotFound: the agent, a secret.
     """
-    check_memory(new.memory_mb, cap_mb=app.settings.sandbox_memory_mb)
+    check_sandbox_limits(app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
     tool, code = made_tool(new, TRIED)
     return await _run_code(app, tool, code, arguments, agent_id, author, progress)
 

@@ -15,13 +15,12 @@ from perdure.core.ids import AgentId, ToolId, is_id
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import ToolFilter, Tx
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_text
-from perdure.library.tool_runs import run_source, run_tool
+from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
 from perdure.memory.tool_search import ToolHit, search_tools
 from perdure.memory.tools import (
     NewTool,
     ToolChanges,
     ToolOptions,
-    check_memory,
     create_tool,
     delete_tool,
     update_tool,
@@ -57,7 +56,7 @@ class AsyncTools:
     ) -> Tool:
         ports = self._app.ports
         new = _new(source, options)
-        check_memory(new.memory_mb, cap_mb=self._app.settings.sandbox_memory_mb)
+        check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
         return await ports.store.write(unit, new, ToolId(ports.ids.new("tool")), at=ports.clock.now())
 
     async def get(self, name_or_id: str) -> Tool:
@@ -101,7 +100,7 @@ class AsyncTools:
             made of no source only tags, metadata, return_limit_chars and requires_approval can be changed.
         """
         check_text("a tool's name or id", name_or_id)
-        check_memory(changes.get("memory_mb"), cap_mb=self._app.settings.sandbox_memory_mb)
+        check_sandbox_limits(self._app, memory_mb=changes.get("memory_mb"), timeout_s=changes.get("timeout_s"))
         now = self._app.ports.clock.now()
         return await self._app.store.write(lambda tx: update_tool(tx, _find(tx, name_or_id).id, changes, at=now))
 

@@ -25,7 +25,6 @@ __all__ = [
     "NewTool",
     "ToolChanges",
     "ToolOptions",
-    "check_memory",
     "create_tool",
     "current_tools",
     "delete_tool",
@@ -112,20 +111,6 @@ _OF_USE = frozenset({"tags", "metadata", "return_limit_chars", "requires_approva
 
 _OF_SPEC = ("return_limit_chars", "requires_approval", "idempotent", "parallel", "timeout_s")
 _OF_CODE = ("requirements", "environment", "network", "memory_mb")
-
-
-def check_memory(memory_mb: object, *, cap_mb: int) -> None:
-    """Nothing, if a tool may have so much memory here. Raises: InvalidInput: more than any call gets.
-
-    Args:
-        memory_mb: as it is given; what is no number is refused elsewhere.
-        cap_mb: the setting of the sandbox.
-    """
-    if isinstance(memory_mb, int) and memory_mb > cap_mb:
-        raise InvalidInput(
-            f"memory_mb is {memory_mb:,}, and a call gets at most {cap_mb:,} MiB here:"
-            " PERDURE_SANDBOX_MEMORY_MB sets how much"
-        )
 
 
 def made_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:

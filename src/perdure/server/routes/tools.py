@@ -12,11 +12,10 @@ from perdure.core.ids import ToolId
 from perdure.core.tools import Tool
 from perdure.core.tx import ToolFilter, Tx
 from perdure.library.approval import set_approval
-from perdure.library.tool_runs import run_source, run_tool
+from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
 from perdure.memory.tool_search import search_tools
 from perdure.memory.tools import (
     NewTool,
-    check_memory,
     create_tool,
     delete_tool,
     made_tool,
@@ -109,7 +108,7 @@ async def upsert(body: ToolIn, library: Library) -> Response:
 async def _made(library: Library, body: ToolIn, *, upsert: bool) -> Response:
     app = library.app
     new, now = body.new(), app.ports.clock.now()
-    check_memory(new.memory_mb, cap_mb=app.settings.sandbox_memory_mb)
+    check_sandbox_limits(app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
     tool_id = ToolId(app.ports.ids.new("tool"))
 
     def unit(tx: Tx) -> Any:
@@ -236,7 +235,7 @@ async def retrieve(tool_id: ToolPath, library: Library) -> Response:
 @router.patch("/v1/tools/{tool_id}")
 async def update(tool_id: ToolPath, body: ToolChangesIn, library: Library) -> Response:
     """Change what is given; a new source says name, description and schema anew."""
-    check_memory(body.memory_mb, cap_mb=library.app.settings.sandbox_memory_mb)
+    check_sandbox_limits(library.app, memory_mb=body.memory_mb, timeout_s=body.timeout_s)
     now = library.app.ports.clock.now()
 
     def unit(tx: Tx) -> Any:

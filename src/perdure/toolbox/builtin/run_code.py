@@ -14,13 +14,17 @@ __all__ = ["run_code"]
 PYTHON = frozenset({"python", "py", "python3"})
 
 
-async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any]) -> ToolOutcome:
-    """What the code printed, the value of its last line, and how it failed. Raises: SandboxUnavailable."""
+async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any], *, owner: str) -> ToolOutcome:
+    """What the code printed, the value of its last line, and how it failed. Raises: SandboxUnavailable.
+
+    Args:
+        owner: the agent for whom it is run.
+    """
     language = str(arguments.get("language") or "python").strip().lower()
     if language not in PYTHON:
         text = f"code in {language[:40]!r} was not run: only Python can be run safely here. Write it in Python."
         return ToolOutcome(text=text, status="error")
-    result = await sandbox.run(SandboxJob(source=str(arguments["code"])))
+    result = await sandbox.run(SandboxJob(source=str(arguments["code"]), owner=owner))
     return ToolOutcome(text=_shown(result), status="success" if result.status == "success" else "error")
 
 

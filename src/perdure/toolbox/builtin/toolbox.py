@@ -65,7 +65,7 @@ class Builtins:
             case "ask_user":
                 return ask_user(arguments)
             case "run_code" if self._sandbox is not None:
-                return await run_code(self._sandbox, arguments)
+                return await run_code(self._sandbox, arguments, owner=context.agent_id)
             case "fetch_webpage":
                 return await self._pages.fetch(arguments)
             case "web_search":

@@ -13,6 +13,7 @@ from perdure.toolbox.sandbox.measures import no_isolation
 __all__ = ["NoSandbox", "open_sandbox"]
 
 PACKAGES_MB = 4_096
+TIMEOUT_S = 600.0
 
 
 def open_sandbox(
@@ -23,6 +24,7 @@ def open_sandbox(
     concurrency: int,
     memory_mb: int,
     processes: int,
+    timeout_s: float = TIMEOUT_S,
     packages_mb: int = PACKAGES_MB,
 ) -> Sandbox:
     """The sandbox of these settings. It starts nothing before it is used.
@@ -30,6 +32,7 @@ def open_sandbox(
     Args:
         mode: `auto`: code is run where it can be held back; `unsafe`: also where it can't; `off`: nowhere.
         cache: where requirements are installed.
+        timeout_s: the longest that a call may take, whatever its tool says.
         packages_mb: the room that they may take there.
     """
     if mode == "off":
@@ -45,6 +48,7 @@ def open_sandbox(
         unsafe=mode == "unsafe",
         memory_mb=memory_mb,
         processes=processes,
+        timeout_s=timeout_s,
         packages_mb=packages_mb,
     )
 

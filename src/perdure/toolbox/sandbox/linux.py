@@ -35,6 +35,7 @@ SPARE_DELAY_S = 0.02
 MEMORY_MB = 512
 PROCESSES = 32
 PACKAGES_MB = 4_096
+TIMEOUT_S = 600.0
 CHECK_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 2.0
 FLOOD_BYTES = 16 << 20
@@ -60,7 +61,7 @@ class LinuxSandbox:
         spares: processes that wait in their cage for a job, so that it need not wait for them. They fit jobs with as
             large a work folder as the last one, without network and requirements.
         network: whether jobs that declare it get a network.
-        memory_mb, processes: the most that a job gets, whatever its own limits are.
+        memory_mb, processes, timeout_s: the most that a job gets, whatever its own limits are.
         packages_mb: the room that all installed requirements may take on disk; one set may take a quarter.
         unsafe: run code although this machine can't hold it back; each start logs a warning.
         python: the interpreter; by default this one.
@@ -79,6 +80,7 @@ class LinuxSandbox:
         unsafe: bool = False,
         memory_mb: int = MEMORY_MB,
         processes: int = PROCESSES,
+        timeout_s: float = TIMEOUT_S,
         packages_mb: int = PACKAGES_MB,
         python: str | None = None,
         user: int | None = None,
@@ -89,7 +91,7 @@ class LinuxSandbox:
         self._requirements = Requirements(cache, bytes_max=packages_mb * MEBIBYTE) if cache is not None else None
         self._concurrency, self._spare_count = concurrency, spares
         self._network, self._unsafe = network, unsafe
-        self._memory_mb, self._processes = memory_mb, processes
+        self._memory_mb, self._processes, self._timeout_s = memory_mb, processes, timeout_s
         self._settings = ServerSettings(
             python=python or sys.executable or "",
             user=user,
@@ -132,7 +134,7 @@ class LinuxSandbox:
                 except RequirementsFailed as error:
                     return SandboxResult(status="refused", error=str(error))
             job = dataclasses.replace(job, limits=self._capped(job.limits))
-            async with self._places.taken():
+            async with self._places.taken(job.owner):
                 return await self._run(server if server.alive else await self._ready(), job, packages)
 
     async def isolation(self) -> Isolation:
@@ -156,6 +158,7 @@ class LinuxSandbox:
     def _capped(self, limits: SandboxLimits) -> SandboxLimits:
         return dataclasses.replace(
             limits,
+            wall_s=min(limits.wall_s, self._timeout_s),
             memory_mb=min(limits.memory_mb, self._memory_mb),
             processes=min(limits.processes, self._processes),
         )
