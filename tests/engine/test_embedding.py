@@ -20,7 +20,7 @@ from perdure.engine import embedding
 from perdure.engine.embedding import EmbeddingWorker, WatchedStore
 from perdure.memory.embedding import reindex
 from perdure.storage.sqlite_store import SqliteStore
-from perdure.testing import ScriptedEmbedder
+from perdure.testing import InlineStore, ScriptedEmbedder
 from perdure.testing.clock import START
 from perdure.testing.store_contract.base import AWKWARD, Contract
 
@@ -215,3 +215,23 @@ async def test_what_was_there_before_is_embedded_by_reindex(tmp_path: Path) -> N
         assert counts.scope.version == version
         assert await store.write(lambda tx: reindex(tx, scopes, "test/two", again=True)) == 1
         await until(store, lambda counts: counts.scope.row_count == 40, number=archive.number)
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_close_that_comes_together_with_a_nudge_is_not_lost(steps: int) -> None:
+    """So many steps of the loop after texts were queued, the worker is told to stop: it does."""
+    worker = EmbeddingWorker(InlineStore(), ScriptedEmbedder(), clock=SystemClock(), randomness=Fixed())
+    await worker.start()
+    task = worker._task
+    assert task is not None
+    for _ in range(20):  # by then it waits
+        await asyncio.sleep(0)
+    worker.nudge()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task}, timeout=2)  # a lost cancellation would never end it
+    ended = task.done()
+    await worker.close()
+
+    assert ended

@@ -142,8 +142,10 @@ class EmbeddingWorker:
             if self._downs:
                 await asyncio.sleep(pause)
             else:
+                # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes together with the nudge.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._nudged.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._nudged.wait()
 
     def _pause(self, down: _Down) -> float:
         if not self._downs:
