@@ -40,6 +40,7 @@ from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.choosing import Choice, ToolProbe, probe_tools, served_window
 from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, find_providers
 from perdure.providers.embeddings.choose import EmbedderChoice, choose_embedder
+from perdure.providers.masking import masked_text, secrets_in
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE, AesCipher
@@ -73,10 +74,12 @@ __all__ = [
     "configured_hooks",
     "facts_of",
     "hook",
+    "masked_text",
     "model_registry",
     "probe_tools",
     "sandbox_of",
     "schema_version",
+    "secrets_in",
     "served_window",
     "start",
     "tool",

@@ -19,7 +19,10 @@ from perdure.core.errors import (
     NotFound,
     PerdureError,
     StoreBusy,
+    StoreDamaged,
     StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
     VersionConflict,
 )
 from perdure.core.runs import Failure, Usage
@@ -230,7 +233,10 @@ def reply_that_failed(kind: str) -> Reply:
             False,
         ),
         (StoreBusy("try later"), 503, "try later", True),
-        (StoreFull("the disk is full"), 500, "An unknown error occurred", True),
+        (StoreFull("the disk is full"), 507, "the disk is full", False),
+        (StoreReadOnly("it can't be written"), 503, "it can't be written", False),
+        (StoreUnavailable("the disk failed"), 503, "the disk failed", False),
+        (StoreDamaged("it is damaged"), 503, "it is damaged", False),
         (IllegalLog("a secret"), 500, "An unknown error occurred", True),
     ],
 )
@@ -241,6 +247,9 @@ def test_every_error_has_its_status(error: PerdureError, status: int, part: str,
     assert (answered.status_code, part in bytes(answered.body).decode()) == (status, True)
     assert ("x-should-retry" not in answered.headers) == retry
     assert b"secret" not in bytes(answered.body)
+    named = json.loads(bytes(answered.body)).get("trace_id")
+    assert named == answered.headers.get("x-trace-id")
+    assert (named is not None) == (status >= 500 and status != 501)
 
 
 HUGE = "9" * 5_000

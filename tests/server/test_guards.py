@@ -153,7 +153,12 @@ async def test_a_defect_is_an_answer_without_a_traceback(tmp_path: Path, caplog:
         agent = await perdure.create_agent()
         answered = await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "hi"})
 
-    assert (answered.status_code, answered.json()) == (500, {"detail": "An unknown error occurred"})
+    trace_id = answered.headers["x-trace-id"]
+    assert len(trace_id) == 32
+    assert (answered.status_code, answered.json()) == (
+        500,
+        {"detail": "An unknown error occurred", "trace_id": trace_id},
+    )
     assert "stopped at a defect" in caplog.text
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,11 +12,17 @@ from contextlib import contextmanager
 from perdure.cli.fold import visible
 from perdure.cli.models import with_help
 from perdure.cli.opening import choose
+from perdure.cli.terminal import Terminal, standard_streams
+from perdure.cli.text_view import TextView
 from perdure.core.errors import ModelNotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.config import ServerConfig
+from perdure.server.log import logging_to
 from perdure.settings import Settings
 
 __all__ = ["loop_factory", "serve"]
+
+log = logging.getLogger(__name__)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -26,18 +34,23 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def serve(*, host: str | None, port: int | None) -> int:
     """Serve until a signal comes; the exit code."""
-    from rich.text import Text
-
-    from perdure.cli.terminal import Terminal, standard_streams
-    from perdure.cli.text_view import TextView
-    from perdure.server.config import ServerConfig
-    from perdure.server.serve import serve as run_server
-
     out, err = standard_streams()
     terminal = Terminal(out, err, interactive=False)
-    view = TextView(terminal)
     try:
         config = ServerConfig.from_environment(host=host, port=port)
+    except PerdureError as error:
+        TextView(terminal).error(error)
+        return 1
+    with logging_to(err, form=config.log, level=config.log_level, environment=os.environ):
+        return await _serve(config, terminal, _LogView(terminal) if config.log == "json" else TextView(terminal))
+
+
+async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> int:
+    from rich.text import Text
+
+    from perdure.server.serve import serve as run_server
+
+    try:
         settings = Settings.from_environment()
         view.hint(f"Opening {settings.store_path} …")
         async with await AsyncPerdure.open(settings=settings) as perdure:
@@ -70,6 +83,19 @@ async def serve(*, host: str | None, port: int | None) -> int:
         return 1
     view.hint("Stopped; everything is kept.")
     return 0
+
+
+class _LogView(TextView):
+    """What is said beside the log is a part of it: who parses its lines finds no others."""
+
+    def hint(self, text: str) -> None:
+        log.info("%s", text)
+
+    def note(self, text: str) -> None:
+        log.warning("%s", text)
+
+    def error(self, error: PerdureError) -> None:
+        log.error("%s", error)
 
 
 @contextmanager

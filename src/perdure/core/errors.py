@@ -51,6 +51,8 @@
     │   ├── StoreBusy
     │   ├── StoreFull
     │   ├── StoreReadOnly
+    │   ├── StoreUnavailable
+    │   ├── StoreDamaged
     │   ├── StoreTooNew
     │   ├── StoreClosed
     │   └── NotAStore
@@ -98,10 +100,12 @@ from perdure.core.store_errors import (
     NotAStore,
     StoreBusy,
     StoreClosed,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreReadOnly,
     StoreTooNew,
+    StoreUnavailable,
 )
 from perdure.core.tool_errors import (
     AddressRefused,
@@ -174,10 +178,12 @@ __all__ = [
     "SourceInvalid",
     "StoreBusy",
     "StoreClosed",
+    "StoreDamaged",
     "StoreError",
     "StoreFull",
     "StoreReadOnly",
     "StoreTooNew",
+    "StoreUnavailable",
     "TextAmbiguous",
     "TextNotFound",
     "TooMany",

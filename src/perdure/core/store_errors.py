@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+
 from perdure.core.error_root import PerdureError
 
-__all__ = ["NotAStore", "StoreBusy", "StoreClosed", "StoreError", "StoreFull", "StoreReadOnly", "StoreTooNew"]
+__all__ = [
+    "NotAStore",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "disk_error",
+]
 
 
 class StoreError(PerdureError):
@@ -23,6 +36,18 @@ class StoreFull(StoreError):
 
 class StoreReadOnly(StoreError):
     code = "store_read_only"
+
+
+class StoreUnavailable(StoreError):
+    """The disk fails, or the database can't be reached."""
+
+    code = "store_unavailable"
+
+
+class StoreDamaged(StoreError):
+    """What is in the file is not what was written into it."""
+
+    code = "store_damaged"
 
 
 class StoreTooNew(StoreError):
@@ -45,3 +70,19 @@ class StoreClosed(StoreError):
 
 class NotAStore(StoreError):
     code = "not_a_store"
+
+
+def disk_error(error: OSError) -> StoreError | None:
+    """Our error where a file beside the database could not be written because of its disk; None for any other."""
+    what = f"{error.filename or 'a temporary file'}: {error.strerror}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return StoreFull(f"no space left for {what}: free some, then try again")
+        case errno.EFBIG:
+            return StoreFull(f"the file-size limit of this process is too low for {what}: raise it (ulimit -f)")
+        case errno.EROFS:
+            return StoreReadOnly(f"{what}: mount its disk for writing, or choose another folder")
+        case errno.EIO:
+            return StoreUnavailable(f"{what}: check the disk")
+        case _:
+            return None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -48,6 +49,7 @@ __all__ = ["call_model"]
 NEWS = 1.02
 """A factor that is this much above what was reckoned with is remembered for the model's other conversations."""
 
+logger = logging.getLogger(__name__)
 
 TOLD_CHARS = 4_000
 
@@ -89,6 +91,8 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
+        if not isinstance(error, PerdureError | asyncio.CancelledError):
+            logger.exception("%s: the call of %s stopped at a defect", log.run.id, step.model)
         failure, reason = _failure(error)
         return await ports.store.write(
             _store_failure,

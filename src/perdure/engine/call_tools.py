@@ -7,6 +7,7 @@ recorded as started first; a call that a dead process had started is run again o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -42,6 +43,8 @@ from perdure.memory.calls import MemoryCall, MemoryEdit, MemoryResult
 from perdure.memory.tool_blocks import change_blocks
 
 __all__ = ["call_tools"]
+
+logger = logging.getLogger(__name__)
 
 REFUSED = (ToolError, InvalidInput, Conflict)
 """What a tool says no with: it becomes the call's result, and the model may act on it."""
@@ -366,6 +369,7 @@ async def _run(log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, 
             raise
         return ToolOutcome(text="the tool gave its own task up", status="error")
     except Exception as error:  # a toolbox answers with outcomes; one that raises must not stop the run
+        logger.exception("%s: the tool %s stopped at a defect", log.run.id, call.name)
         return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error")
     return _bounded(outcome, spec.return_limit_chars)
 

@@ -21,6 +21,7 @@ from perdure.core.errors import ExtraMissing, InvalidInput, LeaseLost, PerdureEr
 from perdure.core.files import File, FilePart
 from perdure.core.ids import FileId
 from perdure.core.ports import Converter, Ids
+from perdure.core.store_errors import disk_error
 from perdure.core.tx import Tx
 from perdure.engine.leases import is_dead
 from perdure.engine.ports import Ports, window_tokens
@@ -99,6 +100,8 @@ class FileWorker:
             except StoreError as error:
                 self._hold_up(error)
                 log.warning("files wait: %s", error)
+            except Exception:  # whatever it is, it must not end the worker
+                log.exception("looking for files stopped at a defect")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(settings.lease_s):
                     await self._wake.wait()
@@ -169,6 +172,8 @@ class FileWorker:
         except PerdureError as error:
             return self._failed(file, getattr(error, "reason", "") or str(error))
         except Exception as error:  # a converter's defect must not hold up the other files
+            if isinstance(error, OSError) and (disk := disk_error(error)) is not None:
+                raise disk from error  # no fault of the file: it waits
             log.exception("%s can't be read", file.id)
             await self._clear(file)
             return self._failed(file, f"{type(error).__name__}: {error}")

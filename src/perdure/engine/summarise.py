@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
@@ -23,6 +24,8 @@ from perdure.engine.leases import holding
 from perdure.engine.ports import Ports
 
 __all__ = ["Summary", "extract_summary", "summarise"]
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["MASK", "masked_fields", "masked_headers", "masked_text", "masked_url", "secrets_of"]
+__all__ = ["MASK", "masked_fields", "masked_headers", "masked_text", "masked_url", "secrets_in", "secrets_of"]
 
 MASK = "***"
 
@@ -18,6 +18,7 @@ _SECRET_NAME = re.compile(
     r"auth|cookie|credential|passw|secret|signature|(?:api|access|private)[-_]?key|^key$|(?<![a-z])token$",
     re.IGNORECASE,
 )
+_SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 _SCHEME_START = re.compile(r"(?i)^(?:bearer|basic|token)\s+")
 _SCHEME = re.compile(r"(?i)(bearer|basic|token)\s+\S")
 _IN_TEXT = (
@@ -44,6 +45,13 @@ def secrets_of(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
     values = [value for name, value in named if _SECRET_NAME.search(name)]
     values += [_SCHEME_START.sub("", value) for value in values]
     return tuple(dict.fromkeys(filter(None, (*values, parts.password, unquote(parts.password or "")))))
+
+
+def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of an environment's variables whose names say that they are secret."""
+    return tuple(
+        value for name, value in environment.items() if value and _SECRET_VARIABLE.search(name) and len(value) >= 8
+    )
 
 
 def masked_text(text: str, secrets: Iterable[str] = ()) -> str:

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["ANY", "LOOPBACK_NAMES", "ServerConfig", "is_loopback"]
+__all__ = ["ANY", "LEVELS", "LOGS", "LOOPBACK_NAMES", "ServerConfig", "is_loopback"]
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 """The names by which a browser or program on this machine reaches it; always answered, with any port."""
+
+LOGS = ("console", "json", "off")
+LEVELS = ("debug", "info", "warning", "error")
 
 ANY = "*"
 PORT_MAX = 65_535
@@ -32,7 +35,9 @@ class ServerConfig:
         max_body_bytes: the largest request body, in bytes.
         max_depth: how deep arrays and objects of a JSON body may nest.
         shutdown_s: how long a stop waits for answers that are under way, in seconds.
-    Raises: InvalidInput: an address that others reach without a key, no port, no limit.
+        log: how the log is written to stderr: `console`, `json`, or `off`.
+        log_level: from where on: `debug`, `info`, `warning` or `error`.
+    Raises: InvalidInput: an address that others reach without a key, no port, no limit, no form or level of a log.
     """
 
     host: str = "127.0.0.1"
@@ -42,8 +47,14 @@ class ServerConfig:
     max_body_bytes: int = 5 * 1024 * 1024
     max_depth: int = 100
     shutdown_s: int = 10
+    log: str = "console"
+    log_level: str = "info"
 
     def __post_init__(self) -> None:
+        if self.log not in LOGS:
+            raise InvalidInput(f"PERDURE_LOG is {self.log!r}: one of {', '.join(LOGS)} is needed")
+        if self.log_level not in LEVELS:
+            raise InvalidInput(f"PERDURE_LOG_LEVEL is {self.log_level!r}: one of {', '.join(LEVELS)} is needed")
         if not 0 <= self.port <= PORT_MAX:
             raise InvalidInput(f"port is {self.port}: it must be from 1 to {PORT_MAX}, or 0 for a free one")
         if self.max_body_bytes < 1 or self.max_depth < 1:
@@ -72,8 +83,8 @@ class ServerConfig:
     ) -> ServerConfig:
         """The configuration of this environment; `host` and `port` win over it when they are given.
 
-        Read are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`) and
-        `PERDURE_ALLOWED_HOSTS`, names separated by commas.
+        Read are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`),
+        `PERDURE_ALLOWED_HOSTS`, names separated by commas, `PERDURE_LOG` and `PERDURE_LOG_LEVEL`.
         Raises: InvalidInput.
         """
         given = os.environ if environment is None else environment
@@ -92,6 +103,8 @@ class ServerConfig:
             port=8283 if port is None else port,
             api_key=text("PERDURE_API_KEY") or text("LETTA_SERVER_PASSWORD") or None,
             allowed_hosts=tuple(name.strip().lower() for name in names if name.strip()),
+            log=text("PERDURE_LOG").lower() or "console",
+            log_level=text("PERDURE_LOG_LEVEL").lower() or "info",
         )
 
 

@@ -29,6 +29,7 @@ from perdure.core.errors import (
     McpUnreachable,
     ModelError,
     ModelNotFound,
+    NotAStore,
     NotFound,
     PerdureError,
     RunFailed,
@@ -38,15 +39,21 @@ from perdure.core.errors import (
     SourceInvalid,
     StoreBusy,
     StoreClosed,
+    StoreDamaged,
     StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
     ToolError,
 )
 from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
+from perdure.core.store_errors import disk_error
 from perdure.library.reply import Reply
 from perdure.server.encoding import json_bytes
 from perdure.server.methods import methods_at
 from perdure.server.problems import problems_text
+from perdure.server.trace import TRACE_HEADER, trace_id
 from perdure.server.unsupported import NotSupported
 
 __all__ = ["NO_RETRY", "add_error_handlers", "answer_of", "failure_answer", "invalid_body", "kept_answer"]
@@ -55,6 +62,9 @@ log = logging.getLogger(__name__)
 
 NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 """For clients that repeat 409 and 5xx on their own: this one will not get better."""
+
+NOT_HERE = 501
+"""No failure: this server does not have what was asked for. Other answers from 500 on name their lines of the log."""
 
 UNKNOWN = {"detail": "An unknown error occurred"}
 
@@ -77,6 +87,7 @@ _EXAMPLE = "123e4567-e89b-42d3-a456-426614174000"
 def add_error_handlers(app: FastAPI) -> None:
     """Answer what routes raise. What nobody foresaw goes on to the guard, which answers 500."""
     app.add_exception_handler(PerdureError, _perdure_error)
+    app.add_exception_handler(OSError, _os_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
 
@@ -115,9 +126,10 @@ def answer_of(error: PerdureError) -> Response:
         case McpStdioRefused() | McpPrivateRefused():
             return _answer(403, {"detail": str(error)}, NO_RETRY)
         case McpUnreachable():
+            log.warning("%s", error)
             return _answer(502, {"detail": str(error)}, NO_RETRY)
         case SecretUnreadable():
-            log.error("%s", error)
+            log.error("%s", error, exc_info=error)
             return _answer(500, {"detail": str(error)}, NO_RETRY)
         case HookBlocked():
             return _answer(403, {"detail": str(error)}, NO_RETRY)
@@ -130,6 +142,12 @@ def answer_of(error: PerdureError) -> Response:
         case StoreBusy() | StoreClosed():
             log.warning("%s", error)
             return _answer(503, {"detail": str(error)}, {"retry-after": "1"})
+        case StoreFull():
+            log.error("%s", error)
+            return _answer(507, {"detail": str(error)}, NO_RETRY)
+        case StoreReadOnly() | StoreUnavailable() | StoreDamaged() | NotAStore():
+            log.error("%s", error)
+            return _answer(503, {"detail": str(error)}, NO_RETRY)
         case _:
             log.error("%s: %s", type(error).__name__, error, exc_info=error)
             return _answer(500, UNKNOWN)
@@ -140,17 +158,22 @@ def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
     shape: dict[str, Any] = {"type": failure.kind, "message": _title(failure.kind), "detail": failure.message}
     if run_id is not None:
         shape["run_id"] = run_id
-    return _answer(STATUS_OF_FAILURE.get(failure.kind, 500), {"error": shape}, NO_RETRY)
+    status = STATUS_OF_FAILURE.get(failure.kind, 500)
+    if status >= 500:  # not the provider's words, which may quote the message
+        log.warning("%s failed: %s, answered with %d", run_id or "a model", failure.kind, status)
+    return _answer(status, {"error": shape}, NO_RETRY)
 
 
 def kept_answer(error: PerdureError | None, run_id: str) -> Response:
     """The message was accepted and its run goes on, but this answer can't wait for it: `error`, or the server stops."""
     why = "the server is stopping" if error is None else str(error)
-    if error is not None and not isinstance(error, StoreError):
-        log.error("%s: %s", run_id, error, exc_info=error)
-        why = "an unknown error occurred"
+    if error is not None:
+        known = isinstance(error, StoreError)
+        log.error("%s: %s", run_id, error, exc_info=None if known else error)
+        why = why if known else "an unknown error occurred"
     detail = f"the message is kept and its run goes on ({run_id}), look there for the reply: {why}"
-    return _answer(503, {"detail": detail, "run_id": run_id}, NO_RETRY)
+    status = 507 if isinstance(error, StoreFull) else 503
+    return _answer(status, {"detail": detail, "run_id": run_id}, NO_RETRY)
 
 
 def invalid_body(error: ValidationError, *path: str | int) -> RequestValidationError:
@@ -163,6 +186,15 @@ def invalid_body(error: ValidationError, *path: str | int) -> RequestValidationE
 async def _perdure_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PerdureError)
     return answer_of(error)
+
+
+async def _os_error(request: Request, error: Exception) -> Response:
+    """A file beside the database, such as an upload that is taken in, could not be written."""
+    assert isinstance(error, OSError)
+    known = disk_error(error)
+    if known is None:
+        raise error
+    return answer_of(known)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -224,4 +256,8 @@ _TITLES = {
 
 
 def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json_bytes(shape), status, dict(headers or {}), "application/json")
+    headers = dict(headers or {})
+    if status >= 500 and status != NOT_HERE:
+        trace = headers[TRACE_HEADER] = trace_id()
+        shape = {**shape, "trace_id": trace}
+    return Response(json_bytes(shape), status, headers, "application/json")

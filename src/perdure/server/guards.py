@@ -25,6 +25,7 @@ from perdure.core.errors import DataTooLarge, FileTooLarge
 from perdure.core.json_limits import JsonLimits, check_json
 from perdure.server.config import ServerConfig
 from perdure.server.origins import HEADERS, Origins, body_type_problem, upload_problem
+from perdure.server.trace import TRACE_HEADER, Trace, current_trace, trace_id
 
 __all__ = ["Guard"]
 
@@ -91,6 +92,7 @@ class Guard:
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
+        token = current_trace.set(Trace())
 
         async def watched(message: Message) -> None:
             nonlocal started
@@ -103,7 +105,9 @@ class Guard:
             log.exception("%s %s stopped at a defect", scope["method"], scope["path"])
             # An answer that has begun can't be taken back: the connection closes without its end.
             if not started:
-                await _answer(send, 500, {"detail": "An unknown error occurred"})
+                await _answer(send, 500, {"detail": "An unknown error occurred", "trace_id": trace_id()})
+        finally:
+            current_trace.reset(token)
 
     def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> _Refusal | None:
         problem = self._origins.problem(headers)
@@ -240,5 +244,7 @@ async def _answer(send: Send, status: int, shape: dict[str, Any]) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status in (400, 413):
         headers.append((b"connection", b"close"))  # the rest of the body is not read
+    if status >= 500:
+        headers.append((TRACE_HEADER.encode(), trace_id().encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -46,8 +46,10 @@ DESCRIPTIONS: Mapping[int, str] = {
     500: "A defect, or a run that failed.",
     501: "This server does not do what is asked for, or lacks what it needs for it. Nothing was written.",
     502: "A server that was asked, of a model or of MCP tools, can't be reached or failed.",
-    503: "The store is busy, or the server stops. `run_id`: the message is kept and its run goes on.",
+    503: "The store is busy, can't be written or is damaged, or the server stops. `run_id`: the message is kept and its"
+    " run goes on.",
     504: "The model did not answer in time.",
+    507: "There is no room on the disk. `run_id`: the message is kept and its run goes on when there is some.",
 }
 """Each status of an error that is sent -> when."""
 
@@ -59,6 +61,7 @@ _SCHEMAS: Mapping[str, Shape] = {
         "properties": {
             "detail": {"anyOf": [_TEXT, {"$ref": "#/components/schemas/PendingApproval"}]},
             "run_id": _TEXT,
+            "trace_id": _TEXT,
         },
     },
     "PendingApproval": {
@@ -74,7 +77,8 @@ _SCHEMAS: Mapping[str, Shape] = {
                 "type": "object",
                 "required": ["type", "message", "detail"],
                 "properties": {"type": _TEXT, "message": _TEXT, "detail": _TEXT, "run_id": _TEXT},
-            }
+            },
+            "trace_id": _TEXT,
         },
     },
     "Unprocessable": {
@@ -91,7 +95,7 @@ _MCP = r"/v1/(mcp-servers|tools/mcp/servers)"
 _RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
     (re.compile(pattern), frozenset(statuses))
     for pattern, statuses in (
-        (_ANY, {403, 500, 503}),
+        (_ANY, {403, 500, 503, 507}),
         (_CHANGING, {400, 409}),
         (_SENDS, {401, 402, 429, 501, 502, 504}),
         (r"POST /v1/(runs|conversations)/{\w+}/stream", {410}),

@@ -15,12 +15,13 @@ from typing import Any
 
 from starlette.responses import StreamingResponse
 
-from perdure.core.errors import NotFound, PerdureError, StoreError
+from perdure.core.errors import NotFound, StoreError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import RunId
 from perdure.core.ports import Clock
 from perdure.core.runs import Failure, Run
 from perdure.server.encoding import json_bytes
+from perdure.server.trace import trace_id
 from perdure.server.wire.chunks import Chunk, Chunks, StreamMode
 from perdure.server.wire.runs import stop_reason
 
@@ -129,8 +130,7 @@ async def _body(
                 return
     finally:
         pump.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await pump
+        await asyncio.wait({pump})  # not the pump itself: who is cancelled meanwhile must not take it for the pump's
 
 
 async def _pump(
@@ -161,11 +161,12 @@ async def _pump(
         why = "the server is stopping; the run goes on, and can be followed again when it is back"
         _give_up(Failure(kind="stream_incomplete", message=why), chunks, ready)
     except Exception as error:
-        if not isinstance(error, PerdureError):
-            log.exception("a stream stopped at a defect")
-        why = "An unknown error occurred"
         if isinstance(error, (NotFound, StoreError)):
+            log.warning("a stream of %s stopped: %s", chunks.run.id, error)
             why = f"the run can't be followed any further: {error}"
+        else:
+            log.exception("a stream of %s stopped at a defect", chunks.run.id)
+            why = f"An unknown error occurred (trace_id {trace_id()})"
         _give_up(Failure(kind="internal_error", message=why), chunks, ready)
     else:
         ready.put_nowait(DONE)

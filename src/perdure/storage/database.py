@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.core.blocks import Author
-from perdure.core.errors import NotFound
+from perdure.core.errors import NotFound, StoreDamaged
 from perdure.core.ids import PREFIXES, OrgId, run_of
 from perdure.core.json_encoder import compact_json
 from perdure.core.text import Clause, restored, storable
@@ -37,6 +37,8 @@ __all__ = [
 ]
 
 Row = Sequence[Any]
+
+DAMAGED_HELPS = "restore a backup; `perdure verify` tells what else is damaged"
 
 # Children of an agent carry no organisation of their own. This looks at the agent once per statement, not once per row.
 OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
@@ -161,7 +163,10 @@ def iso(at: datetime) -> str:
 
 def from_iso(text: str | None) -> Any:
     """The inverse of `iso`; None stays None, for columns that may be null."""
-    return None if text is None else datetime.fromisoformat(text)
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise StoreDamaged("the store is damaged: a time in it is none any more: " + DAMAGED_HELPS) from error
 
 
 def dump(value: Any) -> str:
@@ -179,7 +184,12 @@ def load(text: str | None) -> Any:
         case "[]":
             return []
         case _:
-            return json.loads(restored(text))
+            try:
+                return json.loads(restored(text))
+            except ValueError as error:  # only what `dump` made is ever written
+                raise StoreDamaged(
+                    f"a value of {len(text):,} characters is no JSON any more: {DAMAGED_HELPS}"
+                ) from error
 
 
 def next_number(db: Database) -> int:

@@ -10,7 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.core.errors import PerdureError, StoreBusy, StoreClosed, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from perdure.core.errors import (
+    PerdureError,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text import Clause
@@ -257,11 +267,17 @@ def _typed(error: psycopg.Error) -> StoreError:
     match error:
         case psycopg.errors.DiskFull():
             return StoreFull(f"no space left in the database: {error}")
+        case psycopg.errors.DataCorrupted() | psycopg.errors.IndexCorrupted():
+            return StoreDamaged(f"the database is damaged: restore a backup ({error})")
+        case psycopg.errors.IoError():
+            return StoreUnavailable(f"the disk of the database failed: {error}")
         case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
             return StoreReadOnly(f"the database can't be written: {error}")
         case psycopg.errors.LockNotAvailable():
             return StoreBusy(f"the database was locked: {error}")
         case psycopg.OperationalError():
-            return StoreError(f"the database can't be reached: check the address and that the server runs ({error})")
+            return StoreUnavailable(
+                f"the database can't be reached: check the address and that the server runs ({error})"
+            )
         case _:
             return StoreError(f"the database failed: {error}")

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import (
     NotAStore,
     StoreBusy,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreReadOnly,
     StoreTooNew,
+    StoreUnavailable,
 )
 from perdure.core.text import Clause
 from perdure.storage.database import FullText, Row, iso
@@ -26,10 +28,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SqliteDatabase", "connect", "typed", "upgrade"]
+__all__ = ["SqliteDatabase", "connect", "damaged", "typed", "upgrade"]
 
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BUSY_TIMEOUT_S = 5.0
+LIMIT_SLACK_BYTES = 1 << 20
+"""What one commit may have had to write beyond a file's size, where the size is limited."""
+
 READER_CACHE_KB = 8_000
 """Of each reader; SQLite's own 2,000 leave a search in 100,000 texts to read 280 pages anew, which takes 0.7 ms."""
 
@@ -256,8 +261,41 @@ def typed(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreReadOnly(f"{path} can't be opened: check that its folder exists and can be written (PERDURE_HOME)")
     if name.startswith("SQLITE_NOTADB") or "not a database" in text:
         return NotAStore(f"{path} is not a Perdure store: choose another path")
-    if name.startswith("SQLITE_CORRUPT"):
-        return StoreError(
-            f"{path} is damaged ({text}): restore a backup, or recover what is there with `sqlite3 .recover`"
-        )
+    if text.startswith("Could not decode to UTF-8"):  # what follows quotes the text
+        return damaged(path, "a text in it is not UTF-8")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_IOERR_CORRUPTFS", "SQLITE_IOERR_SHORT_READ")):
+        return damaged(path, text)
+    if name.startswith("SQLITE_IOERR"):
+        return _disk_failed(path, name)
     return StoreError(f"{path}: {text}" + (f" ({name})" if name else ""))
+
+
+def damaged(path: Path, what: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"{path} is damaged ({what}): restore a backup, or recover what is there with `sqlite3 .recover`;"
+        " `perdure verify` tells what is damaged"
+    )
+
+
+def _disk_failed(path: Path, name: str) -> StoreError:
+    """SQLite tells a file-size limit, a quota and a broken disk by one name."""
+    limit = _file_size_limit()
+    sizes = [file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
+    if limit is not None and max(sizes, default=0) + LIMIT_SLACK_BYTES > limit:
+        return StoreFull(
+            f"{path} has reached the file-size limit of this process, {limit:,} bytes: raise it (ulimit -f), or delete"
+            " what is not needed, then send again; nothing of this was written"
+        )
+    return StoreUnavailable(
+        f"the disk of {path} failed ({name}): look at the system's log, and whether a quota is used up; nothing of this"
+        " was written"
+    )
+
+
+def _file_size_limit() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows has none
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return None if limit == resource.RLIM_INFINITY else limit

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from perdure.core.callers import is_alone
-from perdure.core.errors import InvalidInput, StoreBusy, StoreClosed, StoreError, StoreReadOnly
+from perdure.core.errors import InvalidInput, StoreBusy, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.tx import Tx
@@ -270,8 +270,9 @@ class SqliteStore:
                 self._writer.execute("ROLLBACK")
         # After a failed fsync nobody knows what is on the disk, and a second fsync may lie: no more writes.
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"):
-            self._broken = StoreError(
-                f"{self._path}: the disk could not confirm a write; close the store and check the disk"
+            self._broken = StoreUnavailable(
+                f"{self._path}: the disk could not confirm a write, so nobody knows what is on it: check the disk, then"
+                " start anew; until then nothing is written"
             )
         return failure
 

@@ -65,7 +65,7 @@ class Chunks:
     """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
 
     def __init__(self, run: Run, mode: StreamMode, *, starting_after: int = 0) -> None:
-        self._run, self._mode, self._after = run, mode, starting_after
+        self.run, self._mode, self._after = run, mode, starting_after
         self._numbered = run.background
         self._shift = 0  # how many numbers messages took beyond the one of their event
         self._last = 0
@@ -113,13 +113,13 @@ class Chunks:
             "step_id": None,
             "is_err": None,
             "seq_id": self._last if self._numbered else None,
-            "run_id": self._run.id,
+            "run_id": self.run.id,
         }
 
     def error(self, failure: Failure) -> dict[str, Any]:
         return {
             "message_type": "error_message",
-            "run_id": self._run.id,
+            "run_id": self.run.id,
             "error_type": failure.kind,
             "message": failure.message,
             "detail": failure.message,
@@ -194,7 +194,7 @@ class Chunks:
             "step_id": delta.step_id,
             "is_err": None,
             "seq_id": number,
-            "run_id": self._run.id,
+            "run_id": self.run.id,
             **fields,
         }
 

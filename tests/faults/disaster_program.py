@@ -1,0 +1,33 @@
+"""`perdure`, run in a process whose number is known, with two defects in it where `DEFECT` asks for them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+from perdure.cli import main
+
+__all__ = ["PID_FILE"]
+
+PID_FILE = "pid"
+
+
+def broken(*_: Any, **__: Any) -> NoReturn:
+    raise ZeroDivisionError(os.environ["DEFECT"])
+
+
+def plant() -> None:
+    """In listing MCP servers, and in the built-in model."""
+    from perdure.library.mcp import AsyncMcp
+    from perdure.providers.extractive.model import ExtractiveModel
+
+    AsyncMcp.list = broken  # type: ignore[method-assign]
+    ExtractiveModel.respond = broken  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    if "DEFECT" in os.environ:
+        plant()
+    (Path(os.environ["PERDURE_HOME"]) / PID_FILE).write_text(str(os.getpid()))
+    main()

@@ -1,0 +1,87 @@
+"""`perdure serve` as a process of its own, what it answers, and what its log says."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.cli.running import environment
+from tests.faults.disaster_program import PID_FILE
+from tests.warm import KILL, warm
+
+__all__ = ["PROGRAM", "Served", "serving"]
+
+PROGRAM = Path(__file__).with_name("disaster_program.py")
+STOP_S = 30.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that answers."""
+
+    home: Path
+    process: subprocess.Popen[str]
+    client: httpx.Client
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        """Of the server itself."""
+        return int((self.home / PID_FILE).read_text())
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What the log has; each line has to be JSON."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def make_agent(self) -> str:
+        """The path of a new agent."""
+        body = {"name": "ada", "model": "perdure/extractive", "memory_blocks": [{"label": "human", "value": "Ada"}]}
+        return f"/v1/agents/{self.client.post('/v1/agents/', json=body).raise_for_status().json()['id']}"
+
+    def send(self, agent: str, text: str, key: str = "") -> httpx.Response:
+        headers = {"Idempotency-Key": key} if key else {}
+        return self.client.post(f"{agent}/messages", json={"input": text}, headers=headers)
+
+    def kill(self) -> None:
+        """End it without a word."""
+        self.process.send_signal(KILL)
+        self.process.wait(STOP_S)
+
+    def stop(self) -> int:
+        """Ask it to stop; its exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP_S)
+
+
+@contextlib.contextmanager
+def serving(home: Path, **more: str) -> Iterator[Served]:
+    """Start it, with a log of JSON lines."""
+    ours = environment(home, PERDURE_LOG="json", **more)
+    log = home.with_name(f"{home.name}.log")
+    home.mkdir(exist_ok=True)
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            [warm(str(PROGRAM), ours), "serve", "--port", "0"],
+            env=ours,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    with process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            assert found, log.read_text()
+            with httpx.Client(base_url=found[0], trust_env=False, timeout=30) as client:
+                yield Served(home, process, client, log)
+        finally:
+            process.send_signal(KILL)

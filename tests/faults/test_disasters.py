@@ -1,0 +1,111 @@
+"""What a user meets when something breaks: the real server says what it is, in its answer and in its log."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.faults.disasters import Served, serving
+
+pytestmark = pytest.mark.faults
+
+FULL = os.environ.get("PERDURE_FAULTS") == "full"
+SAID = "My neighbour is called Zanzibar."
+SECRET = "an-api-key-that-nobody-may-read"
+
+
+def of_trace(served: Served, answer: httpx.Response) -> list[dict[str, object]]:
+    """The lines of the log that an answer names."""
+    assert answer.json()["trace_id"] == answer.headers["x-trace-id"]
+    return [line for line in served.lines() if line.get("trace_id") == answer.json()["trace_id"]]
+
+
+def test_a_defect_is_in_the_log_under_the_id_that_the_answer_names(tmp_path: Path) -> None:
+    """With its traceback: one in a route, one in a run. What was said and what is secret is not there, and what the
+    HTTP library says is."""
+    with serving(tmp_path / "home", DEFECT=SAID, PERDURE_API_KEY=SECRET) as served:
+        served.client.headers["authorization"] = f"Bearer {SECRET}"
+        route = served.client.get("/v1/mcp-servers/")
+        run = served.send(served.make_agent(), SAID)
+        with socket.create_connection((served.client.base_url.host, served.client.base_url.port or 0)) as raw:
+            raw.sendall(b"\x00nonsense\r\n\r\n")
+            raw.recv(1_000)
+        assert served.stop() == 0
+        lines = served.lines()
+
+    assert (route.status_code, route.json()["detail"]) == (500, "An unknown error occurred")
+    (line,) = of_trace(served, route)
+    assert (line["level"], line["error"]) == ("error", "ZeroDivisionError")
+    assert "in broken" in str(line["traceback"])
+    assert run.status_code == 500
+    defect, answer = of_trace(served, run)
+    assert run.json()["error"]["run_id"] in str(defect["message"])
+    assert "in broken" in str(defect["traceback"])
+    assert run.json()["error"]["run_id"] in str(answer["message"])
+    assert any(line["logger"] == "uvicorn.error" for line in lines)
+    assert [lines[0]["message"][:7], lines[-1]["message"][:7]] == ["Opening", "Stopped"]
+    assert "Zanzibar" not in served.log.read_text()
+    assert SECRET not in served.log.read_text()
+
+
+def limit_files(pid: int, size: int) -> None:
+    """The largest file that a process may write from now on; its disk is then as good as full."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits another process")
+@pytest.mark.parametrize("filled_by", ["blocks", "messages"] if FULL else ["blocks"])
+def test_a_disk_without_room_is_told_and_the_store_goes_on_when_there_is_some(tmp_path: Path, filled_by: str) -> None:
+    """The answer is 507 and says what to do, what was answered before is there, reading works; once there is room a
+    message is answered, and so is one that was accepted when there was none."""
+    with serving(tmp_path / "home") as served:
+        agent = served.make_agent()
+        assert served.send(agent, "My name is Ada.", "first").status_code == 200
+        wal = served.home / "perdure.db-wal"
+        limit_files(served.pid, wal.stat().st_size + 300_000)
+        made = 0
+        while (full := fill(served, agent, filled_by, made)).status_code == 200:
+            made += 1
+        refused = served.send(agent, "There is no room.", "last")
+        read = served.client.get(f"{agent}/messages", params={"limit": 1_000})
+        limit_files(served.pid, resource.RLIM_INFINITY)
+        for _ in range(400):
+            again = served.send(agent, "There is no room.", "last")
+            if again.status_code != 409:  # the run that was accepted goes on by itself
+                break
+            time.sleep(0.05)
+        kept = [served.client.get(f"{agent}/messages", params={"limit": 1_000}).json(), blocks(served)]
+        served.stop()
+
+    assert made > 0
+    for answer in (full, refused) if filled_by == "blocks" else (full,):
+        assert answer.status_code == 507, answer.text
+        assert "the file-size limit of this process" in answer.json()["detail"]
+        assert "ulimit -f" in answer.json()["detail"]
+        assert "error" in {line["level"] for line in of_trace(served, answer)}
+    assert read.status_code == 200
+    assert again.status_code == 200, again.text
+    said = [message["content"] for message in kept[0] if message["message_type"] == "user_message"]
+    assert (said[-1], said[0]) == ("My name is Ada.", "There is no room.")  # the newest is listed first
+    if filled_by == "blocks":
+        assert (len(said), kept[1].count("filled")) == (2, made)
+    else:
+        assert len(said) >= made + 2
+
+
+def fill(served: Served, agent: str, by: str, number: int) -> httpx.Response:
+    if by == "blocks":
+        return served.client.post("/v1/blocks/", json={"label": "filled", "value": "y" * 20_000})
+    return served.send(agent, "x" * 9_000, f"key {number}")
+
+
+def blocks(served: Served) -> list[str]:
+    """The labels of all."""
+    return [block["label"] for block in served.client.get("/v1/blocks/", params={"limit": 1_000}).json()]
