@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
+from perdure.core.bodies import ACCEPT_ENCODING
 from perdure.core.errors import ExtraMissing
 from perdure.core.mcp import McpServer, ServerSecrets
 from perdure.toolbox.mcp.listing import LeftOutTools, sifted
@@ -80,6 +81,7 @@ async def connect(
     left_out: LeftOutTools,
     tools_changed: Callable[[], None],
     led: Callable[[bool], None],
+    too_large: Callable[[], None],
 ) -> AsyncIterator[Client]:
     """A client of the server, past the handshake. It is left in the task that entered it.
 
@@ -88,14 +90,19 @@ async def connect(
         left_out: entries of listings that can't be tools go there.
         tools_changed: called when the server says that its tools have changed.
         led: is told whether a server over HTTP is on this machine or in a private network.
+        too_large: called when a child process wrote a line that is too large to be read.
     Raises: what the SDK raises, often in an ExceptionGroup; OSError.
     """
     from mcp import Client
     from mcp.types import Implementation, ToolListChangedNotification
 
+    from perdure.toolbox.mcp.limits import is_too_large
+
     async def on_message(message: Any) -> None:
         if isinstance(message, ToolListChangedNotification):
             tools_changed()
+        elif is_too_large(message):
+            too_large()
 
     def version() -> str:
         try:
@@ -136,7 +143,7 @@ async def _transport(
     def client_of(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
         # Redirects are the SDK's, to the same host only; each passes the transport again.
         return httpx2.AsyncClient(
-            headers=headers,
+            headers={"Accept-Encoding": ACCEPT_ENCODING, **(headers or {})},
             timeout=timeout or httpx2.Timeout(CONNECT_S, read=STREAM_READ_S),
             transport=PinnedTransport(server.url, private=server.private, led=led),
         )
@@ -164,8 +171,14 @@ async def _child(server: McpServer, secrets: ServerSecrets, tail: StderrTail) ->
     """
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
+    from perdure.toolbox.mcp.limits import LINES
+
     parameters = StdioServerParameters(
-        command=server.command, args=list(server.args), env=dict(secrets.environment), encoding_error_handler="replace"
+        command=server.command,
+        args=list(server.args),
+        env=dict(secrets.environment),
+        encoding=LINES,
+        encoding_error_handler="replace",
     )
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as errors:

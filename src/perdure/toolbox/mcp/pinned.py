@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import httpx2
 
+from perdure.toolbox.mcp.limits import bounded
 from perdure.toolbox.mcp.places import addresses_of, is_inside
 from perdure.toolbox.web_guard import Resolve, resolve
 
@@ -17,7 +18,8 @@ ADDRESSES_TRIED = 4
 
 class PinnedTransport(httpx2.AsyncBaseTransport):
     """Requests of one connection to an MCP server: the name is resolved for the first, and the others go where that
-    went. A proxy that the environment names is not used: it would resolve the name by itself.
+    went; of answers no more is read than `limits` has. A proxy that the environment names is not used: it would resolve
+    the name by itself.
 
     Args:
         url: where the server was registered; nothing goes to another host.
@@ -76,7 +78,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
                 if self._led is not None:
                     self._led(self._inside)
                     self._led = None
-                return response
+                return bounded(response)
         raise failed or ConnectionError(f"the host {host} has no address")
 
     async def aclose(self) -> None:

@@ -258,6 +258,7 @@ class _Link:
                     left_out=self.left_out,
                     tools_changed=self._tools_changed,
                     led=self._note_place,
+                    too_large=self._too_large,
                 ) as client:
                     listening = asyncio.ensure_future(self._listen(client))
                     try:
@@ -280,6 +281,11 @@ class _Link:
 
     def _note_place(self, inside: bool) -> None:
         self.inside = self.inside or inside
+
+    def _too_large(self) -> None:
+        # Whose answer it was can't be known, so nobody goes on waiting.
+        self._why = "it sent an answer that is too large to be read"
+        self.stop()
 
     async def _listen(self, client: Client) -> None:
         """Hear of changed tools where they are told on a stream of their own; older servers just send a message."""
