@@ -37,7 +37,8 @@ def test_depth_is_that_of_brackets_outside_strings(text: bytes, depth: int) -> N
 
 
 VALUES = st.recursive(
-    st.text(alphabet='[]{}"\\a'), lambda of: st.lists(of, max_size=3) | st.dictionaries(st.text('"[\\'), of, max_size=3)
+    st.text(alphabet='[]{}",\\a'),
+    lambda of: st.lists(of, max_size=3) | st.dictionaries(st.text('"[,\\'), of, max_size=3),
 )
 
 
@@ -53,6 +54,19 @@ def test_containers_are_counted_as_a_parser_counts_them(value: object, cut: floa
     if count:
         with pytest.raises(DataTooLarge, match=r"arrays and objects|deeper"):
             check_json(text.encode(), JsonLimits(size_bytes=10_000, containers=count - 1))
+
+
+@given(VALUES)
+def test_values_are_counted_by_the_commas_between_them(value: object) -> None:
+    """Those in strings are none."""
+    text = json.dumps(value)
+    count = re.sub(r'"(?:[^"\\]|\\.)*"', "", text).count(",")
+
+    check_json(text.encode(), JsonLimits(size_bytes=10_000, values=count))
+
+    if count:
+        with pytest.raises(DataTooLarge, match=f"more than {count - 1} values"):
+            check_json(text.encode(), JsonLimits(size_bytes=10_000, values=count - 1))
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,22 @@ async def test_a_body_of_brackets_does_not_stop_the_server(tmp_path: Path, monke
         assert (text.status_code, "name" in text.json()["detail"]) == (422, True)
 
 
+async def test_a_body_of_numbers_does_not_stop_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More values than anybody needs are refused before a parser makes objects of them; commas in a text are none."""
+
+    def parsed(request: Request) -> object:
+        raise AssertionError("the body was parsed")
+
+    async with in_process(tmp_path) as (client, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(Request, "json", parsed)
+            for content in (b"[" + b"1e9," * 1_000_000 + b"0]", b"{" + b'"a":0,' * 300_000 + b'"b":0}'):
+                refused = await client.post("/v1/agents/", content=content, headers=JSON)
+                assert (refused.status_code, "250,000 values" in refused.json()["detail"]) == (422, True)
+        text = await client.post("/v1/agents/", content=b'{"name":"' + b"," * 1_000_000 + b'"}', headers=JSON)
+        assert (text.status_code, "name" in text.json()["detail"]) == (422, True)
+
+
 async def test_an_upgrade_that_would_lose_the_body_is_refused(tmp_path: Path) -> None:
     """Some clients offer HTTP/2 with every first request. Without a body they are answered as if they did not."""
     upgrade = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAMAAABkAAQAoAAAAAIAAAAA"}

@@ -22,7 +22,8 @@ string, and 0.7 s as empty arrays."""
 DEPTH_MAX = 100
 
 _BLOCK_BYTES = 1 << 16
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_NOT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
+_NOT_COMMAS = bytes(set(range(256)) - set(b',"'))
 
 
 class DataTooLarge(PerdureError, ValueError):
@@ -39,11 +40,13 @@ class JsonLimits:
         size_bytes: its length in UTF-8.
         depth: how deep arrays and objects nest.
         containers: how many arrays and objects there are.
+        values: how many commas stand between members and items; None: any number.
     """
 
     size_bytes: int
     depth: int = DEPTH_MAX
     containers: int = CONTAINERS_MAX
+    values: int | None = None
 
 
 def check_json(data: bytes, limits: JsonLimits) -> None:
@@ -56,10 +59,18 @@ def check_json(data: bytes, limits: JsonLimits) -> None:
         raise DataTooLarge(f"larger than {limits.size_bytes:,} bytes")
     if json.detect_encoding(data) not in ("utf-8", "utf-8-sig"):
         raise DataTooLarge("JSON must be encoded as UTF-8")
+    _check_brackets(data, limits)
+    if limits.values is None or data.count(b",") <= limits.values:
+        return
+    if _outside_strings(data, _NOT_COMMAS).count(b",") > limits.values:
+        raise DataTooLarge(f"more than {limits.values:,} values")
+
+
+def _check_brackets(data: bytes, limits: JsonLimits) -> None:
     # Most texts have fewer brackets than they may have levels, and need no closer look.
     if data.count(b"[") + data.count(b"{") <= min(limits.depth, limits.containers):
         return
-    brackets = _brackets(data)
+    brackets = _outside_strings(data, _NOT_BRACKETS)
     if brackets.count(b"[") + brackets.count(b"{") > limits.containers:
         raise DataTooLarge(f"more than {limits.containers:,} arrays and objects")
     if _depth(brackets) > limits.depth:
@@ -78,13 +89,14 @@ def parse_json(data: bytes | str, limits: JsonLimits, *, parse_constant: Callabl
     return json.loads(data if isinstance(data, str) else text, parse_constant=parse_constant)
 
 
-def _brackets(data: bytes) -> bytes:
-    """The brackets of a JSON text that stand outside its strings; a string that never ends goes to the end."""
+def _outside_strings(data: bytes, others: bytes) -> bytes:
+    """The bytes of a JSON text outside its strings that are none of `others`; a string that never ends goes to the
+    end."""
     if b"\\" in data:
         # In this order: the pairs are taken from the left, as a parser does, and no quote that is left is escaped.
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     # Two quotes side by side open and close nothing, whatever they belong to: what is around them stays where it is.
-    structure = data.translate(None, _NOT_STRUCTURE).replace(b'""', b"")
+    structure = data.translate(None, others).replace(b'""', b"")
     outside: list[bytes] = []
     first = 0  # of the pieces between quotes each second one is outside
     for start in range(0, len(structure), _BLOCK_BYTES):  # millions of pieces at once would take twenty times the text
