@@ -286,6 +286,7 @@ def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
         processes=settings.sandbox_processes,
         timeout_s=settings.sandbox_timeout_s,
         packages_mb=settings.sandbox_packages_mb,
+        private_hosts=settings.web_allowed_hosts.split(","),
     )
 
 

@@ -47,7 +47,8 @@ class Settings(Limits):
             with commas between.
         sandbox: whether custom tools are run: `auto`: where this machine can hold them back; `unsafe`: also where it
             can't; `off`: never.
-        sandbox_network: `on`: tools that declare it may connect to other machines, and to services of this one.
+        sandbox_network: `on`: tools may reach the hosts that they list; those that are not public only if
+            `web_allowed_hosts` names them too.
         sandbox_memory_mb: the most memory that a call of a tool gets, in MiB.
         sandbox_processes: the most processes and threads that a call of a tool gets.
         sandbox_concurrency: how many tools run at a time, of one agent at most half as many; others wait.

@@ -75,7 +75,7 @@ async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
             requirements=["httpx==0.28.1"],
             timeout_s=7,
             memory_mb=64,
-            network=True,
+            network=["API.example.org", "db.example.org:5432", "api.example.org"],
         )
         agent = await perdure.create_agent("ann", model=MODEL, human="Ann", tools=["note"])
         await agent.secrets.set("OWN", "agent's")
@@ -90,7 +90,10 @@ async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
         )
         assert (job.function, job.arguments) == ("note", {"text": "5", "client": None})
         assert job.environment == {"A": "1", "KEY": "s1", "OWN": "agent's"}
-        assert (job.requirements, job.network) == (("httpx==0.28.1",), True)
+        assert (job.requirements, job.network) == (
+            ("httpx==0.28.1",),
+            ("api.example.org", "db.example.org:5432"),
+        )
         assert (job.limits.wall_s, job.limits.memory_mb) == (7, 64)
         assert job.agent is not None
         assert (job.agent["id"], job.agent["blocks"]) == (agent.id, {"persona": "", "human": "Ann"})
@@ -330,7 +333,7 @@ async def test_the_same_source_with_other_options_is_not_dropped() -> None:
             await perdure.tools.create(NOTE, requires_approval=False, timeout_s=5, tags=["a"])
         assert caught.value.differing == ("requires_approval", "timeout_s")
         other: Any
-        for other in ({"tags": ["b"]}, {"environment": {}}, {"network": True}, {"metadata": {"a": 1}}):
+        for other in ({"tags": ["b"]}, {"environment": {}}, {"network": ["*"]}, {"metadata": {"a": 1}}):
             with pytest.raises(AlreadyExists, match=next(iter(other))):
                 await perdure.tools.create(NOTE, **other)
         assert await perdure.tools.get("note") == made

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreTooNew
-from perdure.core.ids import DEFAULT_ORG, AgentId
+from perdure.core.ids import DEFAULT_ORG, AgentId, ToolId
+from perdure.core.tools import Tool, ToolCode, ToolSpec
 from perdure.core.tx import ToolFilter
 from perdure.storage import migrations, sqlite
 from perdure.storage.database import Database
@@ -172,3 +173,28 @@ async def test_tools_of_an_older_file_are_listed_in_order_of_their_names(
     assert [tool.spec.name for tool in listed] == ["ask", "look"]
     assert [tool.spec.name for tool in letta] == ["ask"]
     assert codes == {}
+
+
+@pytest.mark.parametrize(("stored", "hosts"), [(True, ("*",)), (False, ()), (["a.test"], ("a.test",))])
+async def test_a_tool_that_declared_a_network_lists_every_public_host(
+    tmp_path: Path, stored: object, hosts: tuple[str, ...]
+) -> None:
+    """Older ones say true or false, and say it no more once they are changed."""
+    path = tmp_path / "perdure.db"
+    store = SqliteStore.open(path, at=START)
+    spec = ToolSpec(name="look", description="Look.", parameters={"type": "object"}, kind="custom")
+    tool = Tool(id=ToolId("tool-look"), spec=spec)
+    code = ToolCode(source="def look(): ...", function="look")
+    await store.write(lambda tx: tx.tools.add(tool, code=code, at=START))
+    await store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE tools SET code = json_set(code, '$.network', json(?))", (json.dumps(stored),))
+    connection.commit()
+    connection.close()
+
+    store = SqliteStore.open(path, at=START)
+    found = await store.read(lambda tx: tx.tools.code(tool.id))
+    await store.close()
+
+    assert found is not None
+    assert found.network == hosts

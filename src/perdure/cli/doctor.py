@@ -228,8 +228,8 @@ async def _sandbox(settings: Settings) -> Check:
         await sandbox.close()
     lacking = [f"{measure.name}: {measure.meaning}" for measure in found.measures if not measure.held]
     told = "; ".join([found.summary, *(lacking if found.backend != "none" else [])])
-    if settings.sandbox_network == "on":
-        told += "; tools that declare it may use the network"
+    if settings.sandbox_network == "on" and found.backend != "none":
+        told += "; tools may reach the hosts that they list"
     if found.unsafe:
         return Check("sandbox", "broken", f"tools are run all the same: {told}", "unset PERDURE_SANDBOX")
     if not found.enough:

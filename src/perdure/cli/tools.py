@@ -34,7 +34,7 @@ async def add_tool(
     name: str | None,
     requirements: Sequence[str],
     environment: Sequence[str],
-    network: bool,
+    network: Sequence[str],
     requires_approval: bool,
     timeout_s: float | None,
     as_json: bool,
@@ -46,7 +46,7 @@ async def add_tool(
         options: dict[str, Any] = {
             "requirements": list(requirements),
             "environment": _variables(environment),
-            "network": network,
+            "network": list(network),
             "requires_approval": requires_approval,
             "timeout_s": timeout_s,
         }
@@ -265,7 +265,7 @@ def _shape(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
             "source": code.source,
             "requirements": list(code.requirements),
             "environment": dict(code.environment),
-            "network": code.network,
+            "network": list(code.network),
         }
     return shape
 
@@ -286,7 +286,7 @@ def _how_it_runs(tool: Tool, code: ToolCode | None) -> str:
     if code is not None:
         if spec.timeout_s is not None:
             told.append(f"up to {spec.timeout_s:g} s")
-        told.append("network, where it is allowed" if code.network else "no network")
+        told.append(f"reaches {', '.join(code.network)}, where it is allowed" if code.network else "no network")
         told += [f"needs {requirement}" for requirement in code.requirements]
         told += [f"sees {name}" for name in code.environment]
     return visible("; ".join(told))

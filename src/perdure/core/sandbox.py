@@ -69,7 +69,8 @@ class SandboxJob:
         agent: what a function that has a parameter `agent_state` gets: `{"id": ..., "name": ..., "blocks": {label:
             value}}`, and whatever else of JSON. None: such a function gets None.
         requirements: of pip, `name` or `name==1.2`; they are installed once for each set.
-        network: whether it may connect to anything. The adapter's owner may refuse it.
+        network: the hosts that it may reach through a proxy, as `core.tool_hosts` has them; none by default. The
+            adapter's owner may refuse it.
         owner: whose it is, as an agent's id: jobs of one owner must not keep all others waiting. Empty: nobody's.
     """
 
@@ -80,7 +81,7 @@ class SandboxJob:
     agent: Mapping[str, Any] | None = None
     requirements: tuple[str, ...] = ()
     limits: SandboxLimits = SandboxLimits()
-    network: bool = False
+    network: tuple[str, ...] = ()
     owner: str = ""
 
 

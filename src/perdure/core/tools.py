@@ -98,7 +98,7 @@ class ToolCode:
         source: the Python source; `function` is the one of its top-level functions that is called.
         requirements: pip requirements, such as "httpx==0.28.1".
         environment: variable -> value; `secret:NAME` stands for the secret of that name.
-        network: it declares that it needs the network; an admin has to allow it too.
+        network: the hosts that it needs, as `core.tool_hosts` has them; an admin has to allow tools a network too.
         memory_mb: None: the setting of the sandbox.
         takes_agent: a parameter `agent_state` of its function gets the agent's blocks, and may change them.
         left_empty: parameters of its function that get None: no model fills them, and nothing here does.
@@ -109,7 +109,7 @@ class ToolCode:
     source_type: str = "python"
     requirements: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    network: bool = False
+    network: tuple[str, ...] = ()
     memory_mb: int | None = None
     takes_agent: bool = False
     left_empty: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import ToolId
 from perdure.core.ports import Ids
 from perdure.core.secrets import check_secret
+from perdure.core.tool_hosts import check_hosts
 from perdure.core.tool_schema_check import check_schema
 from perdure.core.tool_source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_tool_name, read_source
 from perdure.core.tools import Tool, ToolCode, ToolKind, ToolSpec
@@ -59,6 +60,7 @@ class NewTool:
         schema: a JSON schema of its arguments, in place of the one that the signature says.
         requirements: of pip, such as "httpx==0.28.1".
         environment: variable -> value; `secret:NAME` stands for the organisation's secret of that name.
+        network: the hosts that it may reach, as `core.tool_hosts` has them.
     """
 
     source: str
@@ -75,7 +77,7 @@ class NewTool:
     timeout_s: float | None = None
     requirements: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    network: bool = False
+    network: Sequence[str] = ()
     memory_mb: int | None = None
 
 
@@ -94,7 +96,7 @@ class ToolOptions(TypedDict, total=False):
     timeout_s: float | None
     requirements: Sequence[str]
     environment: Mapping[str, str]
-    network: bool
+    network: Sequence[str]
     memory_mb: int | None
 
 
@@ -140,7 +142,7 @@ def made_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
         code,
         requirements=tuple(requirement.strip() for requirement in new.requirements),
         environment=dict(new.environment),
-        network=new.network,
+        network=check_hosts(new.network),
         memory_mb=new.memory_mb,
     )
     return Tool(id=tool_id, spec=spec, tags=as_tags(new.tags), metadata=new.metadata), code
@@ -330,7 +332,6 @@ def _check(new: NewTool) -> None:
         ("requires_approval", new.requires_approval, bool),
         ("idempotent", new.idempotent, bool),
         ("parallel", new.parallel, bool),
-        ("network", new.network, bool),
         ("environment", new.environment, Mapping),
     ):
         if not isinstance(value, kind) and not (value is None and what in ("name", "description", "schema")):

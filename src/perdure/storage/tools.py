@@ -15,6 +15,7 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, OrgId, ToolId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text import storable
+from perdure.core.tool_hosts import EVERY_HOST
 from perdure.core.tools import Tool, ToolCode, ToolSpec
 from perdure.core.tx.tools import ToolFilter
 from perdure.storage.agents import contains, has_tags, pattern_of
@@ -276,4 +277,7 @@ def _code(text: str | None) -> ToolCode | None:
     if text is None:
         return None
     kept = load(text)
-    return ToolCode(**kept | {name: tuple(kept.get(name, ())) for name in ("requirements", "left_empty")})
+    if kept.get("network") is True:  # from before a tool listed its hosts
+        kept["network"] = [EVERY_HOST]
+    kept["network"] = kept.get("network") or ()
+    return ToolCode(**kept | {name: tuple(kept.get(name, ())) for name in ("requirements", "left_empty", "network")})

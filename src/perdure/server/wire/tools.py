@@ -77,7 +77,7 @@ class ToolChangesIn(WireRequest):
     idempotent: bool | None = None
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     environment: Annotated[ItemsByName[str] | None, Field(alias="env_vars")] = None
-    network: bool | None = None
+    network: bool | Items[str] | None = None
     memory_mb: int | None = None
     name: str | None = None
 
@@ -256,7 +256,7 @@ def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[
 def _beyond(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
     fields: dict[str, Any] = {"idempotent": tool.spec.idempotent} if tool.spec.tool_type == "custom" else {}
     if code is not None:
-        fields |= {"timeout_s": tool.spec.timeout_s, "network": code.network, "memory_mb": code.memory_mb}
+        fields |= {"timeout_s": tool.spec.timeout_s, "network": list(code.network), "memory_mb": code.memory_mb}
         fields["environment"] = dict(code.environment)
     return {name: value for name, value in fields.items() if value}
 

@@ -20,7 +20,7 @@ CODE = ToolCode(
     function="look",
     requirements=("httpx==0.28.1",),
     environment={"KEY": "secret:KEY"},
-    network=True,
+    network=("api.example.org",),
     memory_mb=128,
     takes_agent=True,
     left_empty=("client",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -76,14 +77,21 @@ class Stream:
 class Call:
     """A process that was forked for one call, with its pipes."""
 
-    def __init__(self, server: ForkServer, slot: int, answer_keep: int, output_keep: int) -> None:
+    def __init__(
+        self, server: ForkServer, slot: int, answer_keep: int, output_keep: int, *, network: bool = False
+    ) -> None:
         self.server, self.slot = server, slot
         self._changed = asyncio.Event()
         self._job, job = _pipe(keep_read=False)
         answer_fd, answer = _pipe(keep_read=True)
         out_fd, out = _pipe(keep_read=True)
         err_fd, err = _pipe(keep_read=True)
-        self._theirs = (job, answer, out, err)
+        self._theirs = [job, answer, out, err]
+        self._channel: socket.socket | None = None
+        if network:
+            self._channel, theirs = socket.socketpair()
+            self._channel.setblocking(False)
+            self._theirs.append(theirs.detach())
         self.answer = Stream(server.loop, answer_fd, answer_keep, self._changed.set)
         self.stdout = Stream(server.loop, out_fd, output_keep, self._changed.set)
         self.stderr = Stream(server.loop, err_fd, output_keep, self._changed.set)
@@ -111,6 +119,14 @@ class Call:
             pass
         finally:
             self.close_job()
+
+    def listener(self) -> socket.socket:
+        """The socket that its proxy listens on, once it is ready. Raises: OSError: there is none."""
+        assert self._channel is not None
+        _, descriptors, _, _ = socket.recv_fds(self._channel, 1, 1)
+        if not descriptors:
+            raise OSError("the call has no network")
+        return socket.socket(fileno=descriptors[0])
 
     def close_job(self) -> None:
         if self._job >= 0:
@@ -155,6 +171,8 @@ class Call:
     def close(self) -> None:
         """Let go of the pipes."""
         self.close_job()
+        if self._channel is not None:
+            self._channel.close()
         for stream in (self.answer, self.stdout, self.stderr):
             stream.close()
 

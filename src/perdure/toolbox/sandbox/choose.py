@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from perdure.core.errors import SandboxUnavailable
@@ -26,6 +26,7 @@ def open_sandbox(
     processes: int,
     timeout_s: float = TIMEOUT_S,
     packages_mb: int = PACKAGES_MB,
+    private_hosts: Sequence[str] = (),
 ) -> Sandbox:
     """The sandbox of these settings. It starts nothing before it is used.
 
@@ -33,7 +34,9 @@ def open_sandbox(
         mode: `auto`: code is run where it can be held back; `unsafe`: also where it can't; `off`: nowhere.
         cache: where requirements are installed.
         timeout_s: the longest that a call may take, whatever its tool says.
-        packages_mb: the room that they may take there.
+        network: whether tools may reach the hosts that they list.
+        packages_mb: the room that requirements may take in `cache`.
+        private_hosts: those on this machine or in a private network that tools may list.
     """
     if mode == "off":
         return NoSandbox("PERDURE_SANDBOX is off")
@@ -50,6 +53,7 @@ def open_sandbox(
         processes=processes,
         timeout_s=timeout_s,
         packages_mb=packages_mb,
+        private_hosts=private_hosts,
     )
 
 

@@ -100,6 +100,11 @@ class ForkServer:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def namespaces(self) -> bool:
+        """Whether its calls have namespaces of their own."""
+        return bool(self.facts["namespaces"])
+
     @classmethod
     async def start(cls, settings: ServerSettings) -> ForkServer:
         """Raises: StartFailed."""

@@ -12,7 +12,8 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from perdure.toolbox.sandbox.fork_server import ForkServer, ServerSettings, Star
 from perdure.toolbox.sandbox.inside import frames, seccomp
 from perdure.toolbox.sandbox.measures import isolation_of, no_isolation
 from perdure.toolbox.sandbox.places import Places
+from perdure.toolbox.sandbox.proxy import ForwardProxy, listed_hosts
 from perdure.toolbox.sandbox.requirements import Requirements, RequirementsFailed
 
 __all__ = ["LinuxSandbox"]
@@ -47,6 +49,11 @@ LARGE_BYTES = 32 << 10
 
 CONFINED = "in this sandbox code can start no process and write no file: it has no pools, semaphores or shared memory"
 
+NO_NAMESPACE = (
+    "this tool wants a network, and this machine gives the sandbox no network namespace in which it could be held to"
+    " the hosts that it lists; `perdure doctor` tells more"
+)
+
 log = logging.getLogger("perdure.sandbox")
 
 
@@ -60,7 +67,8 @@ class LinuxSandbox:
         concurrency: jobs that run at a time; others wait for a place.
         spares: processes that wait in their cage for a job, so that it need not wait for them. They fit jobs with as
             large a work folder as the last one, without network and requirements.
-        network: whether jobs that declare it get a network.
+        network: whether jobs that list hosts may reach them.
+        private_hosts: those on this machine or in a private network that a job may list, as `name` or `name:port`.
         memory_mb, processes, timeout_s: the most that a job gets, whatever its own limits are.
         packages_mb: the room that all installed requirements may take on disk; one set may take a quarter.
         unsafe: run code although this machine can't hold it back; each start logs a warning.
@@ -77,6 +85,7 @@ class LinuxSandbox:
         concurrency: int = CONCURRENCY,
         spares: int = SPARES,
         network: bool = False,
+        private_hosts: Sequence[str] = (),
         unsafe: bool = False,
         memory_mb: int = MEMORY_MB,
         processes: int = PROCESSES,
@@ -91,6 +100,7 @@ class LinuxSandbox:
         self._requirements = Requirements(cache, bytes_max=packages_mb * MEBIBYTE) if cache is not None else None
         self._concurrency, self._spare_count = concurrency, spares
         self._network, self._unsafe = network, unsafe
+        self._private_hosts = tuple(private_hosts)
         self._memory_mb, self._processes, self._timeout_s = memory_mb, processes, timeout_s
         self._settings = ServerSettings(
             python=python or sys.executable or "",
@@ -122,6 +132,8 @@ class LinuxSandbox:
             why = "this tool wants a network, and the administrator does not allow tools to have one"
             return SandboxResult(status="refused", error=why)
         server = await self._ready()
+        if job.network and not server.namespaces:
+            return SandboxResult(status="refused", error=NO_NAMESPACE)
         async with contextlib.AsyncExitStack() as used:
             packages = None
             if job.requirements:
@@ -279,9 +291,7 @@ class LinuxSandbox:
             self._finish(call)
 
     async def _run(self, server: ForkServer, job: SandboxJob, packages: str | None) -> SandboxResult:
-        how = self._how(job.limits, network=job.network, packages=packages)
-        if job.network:
-            how["resolver"] = await asyncio.to_thread(_resolver)
+        how = self._how(job.limits, network=bool(job.network), packages=packages)
         call = self._taken_spare(how, job) or await self._forked(server, how, job)
         try:
             if why := await _caged(call):
@@ -289,7 +299,8 @@ class LinuxSandbox:
                     return ended_result(await call.ended, job.limits, answered=False)
                 raise SandboxUnavailable(f"a process could not be isolated: {why}")
             started = time.monotonic()
-            result = await self._answered(call, job)
+            async with self._way_out(call, job.network):
+                result = await self._answered(call, job)
             for stream in (call.stdout, call.stderr):
                 stream.drain()
             return dataclasses.replace(
@@ -302,6 +313,19 @@ class LinuxSandbox:
         finally:
             self._finish(call)
             self._make_spares(server, how, job)
+
+    @asynccontextmanager
+    async def _way_out(self, call: Call, hosts: Sequence[str]) -> AsyncIterator[None]:
+        """The proxy of a call that may reach these hosts."""
+        if not hosts:
+            yield
+            return
+        proxy = ForwardProxy(listed_hosts(hosts, self._private_hosts))
+        await proxy.start(call.listener())
+        try:
+            yield
+        finally:
+            await proxy.close()
 
     def _explained(self, error: str) -> str:
         """The error; where a job may do less than code expects, with what it may not."""
@@ -339,7 +363,8 @@ class LinuxSandbox:
 
     async def _forked(self, server: ForkServer, how: Mapping[str, Any], job: SandboxJob) -> Call:
         slot = await self._places.slot()
-        call = Call(server, slot, answer_bytes_max(job), output_bytes_max(job.limits))
+        sizes = (answer_bytes_max(job), output_bytes_max(job.limits))
+        call = Call(server, slot, *sizes, network=bool(how["network"]))
         try:
             await call.fork(how)
         except BaseException:
@@ -433,10 +458,3 @@ def _site() -> tuple[Path, ...]:
     """The folders of packages that are installed beside Perdure."""
     paths = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
     return tuple(sorted(path for path in paths if path.is_dir()))
-
-
-def _resolver() -> str:
-    try:
-        return Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

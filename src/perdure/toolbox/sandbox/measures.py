@@ -70,8 +70,14 @@ def _measures(
     yield one(
         "network",
         held.get("network", False),
-        "no connection, neither to this machine nor elsewhere, unless a tool declares it and an admin allows it",
+        "no connection, neither to this machine nor elsewhere",
         "code can connect to other machines, and to services of this one",
+    )
+    yield one(
+        "hosts",
+        namespaces,
+        "a tool that lists hosts reaches those and nothing else, if an admin allows tools a network",
+        "tools that list hosts are refused: without a network namespace they could not be held to them",
     )
     yield one(
         "system calls",

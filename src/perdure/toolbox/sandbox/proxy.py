@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import httpx
 
 from perdure.core.errors import AddressRefused
+from perdure.core.tool_hosts import listed_ports
+from perdure.toolbox.web_guard import PORTS, Resolve, WebGuard, resolve
 
-__all__ = ["Admit", "ForwardProxy", "Upstream"]
+__all__ = ["Admit", "ForwardProxy", "Upstream", "listed_hosts"]
 
 Admit = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> the addresses to try, the best first. Raises: AddressRefused; OSError: the name leads nowhere."""
@@ -28,6 +30,7 @@ BUFFER_BYTES = 64 << 10
 HEAD_S, CONNECT_S, IDLE_S = 10.0, 10.0, 120.0
 CONNECTIONS = 32
 ADDRESSES_TRIED = 4
+HOSTS_SHOWN = 10
 
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"connection", b"keep-alive", b"host"})
 
@@ -48,6 +51,24 @@ class Upstream:
             raise ValueError(f"{parsed.copy_with(userinfo=b'')} is not the address of an HTTP proxy")
         login = base64.b64encode(f"{parsed.username}:{parsed.password}".encode()).decode() if parsed.userinfo else ""
         return cls(parsed.host, parsed.port or 80, f"Basic {login}" if login else "")
+
+
+def listed_hosts(hosts: Sequence[str], private: Sequence[str] = (), *, resolver: Resolve = resolve) -> Admit:
+    """What a list of hosts admits: see `core.tool_hosts`. A name that leads inside has to be named by both lists.
+
+    Args:
+        private: hosts on this machine or in a private network, as `name` or `name:port`.
+    """
+    public, inside = WebGuard(resolver=resolver), WebGuard(private, resolver=resolver)
+
+    async def admit(host: str, port: int) -> Sequence[str]:
+        ports, named = listed_ports(hosts, host, web=PORTS)
+        if port not in ports:
+            shown = ", ".join(hosts[:HOSTS_SHOWN]) + (", ..." if len(hosts) > HOSTS_SHOWN else "")
+            raise AddressRefused(f"{host}:{port}", f"this tool may reach {shown} only")
+        return await (inside if named else public).addresses_of(host, port, ports=ports)
+
+    return admit
 
 
 class ForwardProxy:

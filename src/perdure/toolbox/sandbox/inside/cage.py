@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from . import landlock, seccomp
@@ -24,7 +23,8 @@ from .kernel import (
     unshare,
 )
 from .limits import set_limits
-from .root_folder import DEVICES, RESOLVER_FILES, WORK, mount_packages, mount_work
+from .network import hand_out_listener
+from .root_folder import DEVICES, WORK, mount_packages, mount_work
 
 __all__ = ["USER", "Plan", "enter"]
 
@@ -64,21 +64,24 @@ class Plan:
         return self.namespaces or self.first_uid is not None
 
 
-def enter(plan: Plan, call: Mapping[str, Any]) -> None:
+def enter(plan: Plan, call: Mapping[str, Any], channel: int) -> None:
     """Put this process into its cage. Nothing undoes it.
 
     Args:
         call: `slot`, `limits`, `network`, `packages` of the call.
+        channel: where the proxy's listening socket goes, for a call with a network; -1: there is none.
 
     Raises: OSError: a measure that the plan holds was refused; the call must not run.
     """
     uid = None if plan.first_uid is None else plan.first_uid + int(call["slot"])
-    network, limits = bool(call["network"]), call["limits"]
+    limits = call["limits"]
     os.setsid()
     if plan.namespaces:
-        unshare(CLONE_NEWNS | CLONE_NEWIPC | (0 if network else CLONE_NEWNET))
+        unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET)
         mount_work(disk_mb=limits["disk_mb"], files=limits["files"], uid=uid or 0)
         mount_packages(call["packages"])
+        if call["network"]:
+            hand_out_listener(channel)
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -89,8 +92,6 @@ def enter(plan: Plan, call: Mapping[str, Any]) -> None:
         map_self(inside=USER, outside=uid or 0, proc=plan.proc)
         os.close(plan.proc)
         os.chdir(WORK)
-        if network and (settings := call.get("resolver")):
-            Path(WORK, ".resolv.conf").write_text(settings, encoding="utf-8")
     _last_steps(plan, call)
 
 
@@ -130,6 +131,5 @@ def _landlock(plan: Plan, *, network: bool, packages: str | None) -> None:
     if plan.namespaces:
         landlock.restrict(plan.landlock, read=["/"], write=[WORK], devices=DEVICES, network=network)
     else:
-        resolver = RESOLVER_FILES if network else ()
-        read = [*plan.shown, *plan.site, *resolver, *([f"{plan.store}/{packages}"] if packages else [])]
+        read = [*plan.shown, *plan.site, *([f"{plan.store}/{packages}"] if packages else [])]
         landlock.restrict(plan.landlock, read=read, write=[], devices=DEVICES, network=network)

@@ -14,12 +14,14 @@ from .cage import Plan, enter
 from .checks import check
 from .execution import execute, printing_to
 from .limits import lower_limits
+from .network import PROXY_VARIABLES
 from .root_folder import PACKAGES, WORK
 
 __all__ = ["PROC", "run"]
 
-JOB, RESULT, PROC = 3, 4, 5
-"""File descriptors of a call: 0, 1 and 2 as usual, where the job is read, where the answer goes, an open /proc."""
+JOB, RESULT, PROC, CHANNEL = 3, 4, 5, 7
+"""File descriptors of a call: 0, 1 and 2 as usual, where the job is read, where the answer goes, an open /proc, and
+where the listening socket of a proxy goes."""
 
 _ABOVE = 16
 _BYTES_OF_A_CHARACTER = 4
@@ -30,19 +32,19 @@ def run(plan: Plan, call: Mapping[str, Any], pipes: Sequence[int]) -> None:
     """In the process that was forked for it. It ends here; nobody returns.
 
     Args:
-        pipes: job, result, stdout, stderr.
+        pipes: job, result, stdout, stderr; and for a call with a network where its proxy's socket goes.
     """
     try:
-        _take(pipes, keep_proc=plan.proc >= 0)
+        channel = _take(pipes, keep_proc=plan.proc >= 0)
         try:
-            enter(plan, call)
+            enter(plan, call, channel)
         except OSError as error:
             frames.write_all(RESULT, frames.pack({"status": "unavailable", "error": str(error)}))
             return
         frames.write_all(RESULT, frames.pack({"status": "ready"}))  # no foreign code has run yet, so this is ours
         job = frames.read_frame(JOB)
         os.close(JOB)
-        _set_up(job, plan, call["packages"])
+        _set_up(job, plan, call)
         work: Callable[[Mapping[str, Any]], dict[str, Any]] = check if call.get("check") else execute
         answer = work(job)
         _flush()
@@ -55,20 +57,26 @@ def run(plan: Plan, call: Mapping[str, Any], pipes: Sequence[int]) -> None:
         os._exit(0)
 
 
-def _take(pipes: Sequence[int], *, keep_proc: bool) -> None:
-    """Put the pipes where they belong and close everything else."""
+def _take(pipes: Sequence[int], *, keep_proc: bool) -> int:
+    """Put the pipes where they belong and close everything else. Returns the fifth of them; -1: there are four."""
     null = os.open("/dev/null", os.O_RDONLY)
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _ABOVE) for fd in (null, *pipes)]
-    stdin, job, result, stdout, stderr = high
+    stdin, job, result, stdout, stderr, *more = high
     for fd, place in ((stdin, 0), (stdout, 1), (stderr, 2), (job, JOB), (result, RESULT)):
         os.dup2(fd, place, inheritable=place <= 2)
-    os.closerange(PROC + keep_proc, os.sysconf("SC_OPEN_MAX"))
+    for fd in more:
+        os.dup2(fd, CHANNEL)
+    os.closerange(PROC + keep_proc, CHANNEL)
+    os.closerange(CHANNEL + len(more), os.sysconf("SC_OPEN_MAX"))
+    return CHANNEL if more else -1
 
 
-def _set_up(job: Mapping[str, Any], plan: Plan, packages: str | None) -> None:
+def _set_up(job: Mapping[str, Any], plan: Plan, call: Mapping[str, Any]) -> None:
+    packages = call["packages"]
     home = WORK if plan.namespaces else "/"
     os.environ.clear()
     os.environ.update({"HOME": home, "TMPDIR": home, "PATH": sys.executable.rpartition("/")[0], "LANG": "C.UTF-8"})
+    os.environ.update(PROXY_VARIABLES if call["network"] else {})
     os.environ.update({"TZ": "UTC", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **job["environment"]})
     own = [PACKAGES] if plan.namespaces else [f"{plan.store}/{packages}"] if packages else []
     sys.path[:] = [*own, *sys.path[1:], *plan.site]

@@ -16,7 +16,6 @@ from .kernel import mount, pivot_root, system_call, unmount
 __all__ = [
     "DEVICES",
     "PACKAGES",
-    "RESOLVER_FILES",
     "SITE",
     "WORK",
     "enter_root",
@@ -45,9 +44,6 @@ _KEPT_BITS = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | 1_024 | 2_048  # and
 MNT_DETACH = 2
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000  # the same number on every processor
 
-RESOLVER_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf")
-"""What names are resolved with, for calls with a network that see the machine's own files."""
-
 _LIBRARIES = ("/lib", "/lib64", "/lib32", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64", "/nix/store")
 _FACTS = (
     *("/usr/share/zoneinfo", "/usr/share/ca-certificates", "/etc/ld.so.cache"),
@@ -56,7 +52,7 @@ _FACTS = (
 _FILES = {
     "/etc/passwd": f"tool:x:1000:1000:tool:{WORK}:/nonexistent\n",
     "/etc/group": "tool:x:1000:\n",
-    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
 }
 
@@ -102,7 +98,6 @@ def enter_root(shown: Sequence[Path], *, site: Sequence[Path], store: Path | Non
     for name, text in _FILES.items():
         _under(place, name).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         _under(place, name).write_text(text, encoding="utf-8")
-    _under(place, "/etc/resolv.conf").symlink_to(f"{WORK}/.resolv.conf")
     if not _under(place, "/tmp").exists():  # the interpreter may lie in there
         _under(place, "/tmp").symlink_to(WORK)
     # Semaphores and shared memory are files there; in the work folder they share its size, and its end.

@@ -154,7 +154,7 @@ class _Server:
         self._plan = plan
         self._settings = settings
         self._own_pids = os.open("self/ns/pid", os.O_RDONLY, dir_fd=PROC) if plan.namespaces else -1
-        self._calls: dict[int, tuple[int, int, bool]] = {}  # pidfd -> (number of the call, pid, sockets of its own)
+        self._calls: dict[int, tuple[int, int]] = {}  # pidfd -> (number of the call, pid)
         self._too_heavy: set[int] = set()
         self._shared_bytes = 0
         self._socket_bytes = full_socket_bytes(PROC)
@@ -163,11 +163,12 @@ class _Server:
 
     def serve(self) -> None:
         self._shared_bytes = own_bytes(PROC)
-        _tell(self._control, {"ready": True, "landlock": self._plan.landlock, "root": self._plan.first_uid is not None})
+        facts = {"landlock": self._plan.landlock, "root": self._plan.first_uid is not None}
+        _tell(self._control, {"ready": True, "namespaces": self._plan.namespaces, **facts})
         while True:
             for fd, _ in self._poll.poll():
                 if fd == self._control.fileno():
-                    message, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 4)
+                    message, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 5)
                     if not message:
                         os._exit(0)
                     self._hear(json.loads(message), fds)
@@ -190,18 +191,18 @@ class _Server:
                 os.close(fd)
 
     def _kill(self, wanted: int) -> None:
-        for number, pid, _ in self._calls.values():
+        for number, pid in self._calls.values():
             if number == wanted:
                 os.kill(pid, signal.SIGKILL)  # not yet waited for, so nobody else can have this number
 
     def _weigh(self, wanted: int, bytes_max: int) -> None:
         """End a call that takes too much memory, with all of its processes and what the kernel holds for them."""
-        for pidfd, (number, _, own_sockets) in self._calls.items():
+        for pidfd, (number, _) in self._calls.items():
             if number == wanted:
                 try:
                     pid = host_pid(pidfd, PROC)
                     weight = weight_bytes(pid, PROC, shared_bytes=self._shared_bytes)
-                    weight += sockets_bytes(pid, PROC, each=self._socket_bytes) if own_sockets else 0
+                    weight += sockets_bytes(pid, PROC, each=self._socket_bytes) if self._plan.namespaces else 0
                 except OSError:  # it has ended, or /proc hides it
                     return
                 if weight > bytes_max:
@@ -217,11 +218,11 @@ class _Server:
             run(self._plan, call, fds)
             os._exit(0)
         pidfd = os.pidfd_open(pid)
-        self._calls[pidfd] = (call["call"], pid, self._plan.namespaces and not call["network"])
+        self._calls[pidfd] = (call["call"], pid)
         self._poll.register(pidfd, select.POLLIN)
 
     def _reap(self, pidfd: int) -> None:
-        number, pid, _ = self._calls.pop(pidfd)
+        number, pid = self._calls.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status, used = os.wait4(pid, 0)

@@ -1,0 +1,36 @@
+"""The network of a call that may reach some hosts: its own loopback, with a proxy on it that the server serves."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import socket
+import struct
+
+__all__ = ["PROXY_VARIABLES", "hand_out_listener"]
+
+_HOST, _PORT = "127.0.0.1", 3_128
+_BACKLOG = 16
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
+_INTERFACE = struct.Struct("16sh14x")
+
+_PROXY, _DIRECT = f"http://{_HOST}:{_PORT}", "localhost,127.0.0.1,::1"
+PROXY_VARIABLES = {
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _PROXY),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), _DIRECT),
+}
+"""What programs find the proxy by."""
+
+
+def hand_out_listener(channel_fd: int) -> None:
+    """Make a listening socket in this process's network namespace, and give it to the server, which serves it.
+
+    A socket stays in the namespace that it was made in, whoever holds it. Nothing of it is left here.
+    """
+    with socket.socket(fileno=channel_fd) as channel:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+            name, flags = _INTERFACE.unpack(fcntl.ioctl(handle, _GET_FLAGS, _INTERFACE.pack(b"lo", 0)))
+            fcntl.ioctl(handle, _SET_FLAGS, _INTERFACE.pack(name, flags | _UP))
+        with socket.create_server((_HOST, _PORT), backlog=_BACKLOG) as listener:
+            descriptors = array.array("i", [listener.fileno()])
+            channel.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
