@@ -265,6 +265,9 @@ def _resume(
         },
         waiting_input=_encode_drafts(request.drafts, request.tokens) if request.drafts else None,
     )
+    if stopped.context:  # what hooks have added since the model was asked
+        run = tx.runs.set_context(run, stopped.context)
+        tx.runs.set_context(stopped, ())
     tools = request.client_tools
     if tools is None and stopped.client_tools is not None:
         tools = tuple(tx.runs.client_tools(agent.id, stopped.client_tools))

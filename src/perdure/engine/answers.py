@@ -29,6 +29,7 @@ from perdure.core.tool_rules import rules_of
 from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import Tx
 from perdure.engine.approved import tool_digest
+from perdure.engine.hook_rows import add_context_rows
 from perdure.engine.ports import EngineSettings, window_tokens
 from perdure.engine.run_log import OpenCall, RunLog, open_calls_in
 from perdure.engine.tool_rules import foreseen, prefilled
@@ -330,7 +331,7 @@ def cut(text: str, most: int) -> str:
 
 
 def give_up_pending(
-    tx: Tx, conversation: Conversation, why: str, *, ids: Ids, now: datetime
+    tx: Tx, conversation: Conversation, why: str, *, ids: Ids, counter: TokenCounter, now: datetime
 ) -> tuple[Run, Sequence[StoredEvent]] | None:
     """Give every open call of a conversation the result that it was not run; the run that had stopped at them, now
     cancelled, and what it tells of that. None: nothing waited."""
@@ -355,6 +356,8 @@ def give_up_pending(
         run=pending.run,
         step_id=pending.message.step_id,
     )
+    if pending.run.context:
+        messages = [*messages, *add_context_rows(tx, pending.run, ids=ids, counter=counter, now=now)]
     tx.conversations.wait(conversation.agent_id, conversation.seq, run_seq=None)
     run = tx.runs.cancel_stopped(pending.run.key)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]

@@ -264,7 +264,7 @@ def _full(
         found = plan(situation)
     except IrreducibleFloor as floor:
         end = Finish(floor.stop_reason, Failure(kind=floor.kind, message=str(floor)))
-        return end_run(tx, log, end, events, ids=asking.ids, settings=asking.settings, now=asking.now)
+        return end_run(tx, log, end, events, ids=asking.ids, counter=counter, settings=asking.settings, now=asking.now)
     if found is None:
         # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
         tx.conversations.fit(

@@ -103,6 +103,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
             reason=reason,
             exchange=_exchange(error, reply),
             ids=ports.ids,
+            counter=ports.counter,
             settings=ports.settings,
             now=ports.clock.now(),
             ends=not ports.hooks.wants("run_end"),
@@ -172,7 +173,7 @@ def _store_reply(
         tx.steps.put_exchange(step, reply.exchange)
     log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
-    return _advanced(tx, log, events, ids=ids, settings=settings, now=now, ends=ends, told=told)
+    return _advanced(tx, log, events, ids=ids, counter=counter, settings=settings, now=now, ends=ends, told=told)
 
 
 def _calls(draft: Draft) -> list[ToolCall]:
@@ -212,6 +213,7 @@ def _store_failure(
     reason: StopReason,
     exchange: Exchange | None,
     ids: Ids,
+    counter: TokenCounter,
     settings: EngineSettings,
     now: datetime,
     ends: bool,
@@ -221,7 +223,7 @@ def _store_failure(
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
     log = log.after(run=run, step=step)
-    return _advanced(tx, log, [], ids=ids, settings=settings, now=now, ends=ends)
+    return _advanced(tx, log, [], ids=ids, counter=counter, settings=settings, now=now, ends=ends)
 
 
 def _advanced(
@@ -230,6 +232,7 @@ def _advanced(
     events: list[Event],
     *,
     ids: Ids,
+    counter: TokenCounter,
     settings: EngineSettings,
     now: datetime,
     ends: bool,
@@ -237,8 +240,8 @@ def _advanced(
 ) -> Progress:
     """The progress of a step; if it `ends` the run, and nothing is left to do or to tell, that is the same
     transaction."""
-    if ends and not log.run.context and isinstance(action := next_action(log), Finish):
-        return end_run(tx, log, action, events, ids=ids, settings=settings, now=now, told=told)
+    if ends and isinstance(action := next_action(log), Finish):
+        return end_run(tx, log, action, events, ids=ids, counter=counter, settings=settings, now=now, told=told)
     return Progress(log, tx.events.add(log.run.key, events, at=now, after=told))
 
 

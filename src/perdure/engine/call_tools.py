@@ -234,6 +234,8 @@ def _store_edit(
 ) -> Progress:
     """A memory tool's work and its result, together (T7)."""
     run = tx.runs.hold(log.run.key, log.lease, until=until)
+    if run.cancel_requested:  # nothing more is done; what is open gets its result with the run's end
+        return Progress(load_run_log(tx, run.key))
     agent = tx.agents.get(run.key.agent_id)
     call = MemoryCall(
         agent=agent,
@@ -276,10 +278,13 @@ async def _call_foreign(
         ready = _ready(log, open_call, tools, ports, changed=await _changed(log, open_call, ports))
         if not isinstance(ready, ToolOutcome) and ports.hooks.wants("before_tool"):
             noted, refusal = await before_tool(log, open_call.call, *ready, ports)
+            log = noted.log
             yield noted
             ready = refusal or await _changed(log, open_call, ports) or ready  # a hook may have taken its time
         if isinstance(ready, ToolOutcome):
-            yield await _store(log, open_call, ready, ports)
+            refused = await _store(log, open_call, ready, ports)
+            log = refused.log
+            yield refused
         else:
             runnable.append((open_call, *ready))
     if not runnable:
@@ -301,7 +306,7 @@ async def _call_foreign(
             for task in done:
                 outcome, fired = task.result()
                 if fired is not None:
-                    yield await keep(log, fired, ports)
+                    yield await keep(progress.log, fired, ports)
                 progress = await _store(log, running.pop(task), outcome, ports)
                 yield progress
     finally:
@@ -470,7 +475,8 @@ def _store_started(
     until: datetime,
 ) -> Progress:
     """A `started` row for each foreign call (T6)."""
-    tx.runs.hold(log.run.key, log.lease, until=until)
+    if tx.runs.hold(log.run.key, log.lease, until=until).cancel_requested:
+        return Progress(load_run_log(tx, log.run.key))
     tx.runs.start_calls(log.run.key, [call.call_id for call in calls], lease=log.lease, at=now)
     stored = tx.events.add(log.run.key, [ToolStarted(call.call_id, call.name) for call in calls], at=now)
     return Progress(load_run_log(tx, log.run.key), stored)

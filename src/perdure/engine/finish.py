@@ -41,11 +41,7 @@ def _finish(
         asked = _ask_user(tx, log, questions, ids=ids, counter=counter, now=now)
         events += [MessageAdded(message.seq, message) for message in asked]
         log = log.after(messages=asked)
-    if log.run.context and not log.open_calls:
-        added = add_context_rows(tx, log.run, ids=ids, counter=counter, now=now)
-        events += [MessageAdded(message.seq, message) for message in added]
-        log = log.after(run=changed(log.run, context=()), messages=added)
-    return end_run(tx, log, action, events, ids=ids, settings=settings, now=now)
+    return end_run(tx, log, action, events, ids=ids, counter=counter, settings=settings, now=now)
 
 
 def _ask_user(
@@ -72,6 +68,7 @@ def end_run(
     events: list[Event],
     *,
     ids: Ids,
+    counter: TokenCounter,
     settings: EngineSettings,
     now: datetime,
     told: int | None = None,
@@ -79,7 +76,7 @@ def end_run(
     """The ended run, inside a transaction that holds its lease; `events` are what else that transaction has to tell,
     after the one with the number `told`, if that is known.
 
-    Calls that wait for somebody outside stay open, and the conversation says so.
+    Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
     """
     run = log.run
     open_calls = log.open_calls
@@ -122,6 +119,11 @@ def end_run(
         run, said = add_waiting_input(tx, run, now=now)
         events += [MessageAdded(message.seq, message) for message in said]
         log = log.after(messages=said)
+    if run.context and action.reason != "requires_approval":
+        added = add_context_rows(tx, run, ids=ids, counter=counter, now=now)
+        run = changed(run, context=())
+        events += [MessageAdded(message.seq, message) for message in added]
+        log = log.after(messages=added)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
         run,

@@ -25,7 +25,7 @@ from perdure.core.hooks import (
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolCall, text_of
 from perdure.core.models import ModelReply
-from perdure.core.ports import Ids
+from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Step
 from perdure.core.tools import Tool, ToolOutcome
 from perdure.core.tx import Tx
@@ -111,7 +111,14 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
 
 async def _refused(log: RunLog, fired: Fired, why: str, ports: Ports) -> Progress:
     return await ports.store.write(
-        _refuse, log, fired, why, ids=ports.ids, settings=ports.settings, now=ports.clock.now()
+        _refuse,
+        log,
+        fired,
+        why,
+        ids=ports.ids,
+        counter=ports.counter,
+        settings=ports.settings,
+        now=ports.clock.now(),
     )
 
 
@@ -230,14 +237,23 @@ def _kept(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Progress:
 
 
 def _refuse(
-    tx: Tx, log: RunLog, fired: Fired, why: str, *, ids: Ids, settings: EngineSettings, now: datetime
+    tx: Tx,
+    log: RunLog,
+    fired: Fired,
+    why: str,
+    *,
+    ids: Ids,
+    counter: TokenCounter,
+    settings: EngineSettings,
+    now: datetime,
 ) -> Progress:
     """End a run whose model may not be asked."""
     log = run_log_of(tx, tx.runs.hold(log.run.key, log.lease, until=None))
     if not isinstance(next_action(log), Ask):
         return Progress(log, _stored(tx, log, fired, now=now))
     failure = Failure(kind=HookBlocked.code, message=why)
-    return end_run(tx, log, Finish("error", failure), [*fired.events], ids=ids, settings=settings, now=now)
+    end = Finish("error", failure)
+    return end_run(tx, log, end, [*fired.events], ids=ids, counter=counter, settings=settings, now=now)
 
 
 def _stored(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Sequence[StoredEvent]:

@@ -53,7 +53,15 @@ async def reset_conversations(
         now = ports.clock.now()
         counted = await ports.store.read(lambda tx: tx.resets.counted(agent_id))
         waiting, resets = await ports.store.write(
-            _reset_captured, agent_id, conversation_seq, tried, author=author, ids=ports.ids, now=now, counted=counted
+            _reset_captured,
+            agent_id,
+            conversation_seq,
+            tried,
+            author=author,
+            ids=ports.ids,
+            counter=ports.counter,
+            now=now,
+            counted=counted,
         )
         if not waiting:
             break
@@ -87,6 +95,7 @@ def _reset_captured(
     *,
     author: Author,
     ids: Ids,
+    counter: TokenCounter,
     now: datetime,
     counted: Counted,
 ) -> tuple[Mapping[int, int], Sequence[Reset]]:
@@ -99,7 +108,7 @@ def _reset_captured(
     waiting = _waiting(tx, agent_id, conversation_seq)
     if any(upto > tried.get(seq, -1) for seq, upto in waiting.items()):
         return waiting, ()
-    return {}, _reset(tx, agent_id, conversation_seq, author=author, ids=ids, now=now, counted=counted)
+    return {}, _reset(tx, agent_id, conversation_seq, author=author, ids=ids, counter=counter, now=now, counted=counted)
 
 
 def _waiting(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Mapping[int, int]:
@@ -120,6 +129,7 @@ def _reset(
     *,
     author: Author,
     ids: Ids,
+    counter: TokenCounter,
     now: datetime,
     counted: Counted,
 ) -> Sequence[Reset]:
@@ -129,7 +139,7 @@ def _reset(
         if (busy := tx.runs.active(agent_id, line.seq)) is not None:
             raise ConversationBusy(busy.id)
     for line in lines:
-        give_up_pending(tx, line, "the conversation was reset", ids=ids, now=now)
+        give_up_pending(tx, line, "the conversation was reset", ids=ids, counter=counter, now=now)
     resets = [tx.resets.add(line, author=author, at=now, counted=counted) for line in lines]
     return [reset for reset in resets if reset is not None]
 
@@ -141,18 +151,33 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
     """
     now = ports.clock.now()
     counted = await ports.store.read(lambda tx: tx.resets.counted(tx.conversations.get(conversation_id).agent_id))
-    agent_id = await ports.store.write(_delete, conversation_id, author=author, ids=ports.ids, now=now, counted=counted)
+    agent_id = await ports.store.write(
+        _delete,
+        conversation_id,
+        author=author,
+        ids=ports.ids,
+        counter=ports.counter,
+        now=now,
+        counted=counted,
+    )
     await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
     await _carry_out(agent_id, ports)
 
 
 def _delete(
-    tx: Tx, conversation_id: ConversationId, *, author: Author, ids: Ids, now: datetime, counted: Counted
+    tx: Tx,
+    conversation_id: ConversationId,
+    *,
+    author: Author,
+    ids: Ids,
+    counter: TokenCounter,
+    now: datetime,
+    counted: Counted,
 ) -> AgentId:
     line = tx.conversations.get(conversation_id)
     if line.seq == 0:
         raise InvalidInput(f"{conversation_id} is the agent's first conversation, which stays: reset it")
-    _reset(tx, line.agent_id, line.seq, author=author, ids=ids, now=now, counted=counted)
+    _reset(tx, line.agent_id, line.seq, author=author, ids=ids, counter=counter, now=now, counted=counted)
     tx.conversations.remove(line, at=now)
     return line.agent_id
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from perdure.core.errors import LeaseLost, ModelNotFound, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, Event, RunCancelRequested, StoredEvent
 from perdure.core.ids import AgentId, RunId
-from perdure.core.ports import Ids
+from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Run, RunKey
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, begin_input, check_input, decode_drafts
@@ -65,6 +65,9 @@ class Runner:
         self._driven: set[RunKey] = set()
         self._recovery: asyncio.Task[None] | None = None
         self._resets: asyncio.Task[None] | None = None
+        self._closing = False
+        self._none_accepting = asyncio.Event()
+        self._none_accepting.set()
 
     async def start(self) -> None:
         """Take over what dead processes left, now and from time to time."""
@@ -86,11 +89,13 @@ class Runner:
 
     async def close(self) -> None:
         """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
+        self._closing = True  # from here on nothing is begun, whoever asks
         tasks = self._driving
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._captures.close()
+        await self._none_accepting.wait()
         # What this process held is free at once, also for the same process when it opens the store again.
         with contextlib.suppress(StoreError):
             await self._ports.store.write(_release, self._ports.owner)
@@ -98,7 +103,8 @@ class Runner:
     async def accept(self, request: Request) -> Accepted:
         """T1 (to T3, where nothing is in the way), and the run is under way.
 
-        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError.
+        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError;
+            StoreClosed: this process is about to end.
         """
         settings = self._ports.settings
         check_input(
@@ -110,8 +116,11 @@ class Runner:
         )
         if self._ports.hooks.wants("run_start", "conversation_start"):
             request = await at_run_start(request, self._ports)
+        if self._closing:
+            raise StoreClosed
         line = (request.agent_id, request.conversation_seq)
         self._accepting[line] += 1
+        self._none_accepting.clear()
         try:
             accepted = await self._views.begin(request, self._ports, check_model=self._check_model)
             if accepted.begun is not None:
@@ -123,6 +132,8 @@ class Runner:
             self._accepting[line] -= 1
             if not self._accepting[line]:
                 del self._accepting[line]
+            if not self._accepting:
+                self._none_accepting.set()
 
     async def send(self, request: Request) -> AsyncIterator[StoredEvent | Delta]:
         """Accept a request and follow its run from the first event to the last. Leaving early does not stop the run."""
@@ -164,7 +175,10 @@ class Runner:
         """Ask a run to stop; the run as it then stands. An ended run is left as it is, but if it had stopped at calls
         that still wait for an answer, they are given up. Raises: NotFound, StoreError."""
         now = self._ports.clock.now()
-        run, events, following = await self._ports.store.write(_request_cancel, run_id, ids=self._ports.ids, now=now)
+        ids, counter = self._ports.ids, self._ports.counter
+        run, events, following = await self._ports.store.write(
+            _request_cancel, run_id, ids=ids, counter=counter, now=now
+        )
         if following is not None:
             self._want(following)
         self._hub.publish(run.key, events)
@@ -211,6 +225,8 @@ class Runner:
             raise ModelNotFound(handle, known=self._ports.models.handles())
 
     def _want(self, run: Run) -> None:
+        if self._closing:
+            return
         line = (run.key.agent_id, run.conversation_seq)
         self._wanted.setdefault(line, set()).add(run.key.seq)
         if line not in self._drivers:
@@ -330,6 +346,7 @@ class Runner:
             dead_owner=dead_owner,
             failure=Failure(kind="internal_error", message=f"{type(error).__name__}: {error}"),
             ids=self._ports.ids,
+            counter=self._ports.counter,
             settings=self._ports.settings,
             now=self._ports.clock.now(),
         )
@@ -378,7 +395,9 @@ def _release(tx: Tx, owner: str) -> None:
     tx.runs.release(owner)
 
 
-def _request_cancel(tx: Tx, run_id: RunId, *, ids: Ids, now: datetime) -> tuple[Run, Sequence[StoredEvent], Run | None]:
+def _request_cancel(
+    tx: Tx, run_id: RunId, *, ids: Ids, counter: TokenCounter, now: datetime
+) -> tuple[Run, Sequence[StoredEvent], Run | None]:
     """The run, what is to be told of it, and the run that may begin now because of it."""
     run = tx.runs.get(run_id)
     if run.ended:
@@ -386,7 +405,7 @@ def _request_cancel(tx: Tx, run_id: RunId, *, ids: Ids, now: datetime) -> tuple[
         conversation = tx.conversations.at(run.key.agent_id, run.conversation_seq)
         if conversation.pending_run_seq != run.key.seq:
             return run, (), None
-        given_up = give_up_pending(tx, conversation, "the request was cancelled", ids=ids, now=now)
+        given_up = give_up_pending(tx, conversation, "the request was cancelled", ids=ids, counter=counter, now=now)
         if given_up is None:
             return run, (), None
         return *given_up, tx.runs.active(run.key.agent_id, run.conversation_seq)
@@ -420,6 +439,7 @@ def _fail(
     dead_owner: str | None,
     failure: Failure,
     ids: Ids,
+    counter: TokenCounter,
     settings: EngineSettings,
     now: datetime,
 ) -> Progress | None:
@@ -435,4 +455,5 @@ def _fail(
     if run.first_message_seq is None and (waiting := tx.runs.waiting_input(key)) is not None:
         events += begin_input(tx, run, *decode_drafts(waiting), now=now)
         run = tx.runs.at(key)
-    return end_run(tx, run_log_of(tx, run), Finish("error", failure), events, ids=ids, settings=settings, now=now)
+    end = Finish("error", failure)
+    return end_run(tx, run_log_of(tx, run), end, events, ids=ids, counter=counter, settings=settings, now=now)

@@ -20,6 +20,7 @@ from perdure.engine.accept import Accepted, Request, accept
 from perdure.engine.ask import Asked, CannotBegin, Full, ask, begin, claim, load_view
 from perdure.engine.asking import Asking
 from perdure.engine.auto_recall import NeedsRecall, recall_for
+from perdure.engine.interrupts import to_the_end
 from perdure.engine.ports import Ports
 from perdure.engine.run_log import Progress, RunLog
 
@@ -73,8 +74,9 @@ class Views:
     ) -> Progress | None:
         """T2 (and T3): the progress of taking the run; None if it can't be taken now."""
         asking = self.asking((key.agent_id, conversation_seq), ports)
+        # To the end: who closes gives back what it holds, and a claim must not come behind that.
         progress = await _with_recall(
-            lambda asking: ports.store.write(claim, key, asking, owner=ports.owner, dead_owner=dead_owner),
+            lambda asking: to_the_end(ports.store.write(claim, key, asking, owner=ports.owner, dead_owner=dead_owner)),
             asking,
             ports,
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import (
+    InvalidInput,
     NotAStore,
     StoreBusy,
     StoreDamaged,
@@ -20,6 +21,7 @@ from perdure.core.errors import (
     StoreUnavailable,
 )
 from perdure.core.text import Clause
+from perdure.core.tx import Tx
 from perdure.storage.database import FullText, Row, iso
 from perdure.storage.migrations import SCHEMA_VERSION, migrate
 from perdure.storage.sqlite_forms import RUN_BITS, column_lengths, numbered, runs_of, word_rows
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SqliteDatabase", "connect", "damaged", "typed", "upgrade"]
+__all__ = ["Outcome", "SqliteDatabase", "connect", "damaged", "run_unit", "too_large", "typed", "upgrade"]
 
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BUSY_TIMEOUT_S = 5.0
@@ -37,6 +39,9 @@ LIMIT_SLACK_BYTES = 1 << 20
 
 READER_CACHE_KB = 8_000
 """Of each reader; SQLite's own 2,000 leave a search in 100,000 texts to read 280 pages anew, which takes 0.7 ms."""
+
+Outcome = tuple[Any, BaseException | None]
+"""What a unit of work gave, or what it raised."""
 
 
 class SqliteDatabase:
@@ -299,3 +304,34 @@ def _file_size_limit() -> int | None:
         return None
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     return None if limit == resource.RLIM_INFINITY else limit
+
+
+def run_unit(connection: sqlite3.Connection, tx: Tx, unit: Callable[[Tx], Any], path: Path, *, alone: bool) -> Outcome:
+    """One unit of the open transaction; within a savepoint if it is not alone, so that its failure does not undo its
+    neighbours. One that is alone and fails ends the transaction. Raises: sqlite3.Error: all of it failed."""
+    if not alone:
+        connection.execute("SAVEPOINT unit")
+    try:
+        result = unit(tx)
+    except BaseException as error:
+        # SQLite itself rolls everything back on a full disk or an input/output error: then all units failed.
+        if not connection.in_transaction:
+            raise
+        if alone:
+            connection.execute("ROLLBACK")
+        else:
+            connection.execute("ROLLBACK TO unit")
+            connection.execute("RELEASE unit")
+        if isinstance(error, OverflowError):
+            return None, too_large(error)
+        return None, typed(error, path) if isinstance(error, sqlite3.Error) else error
+    if not alone:
+        connection.execute("RELEASE unit")
+    return result, None
+
+
+def too_large(error: OverflowError) -> InvalidInput:
+    """Python's numbers have no end, a column holds 64 bits."""
+    refused = InvalidInput("a number is too large for the database")
+    refused.__cause__ = error
+    return refused

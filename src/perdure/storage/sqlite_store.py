@@ -21,11 +21,20 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from perdure.core.callers import is_alone
-from perdure.core.errors import InvalidInput, StoreBusy, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
+from perdure.core.errors import StoreBusy, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.tx import Tx
-from perdure.storage.sqlite import BUSY_TIMEOUT_S, SqliteDatabase, connect, typed, upgrade
+from perdure.storage.sqlite import (
+    BUSY_TIMEOUT_S,
+    Outcome,
+    SqliteDatabase,
+    connect,
+    run_unit,
+    too_large,
+    typed,
+    upgrade,
+)
 from perdure.storage.tx import SqlTx
 
 __all__ = ["SqliteStore"]
@@ -46,10 +55,6 @@ class _Job:
     unit: Callable[[Tx], Any]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
-
-
-Outcome = tuple[Any, BaseException | None]
-"""What a unit gave, or what it raised."""
 
 
 class SqliteStore:
@@ -185,7 +190,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise typed(error, self._path) from error
         except OverflowError as error:
-            raise _too_large(error) from error
+            raise too_large(error) from error
 
     def _write_jobs(self) -> None:
         """The writer's thread: take what is waiting, write it, then tell."""
@@ -221,7 +226,8 @@ class SqliteStore:
         try:
             if units:
                 self._begin(wait=wait)
-                outcomes += [self._run(unit, alone=len(units) == 1) for unit in units]
+                alone = len(units) == 1
+                outcomes += [run_unit(self._writer, self._tx, unit, self._path, alone=alone) for unit in units]
                 if self._writer.in_transaction:
                     self._database.commit()
         except BaseException as error:
@@ -240,28 +246,6 @@ class SqliteStore:
                 if not (wait and busy and time.monotonic() - began < BUSY_TIMEOUT_S):
                     raise
             time.sleep(pause_s)
-
-    def _run(self, unit: Callable[[Tx], Any], *, alone: bool) -> Outcome:
-        """One unit; within a savepoint if it is not alone, so that its failure does not undo its neighbours."""
-        if not alone:
-            self._writer.execute("SAVEPOINT unit")
-        try:
-            result = unit(self._tx)
-        except BaseException as error:
-            # SQLite itself rolls everything back on a full disk or an input/output error: then all units failed.
-            if not self._writer.in_transaction:
-                raise
-            if alone:
-                self._writer.execute("ROLLBACK")
-            else:
-                self._writer.execute("ROLLBACK TO unit")
-                self._writer.execute("RELEASE unit")
-            if isinstance(error, OverflowError):
-                return None, _too_large(error)
-            return None, typed(error, self._path) if isinstance(error, sqlite3.Error) else error
-        if not alone:
-            self._writer.execute("RELEASE unit")
-        return result, None
 
     def _failed(self, error: BaseException) -> BaseException:
         failure = typed(error, self._path) if isinstance(error, sqlite3.Error) else error
@@ -284,10 +268,3 @@ def _resolve(future: asyncio.Future[Any], result: Any, raised: BaseException | N
         future.set_exception(raised)
     else:
         future.set_result(result)
-
-
-def _too_large(error: OverflowError) -> InvalidInput:
-    """Python's numbers have no end, a column holds 64 bits."""
-    refused = InvalidInput("a number is too large for the database")
-    refused.__cause__ = error
-    return refused

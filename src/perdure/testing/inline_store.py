@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.tx import Tx
-from perdure.storage.sqlite import SqliteDatabase, connect, typed, upgrade
+from perdure.storage.sqlite import Outcome, SqliteDatabase, connect, run_unit, typed, upgrade
 from perdure.storage.tx import SqlTx
 from perdure.testing.clock import START
 
@@ -20,8 +21,9 @@ __all__ = ["FaultPoint", "InlineStore", "no_faults"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FaultPoint = Literal["read", "write", "committed"]
-"""Where a fault may strike: before a read, before a write, and after its commit before the caller is told."""
+FaultPoint = Literal["read", "write", "commit", "committed"]
+"""Where a fault may strike: before a read, before a write, between its unit and its commit, and after the commit before
+the caller is told."""
 
 
 async def no_faults(point: FaultPoint) -> None:
@@ -32,7 +34,8 @@ class InlineStore:
     """`Store` without threads.
 
     `fault` is awaited at every point where something may go wrong. What it raises is raised to the caller: at `write`
-    nothing is written, at `committed` everything is. A crash is `crash`: closed without commit.
+    and `commit` nothing is written, at `committed` everything is. While it takes its time at `commit`, others read what
+    was committed before. A crash is `crash`: closed without commit.
     """
 
     def __init__(
@@ -45,50 +48,49 @@ class InlineStore:
         durable: bool = False,
     ) -> None:
         self._path = Path(path)
+        in_file = str(path) != ":memory:"
         self._connection = (
-            connect(self._path)
-            if str(path) != ":memory:"
-            else sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            connect(self._path) if in_file else sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         )
         upgrade(self._connection, self._path, at=at)
         if not durable:  # a simulated crash loses no page cache, so there is nothing to sync for
             self._connection.execute("PRAGMA synchronous = OFF")
+        # A store in memory has one connection: who reads there waits for who is about to commit.
+        self._reader = connect(self._path, read_only=True) if in_file else self._connection
         self._database = SqliteDatabase(self._connection)
         self._tx = SqlTx(self._database, org_id)
-        self._seen = SqlTx(SqliteDatabase(self._connection, read_only=True), org_id)
+        self._seen = SqlTx(SqliteDatabase(self._reader, read_only=True), org_id)
         self._fault = fault
+        self._turn = asyncio.Lock()
         self._open = True
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("read")
-        self._check_open()
-        try:
-            self._connection.execute("BEGIN")
-            try:
-                return unit(self._seen, *args, **kwargs)
-            finally:
-                self._connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise typed(error, self._path) from error
+        if self._reader is self._connection:
+            async with self._turn:
+                return self._read(lambda tx: unit(tx, *args, **kwargs))
+        return self._read(lambda tx: unit(tx, *args, **kwargs))
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("write")
-        self._check_open()
-        try:
-            self._database.begin()
+        async with self._turn:
+            ((result, raised),) = await self._transact([lambda tx: unit(tx, *args, **kwargs)])
+        if raised is not None:
             try:
-                result = unit(self._tx, *args, **kwargs)
-                self.fail_at_commit()
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._open and self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
-            raise typed(error, self._path) from error
+                raise raised
+            finally:
+                del raised  # its traceback holds this frame
         await self._fault("committed")
         self._check_open()
-        return result
+        return cast(T, result)
+
+    def read_now(self, unit: Callable[[Tx], T]) -> T:
+        """What a unit reads of a file, without a fault, and without giving others a turn. Raises: StoreError."""
+        return self._read(unit)
+
+    def share_turn(self, turn: asyncio.Lock) -> None:
+        """Wait with writing until nobody else has this turn: another store on the same file."""
+        self._turn = turn
 
     def fail_at_commit(self) -> None:
         """Called inside each write, after its unit and before its commit; a subclass may raise here."""
@@ -97,10 +99,45 @@ class InlineStore:
         """Close without commit, as a killed process does."""
         if self._open:
             self._open = False
+            if self._connection.in_transaction:  # closing alone leaves the file locked while a statement is kept
+                self._connection.execute("ROLLBACK")
             self._connection.close()
+            self._reader.close()
 
     async def close(self) -> None:
         self.crash()
+
+    async def _transact(self, units: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
+        """Run the units in one transaction and commit it. Who calls this has the turn. Raises: nothing is written."""
+        self._check_open()
+        try:
+            self._database.begin()
+            try:
+                alone = len(units) == 1
+                outcomes = [run_unit(self._connection, self._tx, unit, self._path, alone=alone) for unit in units]
+                if self._connection.in_transaction:
+                    await self._fault("commit")
+                    self._check_open()
+                    self.fail_at_commit()
+                    self._connection.execute("COMMIT")
+            except BaseException:
+                if self._open and self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise typed(error, self._path) from error
+        return outcomes
+
+    def _read(self, unit: Callable[[Tx], T]) -> T:
+        self._check_open()
+        try:
+            self._reader.execute("BEGIN")
+            try:
+                return unit(self._seen)
+            finally:
+                self._reader.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise typed(error, self._path) from error
 
     def _check_open(self) -> None:
         if not self._open:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import groupby
+from operator import add
 
 from perdure.context.assemble import assemble, check_legal, digest_of
 from perdure.core.errors import IllegalLog
-from perdure.core.events import RunEnded, RunQueued
+from perdure.core.events import HookAnswered, RunEnded, RunQueued, StepAbandoned, StoredEvent, ViewCompacted
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
+from perdure.core.runs import NO_USAGE, Run
 from perdure.core.text import query_of, stems
 from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.ask import load_view
+from perdure.engine.run_log import open_calls_in
 from perdure.memory.search.recalled import CAPTURED
 
-__all__ = ["Violation", "check_agent"]
+__all__ = ["Violation", "check_agent", "check_moment", "check_resets"]
 
 _EVERYTHING = 1_000_000
 
@@ -39,16 +44,47 @@ def check_agent(
     """
     messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True, reset=True)
     _check_messages(messages, list(sent))
-    _check_resets(tx, agent_id, messages)
+    check_resets(tx, agent_id)
     for conversation in tx.conversations.list(agent_id, limit=1000):
         _check_line([message for message in messages if message.conversation_seq == conversation.seq])
     _check_runs(tx, agent_id, requests)
     _check_blocks(tx, agent_id, messages, notes)
     _check_captures(tx, agent_id, messages)
+    _check_derived(tx, agent_id)
+    _check_hooks(tx, agent_id, messages)
 
 
-def _check_resets(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None:
-    """What was said since the newest reset is in view, counted and found, and nothing of before."""
+def check_moment(tx: Tx, agent_id: AgentId) -> None:
+    """What holds after every commit, also when the process dies right after it. Raises: Violation."""
+    messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True, reset=True)
+    if [message.seq for message in messages] != list(range(len(messages))):
+        raise Violation(f"message numbers are not gapless: {[message.seq for message in messages]}")
+    check_resets(tx, agent_id)
+    _check_derived(tx, agent_id)
+    _check_blocks(tx, agent_id, messages, "")
+    for run in tx.runs.list(agent_id, limit=_EVERYTHING):
+        events = tx.events.list(run.key, limit=_EVERYTHING)
+        kinds = [type(event.event) for event in events]
+        if [event.seq for event in events] != list(range(1, len(events) + 1)) or kinds[0] is not RunQueued:
+            raise Violation(f"events of run {run.key.seq} are not gapless")
+        if run.ended != (kinds[-1] is RunEnded):
+            raise Violation(f"run {run.key.seq} is {run.status}, and its last event {kinds[-1].__name__}")
+        open_calls = open_calls_in(tx.messages.of_run(run))
+        if run.ended and run.stop_reason != "requires_approval" and open_calls:
+            raise Violation(f"run {run.key.seq} has ended ({run.stop_reason}), and calls are open: {open_calls}")
+
+
+def _check_derived(tx: Tx, agent_id: AgentId) -> None:
+    """The indexes, tags, counts, vectors and queue agree with the texts they are made of."""
+    owners = {agent_id, *(archive.id for archive in tx.archives.of_agent(agent_id))}
+    for owner in tx.upkeep.owners(limit=_EVERYTHING):
+        if owner.id in owners and (faults := tx.upkeep.check(owner, limit=_EVERYTHING).faults):
+            raise Violation(f"what is derived does not agree with the texts: {faults}")
+
+
+def check_resets(tx: Tx, agent_id: AgentId) -> None:
+    """What was said since the newest reset is in view, counted and found, and nothing of before. Raises: Violation."""
+    messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True, reset=True)
     lines = {line.seq: line for line in tx.conversations.list(agent_id, limit=1000)}
     for reset in tx.resets.list(agent_id, limit=_EVERYTHING):
         line = tx.conversations.get(reset.conversation_id)
@@ -126,7 +162,11 @@ def _check_runs(tx: Tx, agent_id: AgentId, requests: set[str] | None) -> None:
         once = len(ends) == 1 or ends == ["requires_approval", "cancelled"]
         if kinds[0] is not RunQueued or kinds[-1] is not RunEnded or not once or ends[-1] != run.stop_reason:
             raise Violation(f"events of run {run.key.seq} are not bracketed: {[kind.__name__ for kind in kinds]}")
+        _check_usage(tx, run, events)
+        void = {event.event.step_id for event in events if isinstance(event.event, StepAbandoned)}
         for step in tx.steps.of_run(run.key):
+            if (step.status == "abandoned") != (step.id in void):
+                raise Violation(f"step {step.index} of run {run.key.seq} is {step.status}, and told to be void: {void}")
             if step.status == "pending":
                 raise Violation(f"step {step.index} of run {run.key.seq} is pending in an ended run")
             if requests is not None and step.status == "success":
@@ -135,6 +175,29 @@ def _check_runs(tx: Tx, agent_id: AgentId, requests: set[str] | None) -> None:
                     raise Violation(
                         f"the request of step {step.index} of run {run.key.seq} can't be rebuilt from its recipe"
                     )
+
+
+def _check_usage(tx: Tx, run: Run, events: Sequence[StoredEvent]) -> None:
+    """A run has used what its model calls have, and the summaries that were made for it."""
+    nodes = {node.seq: node for node in tx.nodes.list(run.key.agent_id, run.conversation_seq)}
+    made = [nodes[one.event.node_seq].usage for one in events if isinstance(one.event, ViewCompacted)]
+    used = reduce(add, [*(step.usage for step in tx.steps.of_run(run.key)), *made], NO_USAGE)
+    if run.usage != used:
+        raise Violation(f"run {run.key.seq} is said to have used {run.usage}, and used {used}")
+
+
+def _check_hooks(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None:
+    """What a hook added stands in the log once, if it was told of."""
+    rows = Counter(json.loads(message.text)["text"] for message in messages if message.kind == "hook")
+    if twice := [text for text, count in rows.items() if count > 1]:
+        raise Violation(f"what hooks added stands in the log more than once: {twice}")
+    for run in tx.runs.list(agent_id, limit=_EVERYTHING):
+        for one in tx.events.list(run.key, limit=_EVERYTHING):
+            event = one.event
+            if isinstance(event, HookAnswered) and event.outcome == "context" and event.text not in rows:
+                raise Violation(
+                    f"run {run.key.seq} ({run.stop_reason}) tells of {event.text!r}, which is not in the log"
+                )
 
 
 def _check_blocks(tx: Tx, agent_id: AgentId, messages: Sequence[Message], notes: str) -> None:

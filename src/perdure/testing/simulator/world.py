@@ -61,15 +61,23 @@ class PlannedModel:
     """`Model` that makes the calls named in the last user message, one answer a letter, then says `done KEY`.
 
     The message reads `KEY PLAN`; what was already done is seen from the request alone, so it does not matter which
-    process asks. Summaries are made well, badly or not at all, as the request's digest has it.
+    process asks. Summaries are made well, badly or not at all, as the request's digest has it, and `meanwhile` is what
+    somebody else does then.
     """
 
-    def __init__(self, world: World, fault: Callable[[str], Awaitable[None]]) -> None:
-        self._world, self._fault = world, fault
+    def __init__(
+        self,
+        world: World,
+        fault: Callable[[str], Awaitable[None]],
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._world, self._fault, self._meanwhile = world, fault, meanwhile
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         if request.purpose == "summary":
             await self._fault("model")
+            if self._meanwhile is not None:
+                await self._meanwhile()
             yield ModelReply(parts=self._summary(request), usage=Usage(input_tokens=10, output_tokens=1))
             return
         self._world.requests.add(digest_of(request))
@@ -159,8 +167,14 @@ class WorldTools:
     """`Toolbox` of three foreign tools: `charge` must not run twice, `fetch` may, and runs in parallel; `guarded` must
     not run twice either, and a person has to approve it."""
 
-    def __init__(self, world: World, fault: Callable[[str], Awaitable[None]], rng: random.Random) -> None:
-        self._world, self._fault, self._rng = world, fault, rng
+    def __init__(
+        self,
+        world: World,
+        fault: Callable[[str], Awaitable[None]],
+        rng: random.Random,
+        defect: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._world, self._fault, self._rng, self._defect = world, fault, rng, defect
 
     def specs(self) -> Sequence[ToolSpec]:
         return (
@@ -170,6 +184,7 @@ class WorldTools:
         )
 
     def missing(self, tool: Tool) -> str | None:
+        self._defect()
         return None if tool.spec.name in ("charge", "fetch", "guarded") else f"there is no {tool.spec.name!r} here"
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
