@@ -4,34 +4,73 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote_plus, unquote_to_bytes
 
 __all__ = ["MASKED_CHARS_MIN", "SecretMask"]
 
 MASKED_CHARS_MIN = 6
 """A shorter value would blank out parts of plain words and numbers, and can be guessed anyway."""
 
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_URL_SAFE = str.maketrans("+/", "-_")
+
+_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2})+")
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|[\"'\\/bfnrt])"
+)
+_BREAK = re.compile(r"(?:\r?\n|\\r\\n|\\n)[ \t]*")
+_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+_Decode = Callable[[str], list[tuple[str, int]]]
+"""What was matched -> its characters, each with how much of it stands for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a secret may be written. Of base64 at an offset, `text` is what depends on the secret alone; `before` and
+    `after` it a letter holds some of its bits."""
+
+    text: str
+    name: str
+    before: bool = False
+    after: bool = False
+    is_base64: bool = False
+
 
 class SecretMask:
-    """What takes the values of a call's secrets out of texts: as they are, as Python, JSON and addresses write them,
-    and in base64 and hexadecimal digits. A tool that encodes one in another way, or takes it apart, is not held back.
+    """What takes the values of a call's secrets out of texts: as they are, as Python and JSON escape them, percent-
+    encoded in whole or in part, in base64 at any offset, also over lines, and in hexadecimal digits. A tool that
+    encodes one in another way, or takes it apart, is not held back. The time is linear in the text.
 
     Args:
         values: the value of a secret -> its name.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        forms = {form: name for value, name in values.items() for form in _forms(value)}
-        # The longest first: the value of one secret may stand in another's.
-        self._forms = sorted(forms.items(), key=lambda one: len(one[0]), reverse=True)
+        forms = {form.text: form for value, name in values.items() for form in _forms(value, name)}
+        self._forms = list(forms.values())
 
     def text(self, text: str) -> str:
         """The text with `[secret NAME]` in place of the value of the secret NAME."""
-        for form, name in self._forms:
-            text = text.replace(form, f"[secret {name}]")
-        return text
+        if not self._forms:
+            return text
+        spans = sorted(
+            (span for view in _views(text) for span in self._found(view)), key=lambda span: (span[0], -span[1])
+        )
+        out: list[str] = []
+        at = 0
+        for start, end, name in spans:
+            if start >= at:
+                out += (text[at:start], f"[secret {name}]")
+            at = max(at, end)  # the value of one secret may stand in another's: the longer one counts
+        return "".join((*out, text[at:]))
 
     def value(self, value: Any) -> Any:
         """The value with each text in it, names of fields too, as `text` gives it back."""
@@ -45,15 +84,100 @@ class SecretMask:
             case _:
                 return value
 
+    def _found(self, view: _View) -> Iterator[tuple[int, int, str]]:
+        """(start, end, name) of each secret in the text that the view is of."""
+        for form in self._forms:
+            if view.of_base64 and not form.is_base64:
+                continue
+            at = view.text.find(form.text)
+            while at >= 0:
+                start, end = at, at + len(form.text)
+                if form.before and view.text[max(0, start - 1) : start] in _BASE64:
+                    start -= 1
+                if form.after and view.text[end : end + 1] in _BASE64:
+                    end += 1
+                yield view.origin_of_start(start), view.origin_of_end(end), form.name
+                at = view.text.find(form.text, at + len(form.text))
 
-def _forms(value: str) -> Iterator[str]:
+
+class _View:
+    """A text with some of it decoded, and where each place in it comes from."""
+
+    def __init__(
+        self, text: str, escapes: re.Pattern[str] | None, decode: Callable[[str], list[tuple[str, int]]]
+    ) -> None:
+        self.of_base64 = escapes is _BREAK
+        self._places: list[int] = [0]
+        self._origins: list[int] = [0]
+        pieces: list[str] = []
+        at = place = 0
+        for found in () if escapes is None else escapes.finditer(text):
+            pieces.append(text[at : found.start()])
+            place += found.start() - at
+            at = found.start()
+            for plain, length in decode(found[0]):
+                self._add(place, at)
+                pieces.append(plain)
+                place, at = place + len(plain), at + length
+            self._add(place, at)
+        self.text = "".join((*pieces, text[at:])) if pieces else text
+
+    def origin_of_start(self, place: int) -> int:
+        at = bisect_right(self._places, place) - 1
+        return self._origins[at] + place - self._places[at]
+
+    def origin_of_end(self, place: int) -> int:
+        at = bisect_left(self._places, place)
+        if at == len(self._places) or self._places[at] != place:
+            at -= 1
+        return self._origins[at] + place - self._places[at]
+
+    def _add(self, place: int, origin: int) -> None:
+        self._places.append(place)
+        self._origins.append(origin)
+
+
+def _views(text: str) -> Iterator[_View]:
+    """The text as it is, and decoded in each way that it has something for."""
+    yield _View(text, None, _unescaped)
+    if "%" in text:
+        yield _View(text, _PERCENT, _unquoted)
+    if "\\" in text:
+        yield _View(text, _ESCAPE, _unescaped)
+    if "\n" in text or "\\n" in text:
+        yield _View(text, _BREAK, lambda line_break: [("", len(line_break))])
+
+
+def _unescaped(escape: str) -> list[tuple[str, int]]:
+    """What a backslash and what follows stand for."""
+    kind, digits = escape[1], escape[2:]
+    if len(escape) == 12 and kind == "u":
+        pair = escape.replace("\\u", "")
+        return [(bytes.fromhex(pair).decode("utf-16-be", "replace"), len(escape))]
+    if kind in "uUx":
+        code = int(digits, 16)
+        return [(chr(code) if code < 0x110000 else escape, len(escape))]
+    return [(_LETTERS.get(kind, kind), len(escape))]
+
+
+def _unquoted(run: str) -> list[tuple[str, int]]:
+    """The characters of a run of percent-encoded bytes, each with the length of what stands for it."""
+    text = unquote_to_bytes(run).decode("utf-8", "surrogateescape")
+    return [(one, 3 * len(one.encode("utf-8", "surrogateescape"))) for one in text]
+
+
+def _forms(value: str, name: str) -> Iterator[_Form]:
     for plain in dict.fromkeys((value, value.strip())):
         if len(plain) < MASKED_CHARS_MIN:
             continue
         data = plain.encode()
-        yield plain
-        yield from (repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
-        yield from (quote(plain), quote(plain, safe=""), quote_plus(plain))
-        for encoded in (base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()):
-            yield from (encoded, encoded.rstrip("="))
-        yield from (data.hex(), data.hex().upper())
+        texts = (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
+        # Where a space is a plus, percent-encoding may be of any of the others.
+        for text in (*texts, plain.replace(" ", "+"), quote_plus(plain), data.hex(), data.hex().upper()):
+            yield _Form(text, name)
+        for offset in range(3):
+            encoded = base64.b64encode(bytes(offset) + data).decode().rstrip("=")
+            first, rest = -(-offset * 8 // 6), (offset + len(data)) * 8 % 6
+            core = encoded[first : len(encoded) - bool(rest)]
+            for text in (core, core.translate(_URL_SAFE)):
+                yield _Form(text, name, before=bool(offset), after=bool(rest), is_base64=True)

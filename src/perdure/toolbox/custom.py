@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -97,7 +98,12 @@ class CustomTools:
         job = job_of(spec, code, arguments, environment, agent, blocks)
         mask = SecretMask({environment[variable]: name for variable, name in secrets.items()})
         result = await self._sandbox.run(job, progress=progress)
-        return _masked(_outcome(replace(result, value=mask.value(result.value)), blocks), mask)
+
+        def shown() -> ToolOutcome:
+            return _masked(_outcome(replace(result, value=mask.value(result.value)), blocks), mask)
+
+        # Megabytes of escapes take seconds, in which others go on.
+        return await asyncio.to_thread(shown) if secrets else shown()
 
 
 def job_of(
