@@ -23,6 +23,7 @@ from perdure.memory.tools import (
     upsert_tool,
 )
 from perdure.server.deps import Library
+from perdure.server.disconnect import ClientGone, while_connected
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ToolPath
 from perdure.server.limits import Items
@@ -50,6 +51,9 @@ __all__ = ["router"]
 router = APIRouter(tags=["tools"])
 
 BASE_TYPES = "letta_"
+
+GONE = 499
+"""What nobody sees: the client has left."""
 
 _Texts = Annotated[
     Items[str] | None,
@@ -208,10 +212,13 @@ async def generate_schema(body: GenerateSchemaIn, library: Library) -> Response:
 
 
 @router.post("/v1/tools/run")
-async def run(body: ToolRunIn, library: Library) -> Response:
-    """Try a source with arguments, in the sandbox; nothing is stored."""
-    outcome = await run_source(library.app, body.new(), body.args, author=WIRE_AUTHOR)
+async def run(body: ToolRunIn, library: Library, request: Request) -> Response:
+    """Try a source with arguments, in the sandbox; nothing is stored. It ends when the client leaves."""
     app = library.app
+    try:
+        outcome = await while_connected(request, run_source(app, body.new(), body.args, author=WIRE_AUTHOR))
+    except ClientGone:
+        return Response(status_code=GONE)
     shape = {
         "id": app.ports.ids.new("message"),
         "date": stamp(app.ports.clock.now()),
@@ -314,8 +321,10 @@ async def detach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Re
 
 
 @router.post("/v1/agents/{agent_id}/tools/{tool_name}/run")
-async def run_of_agent(agent_id: AgentPath, tool_name: str, body: AgentToolRunIn, library: Library) -> Response:
-    """Run a tool of the agent by hand, with its secrets and blocks."""
+async def run_of_agent(
+    agent_id: AgentPath, tool_name: str, body: AgentToolRunIn, library: Library, request: Request
+) -> Response:
+    """Run a tool of the agent by hand, with its secrets and blocks. It ends when the client leaves."""
     app = library.app
 
     def unit(tx: Tx) -> Tool:
@@ -326,6 +335,10 @@ async def run_of_agent(agent_id: AgentPath, tool_name: str, body: AgentToolRunIn
         return tools[tool_name]
 
     tool = await app.store.read(unit)
-    outcome = await run_tool(app, tool, body.args, agent_id=agent_id, author=WIRE_AUTHOR)
+    work = run_tool(app, tool, body.args, agent_id=agent_id, author=WIRE_AUTHOR)
+    try:
+        outcome = await while_connected(request, work)
+    except ClientGone:
+        return Response(status_code=GONE)
     parts = await app.store.read(lambda tx: parts_of(tx, tx.agents.get(agent_id)))
     return json_answer(execution_shape(outcome, agent_reply(library, parts)))
