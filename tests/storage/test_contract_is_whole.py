@@ -8,20 +8,22 @@ from typing import get_type_hints
 
 import perdure.testing.store_contract
 from perdure.core.tx import Tx
+from perdure.testing.store_contract.isolation import is_protocol
 
 FOLDER = Path(perdure.testing.store_contract.__file__).parent
-NO_CASES = frozenset({"organisations.py"})
-"""It only tries whether another organisation is kept out."""
+NO_CASES = frozenset({"organisations.py", "isolation.py", "isolation_values.py"})
+"""They only try whether another organisation is kept out."""
 
 
 def verbs() -> set[tuple[str, str]]:
     """(noun, verb) of all that a transaction can do."""
     nouns = {name: port for name, port in vars(Tx).items() if isinstance(port, property) and name != "org_id"}
+    ports = {noun: get_type_hints(port.fget)["return"] for noun, port in nouns.items()}
     return {
         (noun, verb)
-        for noun, port in nouns.items()
-        for verb in vars(get_type_hints(port.fget)["return"])
-        if not verb.startswith("_")
+        for noun, port in ports.items()
+        for verb in vars(port)
+        if is_protocol(port) and not verb.startswith("_")
     }
 
 

@@ -68,7 +68,7 @@ class Agents:
     def add(self, agent: Agent) -> Agent:
         if self._db.rows("SELECT 1 FROM agents WHERE id = :id", {"id": agent.id}):
             raise AlreadyExists("agent", agent.id)
-        agent = replace(agent, number=next_number(self._db))
+        agent = replace(agent, number=next_number(self._db), org_id=self._org_id)
         params = _params(agent)
         self._db.run(
             "INSERT INTO agents (id, org_id, number, name, agent_type, model, timezone, settings_revision, hidden,"
@@ -125,7 +125,11 @@ class Agents:
         )
 
     def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
-        before = "" if after is None else "AND a.number < (SELECT number FROM agents WHERE id = :after)"
+        before = (
+            ""
+            if after is None
+            else ("AND a.number < (SELECT number FROM agents WHERE id = :after AND org_id = :org_id)")
+        )
         rows = self._db.rows(
             f"{_SELECT} WHERE a.org_id = :org_id {before} ORDER BY a.number DESC LIMIT :limit",
             {"org_id": self._org_id, "limit": limit} | ({} if after is None else {"after": after}),

@@ -31,7 +31,7 @@ class Archives:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, archive: Archive) -> Archive:
-        archive = replace(archive, number=next_number(self._db))
+        archive = replace(archive, number=next_number(self._db), org_id=self._org_id)
         self._db.run(
             f"INSERT INTO archives ({_COLUMNS}) VALUES (:id, :org_id, :number, :name, :description, :metadata, 0, 0,"
             " :created_at, :updated_at)",

@@ -35,7 +35,7 @@ class Blocks:
     def add(self, block: Block, *, author: Author) -> Block:
         if self._db.rows("SELECT 1 FROM blocks WHERE id = :id", {"id": block.id}):
             raise AlreadyExists("block", block.id)
-        block = replace(block, version=0)
+        block = replace(block, version=0, org_id=self._org_id)
         self._db.run(
             f"INSERT INTO blocks (number, {_COLUMNS}) VALUES (:number, :id, :org_id, :label, :value, :limit_chars,"
             " :description, :read_only, :metadata, :tags, :is_template, :hidden, :version, :created_at, :updated_at,"

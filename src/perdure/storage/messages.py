@@ -73,6 +73,8 @@ class Messages:
         opening: Opening | None = None,
     ) -> Sequence[Message]:
         if opening is not None:
+            if (opening.agent.id, opening.agent.org_id) != (agent_id, self._org_id):
+                raise NotFound("agent", agent_id)
             first, number, embedded = opening.next_message_seq, opening.agent.number, opening.embedded
         else:
             first, number, embedded = self._take_numbers(agent_id, drafts)

@@ -28,6 +28,7 @@ CACHE_SLOTS = 8_192
 _MASK = (1 << 32) - 1
 _SEQ = f"key & {_MASK}"
 _SCOPE = "number, owner_kind, owner_id, model, dimensions, generation, version, row_count, fill_from"
+_OWN_SCOPE = "EXISTS (SELECT 1 FROM vector_scopes s WHERE s.number = :number AND s.org_id = :org_id)"
 _TEXTS = {
     "archive": "SELECT seq FROM passages WHERE archive_id = :owner AND seq >= :from ORDER BY seq LIMIT :limit",
     "agent": (
@@ -181,7 +182,8 @@ class Vectors:
         return True
 
     def enqueue(self, number: int, seqs: Sequence[int]) -> None:
-        queue_texts(self._db, number, seqs)
+        if self._is_own(number):
+            queue_texts(self._db, number, seqs)
 
     def put(
         self,
@@ -252,7 +254,8 @@ class Vectors:
         return list(vectors)
 
     def remove(self, number: int, seqs: Sequence[int]) -> None:
-        forget_texts(self._db, number, seqs)
+        if self._is_own(number):
+            forget_texts(self._db, number, seqs)
 
     # One row with all of them: the database puts them together in half the time that Python takes for as many objects,
     # and takes a third less again when nothing stands between the table and the sums.
@@ -261,7 +264,7 @@ class Vectors:
         wanted = "vectors WHERE key BETWEEN :first AND :last AND generation = :generation"
         params = self._between(scope, after_seq + 1, _MASK)
         found = db.rows(f"SELECT key FROM {wanted} ORDER BY key LIMIT 1", params)
-        if not found:
+        if not found or not self._is_own(scope.number):
             return VectorBlock()
         first = found[0][0] & _MASK
         params = self._between(scope, first, min(first + limit - 1, _MASK)) | {"size": size}
@@ -286,6 +289,8 @@ class Vectors:
     def changed(
         self, scope: Scope, *, after_version: int, after_seq: int = 1 << 32, limit: int = 8_192
     ) -> Sequence[VectorRow]:
+        if not self._is_own(scope.number):
+            return ()
         return self._db.rows(  # type: ignore[return-value]
             f"SELECT {_SEQ}, version, vector FROM vectors WHERE number = :number AND version >= :version"
             " AND (version > :version OR key > :after) AND generation = :generation"
@@ -300,6 +305,8 @@ class Vectors:
         )
 
     def read(self, scope: Scope, seqs: Sequence[int]) -> Sequence[tuple[int, bytes]]:
+        if not self._is_own(scope.number):
+            return ()
         keys, params = self._db.among("key", "keys", [scope.number << 32 | seq for seq in seqs])
         rows = self._db.rows(
             f"SELECT key, vector FROM vectors WHERE {keys} AND generation = :generation AND vector IS NOT NULL",
@@ -318,7 +325,7 @@ class Vectors:
         claims = [Claim(number=row[0], owner_kind=row[1], owner_id=row[2], seq=row[3], tries=row[4]) for row in rows]
         self._db.run_many(
             "UPDATE embedding_queue SET tries = :tries, not_before = :until WHERE number = :number AND seq = :seq",
-            [_claimed(claim) | {"until": iso(until)} for claim in claims],
+            [self._claimed(claim) | {"until": iso(until)} for claim in claims],
         )
         return claims
 
@@ -340,22 +347,23 @@ class Vectors:
     def renew(self, claims: Sequence[Claim], *, claimed: datetime, until: datetime) -> None:
         self._db.run_many(
             "UPDATE embedding_queue SET not_before = :until"
-            " WHERE number = :number AND seq = :seq AND not_before = :claimed",
-            [_claimed(claim) | {"claimed": iso(claimed), "until": iso(until)} for claim in claims],
+            f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
+            [self._claimed(claim) | {"claimed": iso(claimed), "until": iso(until)} for claim in claims],
         )
 
     def release(self, claims: Sequence[Claim], *, claimed: datetime, at: datetime | None = None) -> None:
+        again = "" if at is None else iso(at)
         self._db.run_many(
             "UPDATE embedding_queue SET tries = :tries - 1, not_before = :again"
-            " WHERE number = :number AND seq = :seq AND not_before = :claimed",
-            [_claimed(claim) | {"claimed": iso(claimed), "again": "" if at is None else iso(at)} for claim in claims],
+            f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
+            [self._claimed(claim) | {"claimed": iso(claimed), "again": again} for claim in claims],
         )
 
     def fail(self, claim: Claim, reason: str, *, claimed: datetime, again: datetime | None) -> None:
         self._db.run(
             "UPDATE embedding_queue SET not_before = :again, failure = :reason"
-            " WHERE number = :number AND seq = :seq AND not_before = :claimed",
-            _claimed(claim)
+            f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
+            self._claimed(claim)
             | {
                 "again": NEVER if again is None else iso(again),
                 "reason": storable(reason),
@@ -365,8 +373,9 @@ class Vectors:
 
     def drop(self, claims: Sequence[Claim], *, claimed: datetime) -> None:
         self._db.run_many(
-            "DELETE FROM embedding_queue WHERE number = :number AND seq = :seq AND not_before = :claimed",
-            [_claimed(claim) | {"claimed": iso(claimed)} for claim in claims],
+            "DELETE FROM embedding_queue"
+            f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
+            [self._claimed(claim) | {"claimed": iso(claimed)} for claim in claims],
         )
 
     def counts(self, *, after: int = -1, limit: int = 1_000) -> Sequence[ScopeCounts]:
@@ -414,6 +423,12 @@ class Vectors:
             ],
         )
 
+    def _claimed(self, claim: Claim) -> dict[str, Any]:
+        return self._own(claim.number) | {"seq": claim.seq, "tries": claim.tries}
+
+    def _is_own(self, number: int) -> bool:
+        return bool(self._db.rows(f"SELECT 1 WHERE {_OWN_SCOPE}", self._own(number)))
+
     def _own(self, number: int) -> dict[str, Any]:
         return {"number": number, "org_id": self._org_id}
 
@@ -451,10 +466,6 @@ class Vectors:
             fill_from=row[8],
             settled=self._db.is_settled(row[0]),
         )
-
-
-def _claimed(claim: Claim) -> dict[str, Any]:
-    return {"number": claim.number, "seq": claim.seq, "tries": claim.tries}
 
 
 def _numbers(joined: str) -> list[int]:

@@ -17,11 +17,11 @@ from perdure.testing.store_contract.captures import CaptureContract
 from perdure.testing.store_contract.conversations import ConversationContract
 from perdure.testing.store_contract.events import EventContract
 from perdure.testing.store_contract.folders import FolderContract
+from perdure.testing.store_contract.isolation import IsolationContract
 from perdure.testing.store_contract.mcp import McpContract
 from perdure.testing.store_contract.message_ids import MessageIdContract
 from perdure.testing.store_contract.messages import MessageContract
 from perdure.testing.store_contract.nodes import NodeContract
-from perdure.testing.store_contract.organisations import OrganisationContract
 from perdure.testing.store_contract.passages import PassageContract
 from perdure.testing.store_contract.resets import ResetContract
 from perdure.testing.store_contract.revisions import RevisionContract
@@ -44,11 +44,11 @@ class StoreContract(
     ConversationContract,
     EventContract,
     FolderContract,
+    IsolationContract,
     McpContract,
     MessageContract,
     MessageIdContract,
     NodeContract,
-    OrganisationContract,
     PassageContract,
     ResetContract,
     RevisionContract,
