@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from perdure.core.errors import InvalidInput
-from perdure.core.ids import DEFAULT_ORG, McpServerId
-from perdure.core.mcp import McpServer, McpTool, ServerSecrets, check_server, definition_of, local_name
+from perdure.core.errors import InvalidInput, SecretUnreadable
+from perdure.core.ids import DEFAULT_ORG, McpServerId, OrgId
+from perdure.core.mcp import (
+    McpServer,
+    McpTool,
+    ServerSecrets,
+    check_server,
+    definition_of,
+    local_name,
+    open_server,
+    seal_server,
+)
+from perdure.storage.cipher import AesCipher
+from perdure.testing import InlineStore
 from perdure.testing.clock import START
 from perdure.toolbox.mcp.errors import why_of
 
@@ -181,3 +192,15 @@ def test_an_answer_that_breaks_the_protocol_is_told_in_plain_words() -> None:
         Listing.model_validate({"tools": [[], 5]})
 
     assert why_of(caught.value) == "what it answered breaks the protocol at tools[1]"
+
+
+async def test_a_sealed_server_opens_in_its_own_place_only() -> None:
+    """What was encrypted for one server can't be read as another's, nor as another organisation's."""
+    cipher, store = AesCipher("a key of sixteen", file=None), InlineStore()
+    first = seal_server(a_server(), ServerSecrets(token=CANARY), cipher=cipher)
+    others = (replace(first, id=McpServerId("mcp_server-2")), replace(first, org_id=OrgId("org-2")))
+
+    assert (await store.read(open_server, first, cipher=cipher)).token == CANARY
+    for other in others:
+        with pytest.raises(SecretUnreadable):
+            await store.read(open_server, other, cipher=cipher)

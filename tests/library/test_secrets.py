@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure import InvalidInput, NotFound, Perdure
-from perdure.core.errors import SecretKeyMissing
-from perdure.core.secrets import resolve_environment
+from perdure.core.agents import Agent
+from perdure.core.errors import SecretKeyMissing, SecretUnreadable
+from perdure.core.ids import AgentId, OrgId
+from perdure.core.secrets import ORGANISATION, Secret, open_secret, put_secret, resolve_environment
+from perdure.core.tx import Tx
 from perdure.settings import Settings
+from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore, calls, says
+from perdure.testing.clock import START, SequentialIds
 from tests.library.opened import open_async, open_sync
 
 CANARY = "canary-5f1d7c0a"
@@ -110,3 +116,26 @@ def test_a_setting_takes_the_place_of_the_key_file(tmp_path: Path) -> None:
         assert perdure.secrets.set("TOKEN", "1").name == "TOKEN"
     with Perdure(store=InlineStore(), settings=Settings()) as perdure, pytest.raises(SecretKeyMissing):
         perdure.secrets.set("TOKEN", "1")
+
+
+async def test_a_sealed_value_opens_in_its_own_place_only(tmp_path: Path) -> None:
+    """A row copied over another one is refused, whatever differs: name, owner or organisation."""
+    cipher, store, ids = AesCipher("a key of sixteen", file=None), InlineStore(tmp_path / "a.db"), SequentialIds()
+    other_org = InlineStore(tmp_path / "b.db", org_id=OrgId("org-11111111-1111-4111-8111-111111111111"))
+
+    def fill(tx: Tx) -> list[Secret]:
+        agents = [AgentId(ids.new("agent")) for _ in range(2)]
+        for agent_id in agents:
+            tx.agents.add(Agent(id=agent_id, org_id=tx.org_id, name="a", model="m", created_at=START, updated_at=START))
+        places = [(owner, name) for owner in (ORGANISATION, *agents) for name in ("TOKEN", "OTHER")]
+        return [put_secret(tx, owner, name, CANARY, cipher=cipher, at=START) for owner, name in places]
+
+    here, there = await store.write(fill), await other_org.write(fill)
+    for target in here:
+        for source in (*here, *there):
+            copied = replace(target, sealed=source.sealed)
+            if source is target:
+                assert await store.read(open_secret, copied, cipher=cipher) == CANARY
+            else:
+                with pytest.raises(SecretUnreadable):
+                    await store.read(open_secret, copied, cipher=cipher)
