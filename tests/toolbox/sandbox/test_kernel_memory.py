@@ -10,6 +10,7 @@ import pytest
 from perdure.core.sandbox import SandboxLimits
 from tests.toolbox.sandbox.attempts import outcomes_of
 from tests.toolbox.sandbox.cages import Cage
+from tests.toolbox.sandbox.conftest import options_of
 
 SERVERS = ["root", "user", "root without namespaces", "user without namespaces"]
 WITH_NAMESPACES = SERVERS[:2]
@@ -93,13 +94,10 @@ import ctypes, os, time
 libc = ctypes.CDLL(None)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-for _ in range(2):
-    if os.fork() == 0:
-        for number in range(8000):  # a page in each gigabyte, read only: two pages of tables, and none of its own
-            address = (number + 2048) << 30
-            if libc.mmap(address, 4096, 1, 0x100022, -1, 0) == address:
-                ctypes.string_at(address, 1)
-        time.sleep(60)
+for number in range(14_000):  # a page in each gigabyte, read only: two pages of tables, and none of its own
+    address = (number + 2048) << 30
+    if libc.mmap(address, 4096, 1, 0x100022, -1, 0) == address:
+        ctypes.string_at(address, 1)
 time.sleep(60)
 """
 
@@ -149,12 +147,43 @@ def test_sockets_count_as_memory(cage: Cage) -> None:
     assert (result.status, "need more memory than 128 MiB" in result.error) == ("memory", True)
 
 
-@pytest.mark.parametrize("cage", WITH_NAMESPACES, indirect=True)
+@pytest.mark.parametrize("cage", SERVERS, indirect=True)
 def test_page_tables_count_as_memory(cage: Cage) -> None:
     """Pages that are only read take none themselves, but each may need two pages of tables."""
     result = cage.run(TABLES, limits=SandboxLimits(wall_s=10, memory_mb=96))
 
     assert (result.status, "need more memory than 96 MiB" in result.error) == ("memory", True)
+
+
+@pytest.mark.parametrize("kind", WITH_NAMESPACES)
+def test_connections_within_a_call_have_small_buffers(kind: str) -> None:
+    """The kernel would let those of TCP grow to tens of megabytes. Connections nobody accepts are few."""
+    source = (
+        "import socket\n"
+        "def f():\n"
+        "    listener = socket.create_server(('127.0.0.1', 0), backlog=4096)\n"
+        "    sender = socket.create_connection(listener.getsockname())\n"
+        "    held, receiver = 0, listener.accept()[0]\n"
+        "    sender.settimeout(0.1)\n"
+        "    try:\n        while held < 32 << 20:\n            held += sender.send(bytes(65536))\n"
+        "    except TimeoutError:\n        pass\n"
+        "    unheard = []\n"
+        "    try:\n        for _ in range(40):\n"
+        "            made = socket.socket()\n            made.settimeout(0.1)\n"
+        "            made.connect(listener.getsockname())\n            unheard.append(made)\n"
+        "    except TimeoutError:\n        pass\n"
+        "    return [held, len(unheard)]\n"
+    )
+    cage = Cage(**options_of(kind), network=True)
+    try:
+        result = cage.run(source, "f", network=("*",))
+    finally:
+        cage.close()
+
+    assert result.status == "success", result
+    held, unheard = result.value
+    assert 64 << 10 < held < 1 << 20
+    assert unheard < 20
 
 
 @pytest.mark.parametrize("cage", WITH_NAMESPACES, indirect=True)

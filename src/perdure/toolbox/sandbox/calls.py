@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.toolbox.sandbox.fork_server import Ended, ForkServer
@@ -15,7 +14,6 @@ from perdure.toolbox.sandbox.inside.frames import HEADER
 __all__ = ["Call", "Stream", "TooMuchOutput"]
 
 READ_BYTES = 64 << 10
-WEIGH_S = 0.2
 READS_AT_ONCE = 4
 """After so many reads the event loop gets its turn, however much is there."""
 
@@ -152,21 +150,9 @@ class Call:
     def kill(self) -> None:
         self.server.kill(self.number)
 
-    @contextmanager
-    def weighed(self, memory_mb: int) -> Iterator[None]:
-        """Have the memory of all its processes looked at from time to time."""
-        timer: asyncio.TimerHandle | None = None
-
-        def weigh() -> None:
-            nonlocal timer
-            self.server.weigh(self.number, memory_mb << 20)
-            timer = self.server.loop.call_later(WEIGH_S, weigh)
-
-        timer = self.server.loop.call_later(WEIGH_S, weigh)
-        try:
-            yield
-        finally:
-            timer.cancel()
+    def limit_memory(self, memory_mb: int) -> None:
+        """Have it ended if all its processes hold more together."""
+        self.server.limit(self.number, memory_mb << 20)
 
     def close(self) -> None:
         """Let go of the pipes."""

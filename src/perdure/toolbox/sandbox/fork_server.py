@@ -156,9 +156,9 @@ class ForkServer:
         """End a call and all that it has started. It may have ended already."""
         self._tell(number, {"kill": number})
 
-    def weigh(self, number: int, bytes_max: int) -> None:
-        """End a call if its processes hold more memory than this together."""
-        self._tell(number, {"weigh": number, "bytes_max": bytes_max})
+    def limit(self, number: int, bytes_max: int) -> None:
+        """End a call as soon as its processes hold more memory than this together."""
+        self._tell(number, {"limit": number, "bytes_max": bytes_max})
 
     def _tell(self, number: int, message: Mapping[str, Any]) -> None:
         if self.alive and number in self._calls:

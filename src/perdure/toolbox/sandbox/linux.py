@@ -339,9 +339,9 @@ class LinuxSandbox:
         limits = job.limits
         try:
             async with asyncio.timeout(limits.wall_s):
-                with call.weighed(limits.memory_mb):
-                    await call.send(frames.pack(_data(job)))
-                    body = await call.frame(output_max=FLOOD_BYTES)
+                call.limit_memory(limits.memory_mb)
+                await call.send(frames.pack(_data(job)))
+                body = await call.frame(output_max=FLOOD_BYTES)
                 if body is not None:
                     if len(body) > LARGE_BYTES:
                         return await asyncio.to_thread(result_of, body, job)

@@ -23,7 +23,7 @@ from .kernel import (
     unshare,
 )
 from .limits import set_limits
-from .network import hand_out_listener
+from .network import hand_out_listener, limit_buffers
 from .root_folder import DEVICES, WORK, mount_packages, mount_work
 
 __all__ = ["USER", "Plan", "enter"]
@@ -81,6 +81,7 @@ def enter(plan: Plan, call: Mapping[str, Any], channel: int) -> None:
         mount_work(disk_mb=limits["disk_mb"], files=limits["files"], uid=uid or 0)
         mount_packages(call["packages"])
         if call["network"]:
+            limit_buffers(plan.proc)
             hand_out_listener(channel)
     if uid is not None:
         os.setgroups([])

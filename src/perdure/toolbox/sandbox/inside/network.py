@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
+import os
 import socket
 import struct
 
-__all__ = ["PROXY_VARIABLES", "hand_out_listener"]
+__all__ = ["PROXY_VARIABLES", "hand_out_listener", "limit_buffers"]
 
 _HOST, _PORT = "127.0.0.1", 3_128
 _BACKLOG = 16
+_BUFFERS = {  # bytes: least, at first, at most; and how many connections wait for a listener
+    "ipv4/tcp_rmem": "4096 65536 131072",
+    "ipv4/tcp_wmem": "4096 16384 131072",
+    "core/somaxconn": str(_BACKLOG),
+}
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _INTERFACE = struct.Struct("16sh14x")
 
@@ -34,3 +41,17 @@ def hand_out_listener(channel_fd: int) -> None:
         with socket.create_server((_HOST, _PORT), backlog=_BACKLOG) as listener:
             descriptors = array.array("i", [listener.fileno()])
             channel.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+
+
+def limit_buffers(proc: int) -> None:
+    """Keep the kernel from growing buffers of TCP in this process's network namespace, to 32 MiB by default.
+
+    Where /proc/sys can't be written, as in some containers, there is the weighing of sockets alone.
+    """
+    for name, value in _BUFFERS.items():
+        with contextlib.suppress(OSError):
+            fd = os.open(f"sys/net/{name}", os.O_WRONLY, dir_fd=proc)
+            try:
+                os.write(fd, value.encode())
+            finally:
+                os.close(fd)

@@ -13,7 +13,9 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ from .weight import full_socket_bytes, host_pid, own_bytes, sockets_bytes, weigh
 __all__ = ["main"]
 
 MESSAGE_BYTES = 64 << 10
+WEIGH_S = 0.2
 _CONTROL = PROC + 1
 _CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7
 
@@ -146,16 +149,31 @@ def _without_namespaces(control: socket.socket, settings: Mapping[str, Any], sho
     _Server(control, plan, settings).serve()
 
 
+@dataclass(slots=True)
+class _Call:
+    """A call's process.
+
+    Args:
+        bytes_max: what all its processes may hold together; None: it has no job yet.
+        heavy: it was ended because they held more.
+    """
+
+    number: int
+    pid: int
+    bytes_max: int | None = None
+    heavy: bool = False
+
+
 class _Server:
-    """Forks for calls, ends them when told, and tells when they have ended."""
+    """Forks for calls, ends them when told or when they are too heavy, and tells when they have ended."""
 
     def __init__(self, control: socket.socket, plan: Plan, settings: Mapping[str, Any]) -> None:
         self._control = control
         self._plan = plan
         self._settings = settings
         self._own_pids = os.open("self/ns/pid", os.O_RDONLY, dir_fd=PROC) if plan.namespaces else -1
-        self._calls: dict[int, tuple[int, int]] = {}  # pidfd -> (number of the call, pid)
-        self._too_heavy: set[int] = set()
+        self._calls: dict[int, _Call] = {}  # by pidfd
+        self._weigh_at = 0.0
         self._shared_bytes = 0
         self._socket_bytes = full_socket_bytes(PROC)
         self._poll = select.poll()
@@ -166,7 +184,7 @@ class _Server:
         facts = {"landlock": self._plan.landlock, "root": self._plan.first_uid is not None}
         _tell(self._control, {"ready": True, "namespaces": self._plan.namespaces, **facts})
         while True:
-            for fd, _ in self._poll.poll():
+            for fd, _ in self._poll.poll(self._until_weighing()):
                 if fd == self._control.fileno():
                     message, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 5)
                     if not message:
@@ -174,13 +192,19 @@ class _Server:
                     self._hear(json.loads(message), fds)
                 elif fd in self._calls:
                     self._reap(fd)
+            if time.monotonic() >= self._weigh_at:
+                self._weigh()
 
     def _hear(self, message: Mapping[str, Any], fds: list[int]) -> None:
         if "kill" in message:
             self._kill(message["kill"])
             return
-        if "weigh" in message:
-            self._weigh(message["weigh"], message["bytes_max"])
+        if "limit" in message:
+            if self._until_weighing() is None:
+                self._weigh_at = time.monotonic() + WEIGH_S
+            for call in self._calls.values():
+                if call.number == message["limit"]:
+                    call.bytes_max = message["bytes_max"]
             return
         try:
             self._start(message, fds)
@@ -191,23 +215,31 @@ class _Server:
                 os.close(fd)
 
     def _kill(self, wanted: int) -> None:
-        for number, pid in self._calls.values():
-            if number == wanted:
-                os.kill(pid, signal.SIGKILL)  # not yet waited for, so nobody else can have this number
+        for call in self._calls.values():
+            if call.number == wanted:
+                os.kill(call.pid, signal.SIGKILL)  # not yet waited for, so nobody else can have this number
 
-    def _weigh(self, wanted: int, bytes_max: int) -> None:
-        """End a call that takes too much memory, with all of its processes and what the kernel holds for them."""
-        for pidfd, (number, _) in self._calls.items():
-            if number == wanted:
-                try:
-                    pid = host_pid(pidfd, PROC)
-                    weight = weight_bytes(pid, PROC, shared_bytes=self._shared_bytes)
-                    weight += sockets_bytes(pid, PROC, each=self._socket_bytes) if self._plan.namespaces else 0
-                except OSError:  # it has ended, or /proc hides it
-                    return
-                if weight > bytes_max:
-                    self._too_heavy.add(number)
-                    self._kill(number)
+    def _until_weighing(self) -> float | None:
+        """In milliseconds; None: there is nothing to weigh."""
+        if all(call.bytes_max is None for call in self._calls.values()):
+            return None
+        return max(0.0, self._weigh_at - time.monotonic()) * 1000
+
+    def _weigh(self) -> None:
+        """End calls that take too much memory, with all of their processes and what the kernel holds for them."""
+        for pidfd, call in self._calls.items():
+            if call.bytes_max is None:
+                continue
+            try:
+                pid = host_pid(pidfd, PROC)
+                weight = weight_bytes(pid, PROC, shared_bytes=self._shared_bytes)
+                weight += sockets_bytes(pid, PROC, each=self._socket_bytes) if self._plan.namespaces else 0
+            except OSError:  # it has ended, or /proc hides it
+                continue
+            if weight > call.bytes_max:
+                call.heavy = True
+                os.kill(call.pid, signal.SIGKILL)
+        self._weigh_at = time.monotonic() + WEIGH_S
 
     def _start(self, call: Mapping[str, Any], fds: list[int]) -> None:
         if self._plan.namespaces:
@@ -218,19 +250,17 @@ class _Server:
             run(self._plan, call, fds)
             os._exit(0)
         pidfd = os.pidfd_open(pid)
-        self._calls[pidfd] = (call["call"], pid)
+        self._calls[pidfd] = _Call(call["call"], pid)
         self._poll.register(pidfd, select.POLLIN)
 
     def _reap(self, pidfd: int) -> None:
-        number, pid = self._calls.pop(pidfd)
+        call = self._calls.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
-        _, status, used = os.wait4(pid, 0)
+        _, status, used = os.wait4(call.pid, 0)
         seconds = used.ru_utime + used.ru_stime
-        heavy = number in self._too_heavy
-        self._too_heavy.discard(number)
         code = os.waitstatus_to_exitcode(status)
-        _tell(self._control, {"ended": number, "exit": code, "cpu_s": seconds, "heavy": heavy})
+        _tell(self._control, {"ended": call.number, "exit": code, "cpu_s": seconds, "heavy": call.heavy})
 
 
 def _tell(control: socket.socket, message: Mapping[str, Any]) -> None:
