@@ -14,6 +14,21 @@ def test_this_process_is_not_dead() -> None:
     assert not is_dead(process_owner())
 
 
+def test_another_process_that_runs_is_not_dead() -> None:
+    """Its runs are its own, on the same machine too, however long nothing is heard of it."""
+    code = "from perdure.engine.leases import process_owner; print(process_owner(), flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        owner = child.stdout.readline().strip()
+        alive = not is_dead(owner)
+        child.communicate("")
+
+        assert alive
+        assert owner != process_owner()
+    assert is_dead(owner)
+
+
 def test_a_process_that_has_ended_is_dead() -> None:
     """The next process on the same machine need not wait for its lease."""
     code = "from perdure.engine.leases import process_owner; print(process_owner())"

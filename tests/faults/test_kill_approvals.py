@@ -12,6 +12,7 @@ import pytest
 from perdure.core.messages import ToolDecision
 from perdure.core.tool_rules import RequiresApproval
 from perdure.testing.kill_target import MODEL
+from perdure.testing.store_contract.upkeep import faults_of
 from tests.faults.children import Child, Line, Place, open_store
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
@@ -60,6 +61,7 @@ def test_a_kill_around_a_decision_runs_the_call_once_or_says_so(tmp_path: Path, 
             assert (reply.stop_reason, reply.text) == ("end_turn", "done k1")
             results = [result for message in await agent.messages() for result in message.results]
             assert await agent.pending() == ()
+            assert await perdure.app.store.read(faults_of) == []
 
         (result,) = results
         ran = place.effects_left().count("guarded k1")

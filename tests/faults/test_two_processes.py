@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -45,6 +45,25 @@ async def check(place: Place, line: Line, texts: list[str]) -> None:
         await store.close()
 
 
+async def check_leases(place: Place, lines: Sequence[Line], *, taken_over: Collection[str] = ()) -> None:
+    """As long as both processes live, each run stays with the one that began it, and no call is cut off. The runs in
+    `taken_over` were begun by one that is dead."""
+    store = InlineStore(place.store)
+
+    def unit(tx: Tx) -> None:
+        for agent_id in {line.agent: None for line in lines}:
+            leases = {run.id: run.lease_number for run in tx.runs.list(agent_id)}
+            assert {run_id for run_id, number in leases.items() if number != 1} == {*taken_over} & {*leases}
+            for message in tx.messages.list(agent_id, limit=1_000):
+                if message.run_id not in taken_over:
+                    assert [result for result in message.results if result.status != "success"] == []
+
+    try:
+        await store.read(unit)
+    finally:
+        await store.close()
+
+
 async def test_messages_to_one_conversation_are_answered_one_after_the_other(tmp_path: Path) -> None:
     """Two processes that send to one conversation at once: all is answered, and no run stands within another."""
     place = Place(tmp_path)
@@ -61,6 +80,7 @@ async def test_messages_to_one_conversation_are_answered_one_after_the_other(tmp
 
     keys = [*keys_of("x", 6), *keys_of("y", 6)]
     await check(place, line, [f"{key} append note" for key in keys])
+    await check_leases(place, [line])
     async with await open_store(place) as perdure:
         block = await (await perdure.agent(line.agent)).blocks.get("human")
     assert sorted(block.value.split("\n")) == keys
@@ -88,6 +108,7 @@ async def test_conversations_do_not_wait_for_each_other(tmp_path: Path) -> None:
             assert told["stop_reason"] == "end_turn"
 
         assert not any("refused" in told for child in children for told in child.told)
+    await check_leases(place, [slow, *lines])
     async with await open_store(place) as perdure:
         shared = await (await perdure.agent(lines[0].agent)).blocks.get("shared")
     assert sorted(shared.value.split("\n")) == sorted(order["key"] for _, order in orders)
@@ -124,6 +145,7 @@ async def test_the_run_of_a_killed_process_is_taken_over(tmp_path: Path) -> None
 
     assert (again["run_id"], ended["text"]) == (run_id, "done s")
     await check(place, line, ["s append slow", "t append"])
+    await check_leases(place, [line], taken_over=[run_id])
 
 
 async def test_a_killed_run_is_taken_over_though_nobody_asks(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def _address() -> str:
     # Nothing here outlives the test run, and no test pulls this server's plug.
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         run_sql(address, f"ALTER SYSTEM SET {setting} = off")
+    run_sql(address, "ALTER SYSTEM SET deadlock_timeout = '100ms'")
     run_sql(address, "SELECT pg_reload_conf()")
     return address
 

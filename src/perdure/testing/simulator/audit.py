@@ -160,13 +160,11 @@ class Audit:
         upto = [number for what, _, number in touched.rows if what == "event"]
         if not upto:
             return []
-        last = max(map(int, upto))
-        found = tx.events.list(key, after=max(0, last - 1_000), limit=_EVERYTHING)
-        added = self._connection.execute(
+        before = self._connection.execute(
             "SELECT COALESCE(MAX(seq), 0) FROM events WHERE agent_id = ? AND run_seq = ? AND seq < ?",
-            (key.agent_id, key.seq, min(map(int, upto))),
+            (key.agent_id, key.seq, min(upto)),
         ).fetchone()[0]
-        return [one.event for one in found if one.seq > added]
+        return [one.event for one in tx.events.list(key, after=before, limit=_EVERYTHING)]
 
     def _check_claim(self, run: Run, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """A run is taken only by who takes it, and only when nobody living holds it."""

@@ -107,7 +107,7 @@ class _Simulation:
         self.struck += process.faults.struck
         if process in self.processes:
             self.processes.remove(process)
-        if self._agent_id is not None:
+        if self._agent_id is not None and (self.crashes < 4 or self.crashes % 4 == 0):
             try:
                 self.observer.read_now(lambda tx: check_moment(tx, AgentId(str(self._agent_id))))
             except Violation as violation:

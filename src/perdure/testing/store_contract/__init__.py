@@ -23,6 +23,7 @@ from perdure.testing.store_contract.message_ids import MessageIdContract
 from perdure.testing.store_contract.messages import MessageContract
 from perdure.testing.store_contract.nodes import NodeContract
 from perdure.testing.store_contract.passages import PassageContract
+from perdure.testing.store_contract.races import RaceContract
 from perdure.testing.store_contract.resets import ResetContract
 from perdure.testing.store_contract.revisions import RevisionContract
 from perdure.testing.store_contract.runs import RunContract
@@ -50,6 +51,7 @@ class StoreContract(
     MessageIdContract,
     NodeContract,
     PassageContract,
+    RaceContract,
     ResetContract,
     RevisionContract,
     RunContract,

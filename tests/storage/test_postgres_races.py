@@ -1,0 +1,162 @@
+"""Units of work that meet on PostgreSQL: both have read before either writes, unless the agent's lock keeps them apart.
+
+Each unit stands still before its first write until the other has come as far, or for a moment. So a lock that is
+missing shows every time, not once in a thousand runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from perdure.context.tokens import ScriptTokenCounter
+from perdure.core.agents import Agent
+from perdure.core.ids import AgentId, RunId
+from perdure.core.ports import Store
+from perdure.core.tx import Tx
+from perdure.engine.accept import Request, accept
+from perdure.engine.reset import _reset
+from perdure.memory.agents import AgentChanges, update_agent
+from perdure.memory.capture import capture
+from perdure.storage import postgres
+from perdure.storage.database import Row
+from perdure.storage.postgres import PostgresDatabase, PostgresStore
+from perdure.testing.clock import START
+from perdure.testing.simulator.invariants import check_moment
+from perdure.testing.store_contract.base import ADA, AT, Contract, said
+from tests.storage.postgres_server import address_of_an_empty_store
+
+WAIT_S = 0.2
+"""How long a unit waits for the other. One that is kept out by a lock comes later."""
+
+units = Contract()
+
+Unit = Callable[[Tx, AgentId, int], Any]
+
+
+def accept_a_message(tx: Tx, agent_id: AgentId, number: int) -> None:
+    request = Request(
+        run_id=RunId(units.ids.new("run")),
+        agent_id=agent_id,
+        conversation_seq=0,
+        drafts=(units.draft(f"message {number}"),),
+        tokens=(1,),
+    )
+    until = AT + timedelta(seconds=15)
+    accept(tx, request, check_model=lambda handle: None, owner="here", now=AT, until=until)
+
+
+def change_the_agent(tx: Tx, agent_id: AgentId, number: int) -> None:
+    changes = AgentChanges(name=f"name {number}") if number else AgentChanges(description="described")
+    update_agent(tx, agent_id, changes, author=ADA, at=AT)
+
+
+def capture_what_was_said(tx: Tx, agent_id: AgentId, number: int) -> None:
+    capture(tx, agent_id, 0, 1, ids=units.ids, at=AT)
+
+
+def reset_the_agent(tx: Tx, agent_id: AgentId, number: int) -> None:
+    counted = tx.resets.counted(agent_id)
+    _reset(tx, agent_id, None, author=ADA, ids=units.ids, counter=ScriptTokenCounter(), now=AT, counted=counted)
+
+
+def one_begins(tx: Tx, agent_id: AgentId) -> None:
+    """The second of two messages waits behind the run of the first."""
+    runs = sorted(tx.runs.list(agent_id), key=lambda run: run.key.seq)
+    assert [(run.key.seq, run.first_message_seq) for run in runs] == [(0, 2), (1, None)]
+    assert len(said(tx, agent_id)) == 3
+
+
+def both_changes_hold(tx: Tx, agent_id: AgentId) -> None:
+    agent = tx.agents.get(agent_id)
+    assert (agent.name, agent.description) == ("name 1", "described")
+
+
+def captured_once(tx: Tx, agent_id: AgentId) -> None:
+    (archive,) = tx.archives.of_agent(agent_id)
+    texts = [passage.text for passage in tx.passages.list(archive.id)]
+    assert len(texts) == 1
+    assert ("first" in texts[0], "second" in texts[0]) == (True, True)
+
+
+def reset_once(tx: Tx, agent_id: AgentId) -> None:
+    assert len(tx.resets.list(agent_id)) == 1
+    assert said(tx, agent_id) == []
+
+
+@pytest.fixture
+def store_where_units_meet(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Opens a store; `meet()` on what it gives makes the next two units wait for each other."""
+    address = address_of_an_empty_store()
+    barrier: list[threading.Barrier] = []
+
+    class Meeting(PostgresDatabase):
+        """Waits once before it writes."""
+
+        met = False
+
+        def _meet(self) -> None:
+            if barrier and not self.met and not self.read_only:
+                self.met = True
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    barrier[0].wait(WAIT_S)
+
+        def run(self, sql: str, params: Mapping[str, Any]) -> int:
+            self._meet()
+            return super().run(sql, params)
+
+        def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
+            self._meet()
+            super().run_many(sql, params)
+
+        def update(
+            self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
+        ) -> Sequence[Row]:
+            self._meet()
+            return super().update(table, change, where, params, returning=returning)
+
+    async def opened() -> tuple[Store, Callable[[], None]]:
+        return await PostgresStore.open(address, at=START), lambda: barrier.append(threading.Barrier(2))
+
+    monkeypatch.setattr(postgres, "PostgresDatabase", Meeting)
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("unit", "holds"),
+    [
+        (accept_a_message, one_begins),
+        (change_the_agent, both_changes_hold),
+        (capture_what_was_said, captured_once),
+        (reset_the_agent, reset_once),
+    ],
+    ids=["accept", "update", "capture", "reset"],
+)
+async def test_two_units_on_one_agent_come_one_after_the_other(
+    store_where_units_meet: Any, unit: Unit, holds: Callable[[Tx, AgentId], None]
+) -> None:
+    """What either has read is still true when it writes."""
+    store, meet = await store_where_units_meet()
+
+    def prepare(tx: Tx) -> Agent:
+        agent = units.add_agent(tx)
+        for text in ("first", "second"):
+            units.say(tx, agent.id, text)
+        changes = AgentChanges(settings={"auto_capture": {"commit_token_threshold": 50}})
+        return update_agent(tx, agent.id, changes, author=ADA, at=AT)
+
+    try:
+        agent = await store.write(prepare)
+        meet()
+        await asyncio.gather(*(store.write(unit, agent.id, number) for number in range(2)))
+
+        await store.read(holds, agent.id)
+        await store.read(lambda tx: check_moment(tx, agent.id) if not tx.runs.list(agent.id) else None)
+    finally:
+        await store.close()
