@@ -77,6 +77,7 @@ __all__ = [
     "masked_text",
     "model_registry",
     "probe_tools",
+    "reading_sandbox_of",
     "sandbox_of",
     "schema_version",
     "secrets_in",
@@ -106,6 +107,12 @@ class Uuids:
         return f"{PREFIXES[kind]}-{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{last}"
 
 
+READINGS = 4
+"""Files that are read at a time."""
+
+READING_PROCESSES = 4
+
+
 @dataclass(slots=True)
 class App:
     """Everything that runs. `close` stops it in order.
@@ -113,7 +120,7 @@ class App:
     `choice` is the model of agents that are made without one: at first what is known without a network. `embedder`
     makes the vectors, and `worker` has texts get theirs; None is lexical-only: `embedding_reason` says why, and what
     helps. `files` makes text of what is uploaded. `sandbox` runs tools' code, `custom` the tools that are made of it,
-    and `mcp` holds the connections to MCP servers.
+    and `mcp` holds the connections to MCP servers. `reading` is the sandbox in which files are read.
     """
 
     settings: Settings
@@ -128,6 +135,7 @@ class App:
     embedding_reason: str
     worker: EmbeddingWorker | None
     sandbox: Sandbox
+    reading: Sandbox
     custom: CustomTools
     mcp: McpToolbox
 
@@ -159,6 +167,7 @@ class App:
         if self.embedder is not None:
             await self.embedder.close()
         await self.sandbox.close()
+        await self.reading.close()
         await self.models.close()
         await self.store.close()
 
@@ -214,7 +223,9 @@ async def start(
         specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *functions.specs()]
         await _keep_tools_current(store, specs, ids=ids, at=clock.now())
         sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
-        builtins = Builtins(converter=_converter(settings), web=_web(settings), sandbox=sandbox)
+        reading = reading_sandbox_of(settings)
+        converter = _converter(settings, reading)
+        builtins = Builtins(converter=converter, web=_web(settings), sandbox=sandbox)
         custom = CustomTools(store, cipher, sandbox)
         mcp = _mcp(store, cipher, settings, clock=clock, ids=ids)
         ports = Ports(
@@ -244,7 +255,7 @@ async def start(
             cipher=cipher,
         )
         runner = Runner(ports)
-        files = FileWorker(ports, _converter(settings))
+        files = FileWorker(ports, converter)
         await runner.start()
         if worker is not None:
             await worker.start()
@@ -268,6 +279,7 @@ async def start(
         embedding_reason=embedding.reason,
         worker=worker,
         sandbox=sandbox,
+        reading=reading,
         custom=custom,
         mcp=mcp,
     )
@@ -287,6 +299,23 @@ def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
         timeout_s=settings.sandbox_timeout_s,
         packages_mb=settings.sandbox_packages_mb,
         private_hosts=settings.web_allowed_hosts.split(","),
+    )
+
+
+def reading_sandbox_of(settings: Settings) -> Sandbox:
+    """Where uploaded files and web pages are read: apart from tools' code, so that neither waits for the other, and
+    with the memory that files may take."""
+    from perdure.converters.limits import Limits
+    from perdure.toolbox.sandbox.choose import open_sandbox
+
+    return open_sandbox(
+        settings.sandbox,
+        cache=None,
+        network=False,
+        concurrency=READINGS,
+        spares=0,
+        memory_mb=Limits().memory_bytes >> 20,
+        processes=READING_PROCESSES,
     )
 
 
@@ -337,12 +366,13 @@ def _mcp(store: Store, cipher: Cipher, settings: Settings, *, clock: Clock, ids:
     return McpToolbox(store, cipher, listed=listed, failed=failed, timeout_s=settings.mcp_timeout_s)
 
 
-def _converter(settings: Settings) -> Converter:
+def _converter(settings: Settings, sandbox: Sandbox) -> Converter:
     async def convert(name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
         from perdure.converters.convert import convert_file
         from perdure.converters.limits import Limits
 
-        return await convert_file(name, file, limits=Limits(file_bytes=settings.file_limit_bytes), progress=progress)
+        limits = Limits(file_bytes=settings.file_limit_bytes)
+        return await convert_file(name, file, limits=limits, progress=progress, sandbox=sandbox)
 
     return convert
 

@@ -42,6 +42,7 @@ def test_a_new_machine_is_well(tmp_path: Path) -> None:
     assert "no store yet" in done.stdout
     assert "→ set one of OPENAI_API_KEY" in done.stdout
     assert "perdure/extractive (built in" in done.stdout
+    assert "files and web pages are read in" in done.stdout
     assert not (tmp_path / "home").exists()
 
 

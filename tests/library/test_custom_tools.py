@@ -40,7 +40,13 @@ class Boxed:
     answer: Answer = field(default_factory=lambda: SandboxResult(status="success", value="noted"))
     jobs: list[SandboxJob] = field(default_factory=list)
 
-    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+    async def run(
+        self,
+        job: SandboxJob,
+        *,
+        progress: Callable[[str], None] | None = None,
+        lines: Callable[[str], None] | None = None,
+    ) -> SandboxResult:
         self.jobs.append(job)
         if isinstance(self.answer, Exception):
             raise self.answer

@@ -22,7 +22,13 @@ class Endless:
     def __init__(self) -> None:
         self.begun, self.ended = asyncio.Event(), asyncio.Event()
 
-    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+    async def run(
+        self,
+        job: SandboxJob,
+        *,
+        progress: Callable[[str], None] | None = None,
+        lines: Callable[[str], None] | None = None,
+    ) -> SandboxResult:
         self.begun.set()
         try:
             await asyncio.Event().wait()

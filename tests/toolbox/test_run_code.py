@@ -27,7 +27,13 @@ class GivenResults:
     def __init__(self, result: SandboxResult) -> None:
         self.result, self.jobs = result, list[SandboxJob]()
 
-    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+    async def run(
+        self,
+        job: SandboxJob,
+        *,
+        progress: Callable[[str], None] | None = None,
+        lines: Callable[[str], None] | None = None,
+    ) -> SandboxResult:
         self.jobs.append(job)
         return self.result
 

@@ -37,6 +37,7 @@ ASK_TIMEOUT_S = 2.0
 EMBED_TIMEOUT_S = 10.0
 MODELS_SHOWN = 3
 PORT_MAX = 65_535
+READ_OUTSIDE = "files and web pages are read in a plain process, with limits on its time and memory only"
 SMALL_WINDOW_TOKENS = 16_000
 
 
@@ -230,6 +231,7 @@ async def _sandbox(settings: Settings) -> Check:
     told = "; ".join([found.summary, *(lacking if found.backend != "none" else [])])
     if settings.sandbox_network == "on" and found.backend != "none":
         told += "; tools may reach the hosts that they list"
+    told += "; files and web pages are read in it" if found.enough else f"; {READ_OUTSIDE}"
     if found.unsafe:
         return Check("sandbox", "broken", f"tools are run all the same: {told}", "unset PERDURE_SANDBOX")
     if not found.enough:

@@ -1,7 +1,8 @@
-"""The process in which one untrusted file is read: `python -m perdure.converters.child REQUEST`, the file as stdin.
+"""The process in which one untrusted file is read, the file as stdin. In the sandbox that is `answer_to`.
 
-It limits itself before it looks at the file: seconds, memory, no files written, no core dump. The environment it is
-given is empty but for the path of modules. Its answer on stdout is lines of JSON:
+Where there is none, it is `python -m perdure.converters.child REQUEST`, a process of the server's own user. It limits
+itself before it looks at the file: seconds, memory, no files written, no core dump. The environment it is given is
+empty but for the path of modules. Its answer on stdout is lines of JSON:
 
     {"progress": [done, total]}     any number of times
     {"text": "..."}                 the text in pieces
@@ -13,11 +14,12 @@ given is empty but for the path of modules. Its answer on stdout is lines of JSO
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO
 
@@ -25,7 +27,7 @@ from perdure.converters.limits import Limits, Refused
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
 
-__all__ = ["main", "read_document"]
+__all__ = ["answer_to", "main", "read_document"]
 
 PIECE_CHARS = 65_536
 
@@ -57,6 +59,30 @@ def read_document(
             from perdure.converters.plain import plain_document
 
             return plain_document(name, kind, file.read(limits.file_bytes + 1), limits)
+
+
+def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """What comes of the file on stdin, as plain values: all of a document, `refused` or `missing`. Each page that is
+    done is a line on stdout, `[done, total]`."""
+    with suppress(OSError):
+        os.nice(5)
+    file = io.BytesIO(sys.stdin.buffer.read())  # a pipe, where archives need to seek
+    try:
+        document = read_document(
+            name, kind, file, Limits(**limits), lambda done, total: print(f"[{done},{total}]", flush=True)
+        )
+    except Refused as error:
+        return {"refused": str(error)}
+    except ExtraMissing as error:
+        return {"missing": [error.what, error.extra]}
+    except RecursionError:
+        return {"refused": "it is nested too deeply"}
+    return {
+        "text": document.text,
+        "page_starts": list(document.page_starts),
+        "title": document.title,
+        "warnings": list(document.warnings),
+    }
 
 
 def main() -> None:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from perdure.converters.caged import read_caged
 from perdure.converters.child import read_document
 from perdure.converters.kinds import HEAD_BYTES, kind_of
 from perdure.converters.limits import Limits, Refused
 from perdure.converters.names import safe_path
 from perdure.converters.supervise import Child
-from perdure.core.documents import Document
-from perdure.core.errors import ConversionFailed, FileTooLarge
+from perdure.core.documents import Document, FileKind
+from perdure.core.errors import ConversionFailed, FileTooLarge, SandboxUnavailable
+from perdure.core.sandbox import Sandbox
 
 __all__ = ["Progress", "convert", "convert_file"]
 
 Progress = Callable[[int, int], None]
 """(pages or worksheets done, all of them); a file without pages is one."""
 
+_IN_PARTS = frozenset({"pdf", "xlsx"})
 _IN_PROCESS = frozenset({"text", "markdown", "code", "csv", "json"})
 _IN_PROCESS_BYTES = 1_000_000  # larger tables and JSON would hold up the threads of a server for seconds
 
@@ -32,7 +35,7 @@ def convert(
     """The text of a file, by its name, its first bytes and its content. Blocks; a server awaits `convert_file`.
 
     Text, Markdown, source code, and small CSV and JSON are read here; all else in a child process that is limited in
-    time and memory, sees no environment and writes no files.
+    time and memory, sees no environment and writes no files. `convert_file` has the sandbox for that.
 
     Args:
         name: what it is called, also with folders, as `safe_path` takes it.
@@ -46,37 +49,77 @@ def convert(
 
 
 async def convert_file(
-    name: str, file: bytes | Path, *, limits: Limits | None = None, progress: Progress | None = None
+    name: str,
+    file: bytes | Path,
+    *,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+    sandbox: Sandbox | None = None,
 ) -> Document:
-    """As `convert`, in a thread; `progress` is called in the event loop. Cancelled, it ends the child process.
+    """As `convert`, without holding up the event loop, in which `progress` is called. Cancelled, it ends what reads.
 
+    Args:
+        sandbox: where files are read that the child process would read; where it can't hold code back that one does.
     Raises: as `convert`.
     """
     loop, child = asyncio.get_running_loop(), Child()
-    told = progress or _unheard
+    told, limits = progress or _unheard, limits or Limits()
 
     def tell(done: int, total: int) -> None:
         loop.call_soon_threadsafe(told, done, total)
 
+    if sandbox is not None and isinstance(file, Path):
+        name, kind, size = await asyncio.to_thread(_looked_at, name, file, limits)
+        if not _is_plain(kind, size):
+            with suppress(SandboxUnavailable):
+                return await _caged(sandbox, name, kind, file, limits, told)
     try:
-        return await asyncio.to_thread(_convert, name, file, limits or Limits(), tell, child)
+        return await asyncio.to_thread(_convert, name, file, limits, tell, child)
     finally:
         child.stop()
 
 
-def _convert(name: str, file: bytes | Path, limits: Limits, progress: Progress, child: Child) -> Document:
+async def _caged(
+    sandbox: Sandbox, name: str, kind: FileKind, file: Path, limits: Limits, progress: Progress
+) -> Document:
+    """Raises: SandboxUnavailable, ConversionFailed, ExtraMissing."""
+    if kind not in _IN_PARTS:
+        progress(0, 1)
+    try:
+        document = await read_caged(sandbox, name, kind, file, limits, progress)
+    except Refused as error:
+        raise ConversionFailed(name, str(error)) from error
+    if kind not in _IN_PARTS:
+        progress(1, 1)
+    return document
+
+
+def _looked_at(name: str, file: bytes | Path, limits: Limits) -> tuple[str, FileKind, int]:
+    """Its safe name, its kind, and its size in bytes."""
     name = safe_path(name)
     size = len(file) if isinstance(file, bytes) else file.stat().st_size
     if size > limits.file_bytes:
         raise FileTooLarge(name, size=size, limit=limits.file_bytes)
     with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as opened:
         try:
-            kind = kind_of(name, opened.read(HEAD_BYTES))
-            opened.seek(0)
-            # Pages and worksheets are told one by one; of all else there is one part.
-            if kind not in {"pdf", "xlsx"}:
-                progress(0, 1)
-            if kind in _IN_PROCESS and (size <= _IN_PROCESS_BYTES or kind not in {"csv", "json"}):
+            return name, kind_of(name, opened.read(HEAD_BYTES)), size
+        except Refused as error:
+            raise ConversionFailed(name, str(error)) from error
+
+
+def _is_plain(kind: FileKind, size: int) -> bool:
+    """Whether it is read in this process."""
+    return kind in _IN_PROCESS and (size <= _IN_PROCESS_BYTES or kind not in {"csv", "json"})
+
+
+def _convert(name: str, file: bytes | Path, limits: Limits, progress: Progress, child: Child) -> Document:
+    name, kind, size = _looked_at(name, file, limits)
+    # Pages and worksheets are told one by one; of all else there is one part.
+    if kind not in _IN_PARTS:
+        progress(0, 1)
+    with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as opened:
+        try:
+            if _is_plain(kind, size):
                 document = read_document(name, kind, opened, limits, progress)
             elif isinstance(file, bytes):
                 with tempfile.TemporaryFile() as held:  # the child's stdin, where it can seek
@@ -84,11 +127,10 @@ def _convert(name: str, file: bytes | Path, limits: Limits, progress: Progress, 
                     held.seek(0)
                     document = child.read(name, kind, held, limits, progress)
             else:
-                os.lseek(opened.fileno(), 0, os.SEEK_SET)  # the child begins where the descriptor stands
                 document = child.read(name, kind, opened, limits, progress)
         except Refused as error:
             raise ConversionFailed(name, str(error)) from error
-    if kind not in {"pdf", "xlsx"}:
+    if kind not in _IN_PARTS:
         progress(1, 1)
     return document
 

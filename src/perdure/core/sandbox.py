@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 __all__ = [
@@ -71,6 +72,7 @@ class SandboxJob:
         requirements: of pip, `name` or `name==1.2`; they are installed once for each set.
         network: the hosts that it may reach through a proxy, as `core.tool_hosts` has them; none by default. The
             adapter's owner may refuse it.
+        input: a file that the code reads as its standard input, from its beginning; None: that is empty.
         owner: whose it is, as an agent's id: jobs of one owner must not keep all others waiting. Empty: nobody's.
     """
 
@@ -82,6 +84,7 @@ class SandboxJob:
     requirements: tuple[str, ...] = ()
     limits: SandboxLimits = SandboxLimits()
     network: tuple[str, ...] = ()
+    input: Path | None = None
     owner: str = ""
 
 
@@ -147,10 +150,17 @@ class Isolation:
 class Sandbox(Protocol):
     """A place to run code in that is not trusted."""
 
-    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+    async def run(
+        self,
+        job: SandboxJob,
+        *,
+        progress: Callable[[str], None] | None = None,
+        lines: Callable[[str], None] | None = None,
+    ) -> SandboxResult:
         """Run a job to its end. Whatever the code does is a result; cancelling ends the code.
 
         Args:
+            lines: is given each line that the code prints, as it comes, within the limit of output.
             progress: is told lines about what is waited for, such as the installation of requirements.
 
         Raises: SandboxUnavailable: this machine can't hold code back well enough, or the sandbox can't be started.

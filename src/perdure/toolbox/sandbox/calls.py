@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from perdure.toolbox.sandbox.fork_server import Ended, ForkServer
@@ -14,6 +15,7 @@ from perdure.toolbox.sandbox.inside.frames import HEADER
 __all__ = ["Call", "Stream", "TooMuchOutput"]
 
 READ_BYTES = 64 << 10
+FILE_BYTES = 64 << 10
 READS_AT_ONCE = 4
 """After so many reads the event loop gets its turn, however much is there."""
 
@@ -103,20 +105,30 @@ class Call:
             for fd in self._theirs:
                 os.close(fd)
 
-    async def send(self, data: bytes) -> None:
-        """Write the job to its pipe. A reader that has gone away is noticed elsewhere."""
-        view = memoryview(data)
+    async def send(self, data: bytes, file: Path | None = None) -> None:
+        """Write the job to its pipe, and after it the file. A reader that has gone away is noticed elsewhere.
+
+        Raises: OSError: the file can't be read.
+        """
         try:
             os.set_blocking(self._job, False)
-            while view:
-                try:
-                    view = view[os.write(self._job, view) :]
-                except BlockingIOError:
-                    await self._writable()
+            await self._write(data)
+            if file is not None:
+                with file.open("rb") as opened:
+                    while part := opened.read(FILE_BYTES):
+                        await self._write(part)
         except BrokenPipeError:
             pass
         finally:
             self.close_job()
+
+    async def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._job, view) :]
+            except BlockingIOError:
+                await self._writable()
 
     def listener(self) -> socket.socket:
         """The socket that its proxy listens on, once it is ready. Raises: OSError: there is none."""
@@ -131,13 +143,19 @@ class Call:
             os.close(self._job)
             self._job = -1
 
-    async def frame(self, *, output_max: int) -> bytes | None:
+    async def frame(self, *, output_max: int, lines: Callable[[str], None] | None = None) -> bytes | None:
         """The next message of the answer pipe; None: the pipe ended before, or the message is too long.
 
+        Args:
+            lines: is given each line of stdout.
         Raises: TooMuchOutput: more than `output_max` bytes came through stdout or stderr.
         """
+        told = 0
         while True:
             self._changed.clear()
+            while lines is not None and (end := self.stdout.data.find(b"\n", told)) >= 0:
+                lines(self.stdout.data[told:end].decode(errors="replace"))
+                told = end + 1
             found = self._whole_frame()
             if found is not None:
                 return found

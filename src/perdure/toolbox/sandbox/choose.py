@@ -22,6 +22,7 @@ def open_sandbox(
     cache: Path | None,
     network: bool,
     concurrency: int,
+    spares: int = 1,
     memory_mb: int,
     processes: int,
     timeout_s: float = TIMEOUT_S,
@@ -35,6 +36,7 @@ def open_sandbox(
         cache: where requirements are installed.
         timeout_s: the longest that a call may take, whatever its tool says.
         network: whether tools may reach the hosts that they list.
+        spares: processes that wait for a call.
         packages_mb: the room that requirements may take in `cache`.
         private_hosts: those on this machine or in a private network that tools may list.
     """
@@ -63,7 +65,13 @@ class NoSandbox:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+    async def run(
+        self,
+        job: SandboxJob,
+        *,
+        progress: Callable[[str], None] | None = None,
+        lines: Callable[[str], None] | None = None,
+    ) -> SandboxResult:
         raise SandboxUnavailable(self._why)
 
     async def isolation(self) -> Isolation:

@@ -127,7 +127,13 @@ class LinuxSandbox:
         """The fork server's process; None: it does not run."""
         return None if self._server is None else self._server.pid
 
-    async def run(self, job: SandboxJob, *, progress: Callable[[str], None] | None = None) -> SandboxResult:
+    async def run(
+        self,
+        job: SandboxJob,
+        *,
+        progress: Callable[[str], None] | None = None,
+        lines: Callable[[str], None] | None = None,
+    ) -> SandboxResult:
         if job.network and not self._network:
             why = "this tool wants a network, and the administrator does not allow tools to have one"
             return SandboxResult(status="refused", error=why)
@@ -147,7 +153,7 @@ class LinuxSandbox:
                     return SandboxResult(status="refused", error=str(error))
             job = dataclasses.replace(job, limits=self._capped(job.limits))
             async with self._places.taken(job.owner):
-                return await self._run(server if server.alive else await self._ready(), job, packages)
+                return await self._run(server if server.alive else await self._ready(), job, packages, lines)
 
     async def isolation(self) -> Isolation:
         async with self._starting:
@@ -290,7 +296,9 @@ class LinuxSandbox:
         finally:
             self._finish(call)
 
-    async def _run(self, server: ForkServer, job: SandboxJob, packages: str | None) -> SandboxResult:
+    async def _run(
+        self, server: ForkServer, job: SandboxJob, packages: str | None, lines: Callable[[str], None] | None
+    ) -> SandboxResult:
         how = self._how(job.limits, network=bool(job.network), packages=packages)
         call = self._taken_spare(how, job) or await self._forked(server, how, job)
         try:
@@ -300,7 +308,7 @@ class LinuxSandbox:
                 raise SandboxUnavailable(f"a process could not be isolated: {why}")
             started = time.monotonic()
             async with self._way_out(call, job.network):
-                result = await self._answered(call, job)
+                result = await self._answered(call, job, lines)
             for stream in (call.stdout, call.stderr):
                 stream.drain()
             return dataclasses.replace(
@@ -335,13 +343,13 @@ class LinuxSandbox:
             return f"{error}: {CONFINED}"
         return error
 
-    async def _answered(self, call: Call, job: SandboxJob) -> SandboxResult:
+    async def _answered(self, call: Call, job: SandboxJob, lines: Callable[[str], None] | None) -> SandboxResult:
         limits = job.limits
         try:
             async with asyncio.timeout(limits.wall_s):
                 call.limit_memory(limits.memory_mb)
-                await call.send(frames.pack(_data(job)))
-                body = await call.frame(output_max=FLOOD_BYTES)
+                await call.send(frames.pack(_data(job)), job.input)
+                body = await call.frame(output_max=FLOOD_BYTES, lines=lines)
                 if body is not None:
                     if len(body) > LARGE_BYTES:
                         return await asyncio.to_thread(result_of, body, job)
@@ -444,6 +452,7 @@ def _data(job: SandboxJob) -> dict[str, Any]:
         "arguments": dict(job.arguments),
         "environment": dict(job.environment),
         "agent": dict(job.agent) if job.agent is not None else None,
+        "input": job.input is not None,
         "result_bytes": job.limits.result_bytes,
         "output_chars": job.limits.output_chars,
         "limits": {
@@ -455,6 +464,7 @@ def _data(job: SandboxJob) -> dict[str, Any]:
 
 
 def _site() -> tuple[Path, ...]:
-    """The folders of packages that are installed beside Perdure."""
-    paths = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    """Where Perdure and the packages that are installed beside it are."""
+    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    paths = {*installed, Path(__file__).resolve().parents[3]}
     return tuple(sorted(path for path in paths if path.is_dir()))

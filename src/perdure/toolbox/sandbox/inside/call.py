@@ -43,6 +43,8 @@ def run(plan: Plan, call: Mapping[str, Any], pipes: Sequence[int]) -> None:
             return
         frames.write_all(RESULT, frames.pack({"status": "ready"}))  # no foreign code has run yet, so this is ours
         job = frames.read_frame(JOB)
+        if job.get("input"):
+            os.dup2(JOB, 0)  # what follows the job is the file that it is about
         os.close(JOB)
         _set_up(job, plan, call)
         work: Callable[[Mapping[str, Any]], dict[str, Any]] = check if call.get("check") else execute
