@@ -19,6 +19,7 @@ from perdure.core.markup import unescape_tags
 
 __all__ = [
     "DEFAULT_LIMIT_CHARS",
+    "LABEL_PATTERN",
     "Author",
     "Block",
     "BlockVersion",
@@ -37,7 +38,8 @@ DIFF_STEPS = 2_000_000
 """How many steps the library may take for a diff, about 0.1 s: for values of shuffled or repeated lines it takes a
 number of steps that grows with their cube, and an edit is made where everybody else waits for it."""
 
-_LABEL = re.compile(r"[\w][\w./-]{0,99}")
+LABEL_PATTERN = r"[\w][\w./-]{0,99}"
+_LABEL = re.compile(LABEL_PATTERN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFINITION_BYTES_MAX",
     "LEFT_OUT_MAX",
+    "SERVER_NAME_PATTERN",
     "SERVER_TOOLS_MAX",
     "TOOL_NAME_CHARS_MAX",
     "Definition",
@@ -63,7 +64,9 @@ URL_CHARS_MAX = 2_000
 ARGUMENTS_MAX = 200
 DEPTH_MAX = 32
 
-_SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .\-]{0,63}", re.ASCII)
+_SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ .\-]{0,63}")
+SERVER_NAME_PATTERN = f"^{_SERVER_NAME.pattern}$"
+"""The same as JSON Schema writes it."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9\-]|_(?!_))*(?<!_)", re.ASCII)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\-]{1,100}")
 _METADATA = frozenset({"168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"})

@@ -152,6 +152,13 @@ _IDEMPOTENCY_KEY: Shape = {
     "description": "The same key again is the same run.",
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX_CHARS},
 }
+_NOT_BY_A_FORM: Shape = {
+    "name": "X-Requested-With",
+    "in": "header",
+    "required": True,
+    "description": "Any text: no form of a web page can send it.",
+    "schema": {"type": "string"},
+}
 
 _KEYS: Mapping[str, Shape] = {
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -218,7 +225,11 @@ def _complete(document: Shape, *, has_key: bool) -> None:
             content = {JSON: {"schema": refs[model, "validation"]}}
             operation["requestBody"] = {"required": required, "content": content}
         elif name == _UPLOAD:
+            if not has_key:
+                operation["parameters"].append(_NOT_BY_A_FORM)
             operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FILE}}}
+        for parameter in operation.get("parameters", ()):
+            _without_null(parameter)
         _add_streams(name, operation)
         _add_errors(name, operation, schemas, has_key=has_key and path not in OPEN_PATHS)
 
@@ -227,6 +238,14 @@ def _operations(document: Shape) -> Iterator[tuple[str, str, Shape]]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
+
+
+def _without_null(parameter: Shape) -> None:
+    """A query can leave a parameter out, but has no word for null."""
+    shape = parameter["schema"]
+    kinds = [kind for kind in shape.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        parameter["schema"] = {**kinds[0], **{key: value for key, value in shape.items() if key != "anyOf"}}
 
 
 def _add_streams(name: str, operation: Shape) -> None:

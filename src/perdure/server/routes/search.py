@@ -39,6 +39,7 @@ from perdure.server.wire.search import (
     passages_shape,
     ran_shape,
 )
+from perdure.server.wire.values import Date, Filled
 
 __all__ = ["router"]
 
@@ -56,12 +57,12 @@ SAID: tuple[Role, ...] = ("user", "assistant", "system")
 async def search_agent(
     agent_id: AgentPath,
     library: Library,
-    query: Annotated[str, Query(description="What to look for.")],
+    query: Annotated[Filled, Query(description="What to look for.")],
     tags: Annotated[Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
     top_k: Annotated[int | None, Query(ge=1, le=FOUND_MAX)] = None,
-    start_datetime: Annotated[str | None, Query(description="From this date or time on, included.")] = None,
-    end_datetime: Annotated[str | None, Query(description="Up to this date or time; a date is the whole day.")] = None,
+    start_datetime: Annotated[Date | None, Query(description="From this date or time on, included.")] = None,
+    end_datetime: Annotated[Date | None, Query(description="Up to this date or time; a date is the whole day.")] = None,
     explain: Annotated[bool, Query(description="Have each hit say why it was found.")] = False,
 ) -> Response:
     """The passages that best match, best first. Dates and times without an offset are where the agent lives."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
@@ -206,7 +206,16 @@ class AgentChangesIn(WireRequest):
 
 
 class AgentIn(AgentChangesIn):
-    """What an agent is made of."""
+    """What an agent is made of; it needs a model, in the newer or the older form."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["model"], "properties": {"model": {"type": "string"}}},
+                {"required": ["llm_config"], "properties": {"llm_config": {"type": "object"}}},
+            ]
+        }
+    )
 
     agent_type: AgentType = DEFAULT_AGENT_TYPE  # type: ignore[assignment]  # it is one of them
     memory_blocks: Annotated[list[NewWireBlock], AtMost("blocks_per_agent")] | None = None

@@ -20,7 +20,7 @@ from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import Shown, wire_messages
 
-__all__ = ["answers_in", "in_context_ids", "is_answer", "named_request", "pending_shape", "with_calls"]
+__all__ = ["AnswerIn", "answers_in", "in_context_ids", "is_answer", "named_request", "pending_shape", "with_calls"]
 
 
 class ApprovalIn(WireRequest):

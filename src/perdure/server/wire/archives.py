@@ -8,7 +8,7 @@ from perdure.core.passages import Archive
 from perdure.core.ports import Embedder
 from perdure.memory.archives import ArchiveChanges
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
-from perdure.server.wire.values import JsonObject
+from perdure.server.wire.values import Filled, JsonObject
 
 __all__ = ["ArchiveChangesIn", "ArchiveIn", "archive_shape", "embedding_config_shape"]
 
@@ -21,7 +21,7 @@ _ENDPOINT_TYPES = ("openai", "google_ai", "google_vertex", "azure", "ollama", "l
 class ArchiveChangesIn(WireRequest):
     """What may be changed of an archive. What is missing or null stays as it is."""
 
-    name: str | None = None
+    name: Filled | None = None
     description: str | None = None
     metadata: JsonObject | None = None
 
@@ -41,7 +41,7 @@ class ArchiveIn(WireRequest):
     """An archive to be made. `embedding` and `embedding_config` are kept as they are given: vectors are made by the
     server's own embedder, if it has one."""
 
-    name: str
+    name: Filled
     description: str | None = None
     metadata: JsonObject | None = None
     embedding: str | None = None

@@ -16,7 +16,7 @@ from perdure.core.tx import Tx
 from perdure.memory.blocks import LIMIT_CHARS_MAX, create_block, update_block
 from perdure.server.limits import Tags
 from perdure.server.wire.base import WIRE_AUTHOR, WireRequest
-from perdure.server.wire.values import JsonObject
+from perdure.server.wire.values import JsonObject, Label
 
 __all__ = [
     "LIMIT_CHARS",
@@ -51,7 +51,7 @@ class BlockChanges(WireRequest):
     """What may be changed of a block. What is missing or null stays as it is."""
 
     value: str | None = None
-    label: str | None = None
+    label: Label | None = None
     limit: _Limit = None
     description: str | None = None
     read_only: bool | None = None
@@ -71,7 +71,7 @@ class BlockChanges(WireRequest):
 class NewWireBlock(BlockChanges):
     """A block to be made, by itself or with an agent."""
 
-    label: str
+    label: Label
     value: str
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from perdure.core.files import AgentFile, File, Folder
 from perdure.core.ids import AgentId
 from perdure.core.ports import Embedder
-from perdure.memory.folders import FolderChanges
+from perdure.memory.folders import NAME_CHARS, FolderChanges
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
-from perdure.server.wire.values import JsonObject
+from perdure.server.wire.values import JsonObject, keywords
 
 __all__ = [
     "FolderChangesIn",
@@ -26,10 +26,13 @@ _VERSION = 0x4 << 76 | 0b10 << 62
 _FREE = (1 << 128) - 1 & ~(0xF << 76 | 0b11 << 62)
 
 
+_Name = Annotated[str, keywords(pattern=r"^[^/\n\r]*[^\s/][^/\n\r]*$", maxLength=NAME_CHARS)]
+
+
 class FolderChangesIn(WireRequest):
     """What may be changed of a folder. What is missing or null stays as it is. The embedding is the server's own."""
 
-    name: str | None = None
+    name: _Name | None = None
     description: str | None = None
     instructions: str | None = None
     metadata: JsonObject | None = None
@@ -50,7 +53,7 @@ class FolderChangesIn(WireRequest):
 class FolderIn(FolderChangesIn):
     """A folder to be made."""
 
-    name: str
+    name: _Name
 
 
 def folder_shape(folder: Folder, embedder: Embedder | None) -> dict[str, Any]:

@@ -6,23 +6,27 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, GetJsonSchemaHandler, ValidationError, WithJsonSchema, model_validator
+from pydantic_core import CoreSchema
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import RunId, input_id
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Ids
 from perdure.core.runs import IfBusy
+from perdure.engine.accept import MAX_STEPS
 from perdure.engine.answers import SKILL
-from perdure.library.checks import check_key
+from perdure.library.checks import KEY_MAX_CHARS, check_key
 from perdure.library.client_tools import client_tools_of
+from perdure.memory.importing import NAME_MAX_CHARS
 from perdure.server.errors import invalid_body
 from perdure.server.ids import IdFormat
 from perdure.server.limits import AtMost, Items
 from perdure.server.unsupported import NotSupported
-from perdure.server.wire.approvals import is_answer
+from perdure.server.wire.approvals import AnswerIn, is_answer
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown
+from perdure.server.wire.values import FILLED, Filled, keywords
 
 __all__ = [
     "CancelRequest",
@@ -53,12 +57,58 @@ OTHER_PARTS = frozenset(
 )
 
 
+_PART: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["text"],
+    "properties": {
+        "type": {"enum": ["text", *sorted(OTHER_PARTS)], "default": "text"},
+        "text": {"type": "string", "pattern": FILLED},
+    },
+}
+_Content = Filled | Annotated[Items[Annotated[dict[str, Any], WithJsonSchema({**_PART})]], keywords(minItems=1)]
+"""A text, or parts; only texts are taken yet, and others answered with 501."""
+
+_IMPORTED: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["role", "text", "occurred_at"],
+    "properties": {
+        "role": {"enum": ["user", "assistant", "system"]},
+        "text": {"type": "string", "pattern": FILLED},
+        "occurred_at": {"type": "string", "format": "date-time"},
+        "name": {"type": ["string", "null"], "pattern": FILLED, "maxLength": NAME_MAX_CHARS},
+        "id": {"type": ["string", "null"], "pattern": FILLED, "maxLength": KEY_MAX_CHARS},
+    },
+}
+
+_EITHER = ("input", "messages")
+
+
 class ClientSkill(WireRequest):
     """A skill of the client's environment. The model is told that it is there, and reads it by itself."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     description: Annotated[str, Field(max_length=5_000)]
     location: Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class MessageIn(WireRequest):
+    """One message of `messages`."""
+
+    role: Literal["user", "system", "assistant"]
+    content: _Content
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+
+
+class _Documented:
+    """The metadata that says in the OpenAPI document which shapes an object has that is read later."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        answers = ("approvals", "tool_returns", "approve")
+        one_of_them = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in answers]
+        answer = {"allOf": [handler(AnswerIn.__pydantic_core_schema__), {"anyOf": one_of_them}]}
+        return {"anyOf": [handler(MessageIn.__pydantic_core_schema__), answer]}
 
 
 class SendRequest(WireRequest):
@@ -68,9 +118,12 @@ class SendRequest(WireRequest):
     default. Fields that ask for what this server can't do yet are refused with 501 (`read_send`).
     """
 
-    input: str | Items[dict[str, Any]] | None = None
-    messages: Annotated[list[dict[str, Any]], AtMost("messages_per_request")] | None = None
-    max_steps: int | None = None
+    input: _Content | None = None
+    messages: (
+        Annotated[list[Annotated[dict[str, Any], _Documented()]], AtMost("messages_per_request"), keywords(minItems=1)]
+        | None
+    ) = None
+    max_steps: Annotated[int, keywords(minimum=1, maximum=MAX_STEPS)] | None = None
     streaming: bool = False
     stream_tokens: bool = False
     include_pings: bool = True
@@ -89,6 +142,19 @@ class SendRequest(WireRequest):
     return_token_ids: bool = False
     callback_url: str | None = None
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The fields, each of which may be null, and that one of `input` and `messages` is needed."""
+        shape = handler(schema)
+        found = handler.resolve_ref_schema(shape)
+        for name, field in found["properties"].items():
+            if {"type": "null"} not in field.get("anyOf", ()):
+                about = {key: field.pop(key) for key in ("default", "title", "description") if key in field}
+                found["properties"][name] = {"anyOf": [field, {"type": "null"}], **about}
+        input_, messages = ({"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in _EITHER)
+        found["oneOf"] = [input_, messages]
+        return shape
+
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, value: Any) -> Any:
@@ -104,16 +170,6 @@ class SendRequest(WireRequest):
             self.assistant_message_tool_name,
             self.assistant_message_tool_kwarg,
         )
-
-
-class MessageIn(WireRequest):
-    """One message of `messages`."""
-
-    role: Literal["user", "system", "assistant"]
-    content: str | Items[dict[str, Any]]
-    name: str | None = None
-    otid: str | None = None
-    sender_id: str | None = None
 
 
 class CancelRequest(WireRequest):
@@ -132,7 +188,7 @@ class ImportRequest(WireRequest):
     """History that took place elsewhere, oldest first: each with `role`, `text`, `occurred_at`, and `name` and `id` if
     there are any."""
 
-    messages: Annotated[list[dict[str, Any]], AtMost("imports_per_request")]
+    messages: Annotated[list[Annotated[dict[str, Any], WithJsonSchema({**_IMPORTED})]], AtMost("imports_per_request")]
     conversation_id: Annotated[str, IdFormat("conversation", words=("default",))] | None = None
 
 

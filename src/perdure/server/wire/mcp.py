@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from perdure.core.errors import InvalidInput
-from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
+from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, LeftOut, McpServer, McpTool
 from perdure.memory.mcp import Synced
 from perdure.server.limits import Items, ItemsByName
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.secrets import MASKED
-from perdure.server.wire.values import JsonObject
+from perdure.server.wire.values import JsonObject, keywords
 
 __all__ = [
     "McpApproveIn",
@@ -55,7 +55,7 @@ class McpConfigIn(ReachedIn):
 class McpServerIn(WireRequest):
     """A server to register."""
 
-    server_name: str
+    server_name: Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
     config: McpConfigIn
 
     def fields(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from perdure.memory.query import parse_time
 from perdure.memory.values import as_tags, filter_tags
 from perdure.server.limits import AtMost, Tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
-from perdure.server.wire.values import JsonObject
+from perdure.server.wire.values import Date, Filled, JsonObject
 
 __all__ = [
     "DeleteSelected",
@@ -47,7 +47,7 @@ _Number = Annotated[float, Field(allow_inf_nan=False)]
 class PassageChangesIn(WireRequest):
     """What may be changed of a passage. What is missing or null stays as it is."""
 
-    text: str | None = None
+    text: Filled | None = None
     tags: Tags | None = None
     metadata: JsonObject | None = None
     created_at: _Moment | None = None
@@ -70,7 +70,7 @@ class PassageIn(WireRequest):
     """A text to put away. `created_at` is when it happened; without a zone it is in UTC. `embedding` is its vector, if
     the archive's are of the same model."""
 
-    text: str
+    text: Filled
     tags: Tags | None = None
     metadata: JsonObject | None = None
     created_at: _Moment | None = None
@@ -99,8 +99,8 @@ class DeleteSelected(WireRequest):
     text: str | None = None
     tags: Tags | None = None
     tag_match_mode: TagMatch = "any"
-    start_date: str | None = None
-    end_date: str | None = None
+    start_date: Date | None = None
+    end_date: Date | None = None
     dry_run: bool = False
 
     @property

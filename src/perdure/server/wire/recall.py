@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
-from perdure.library.recall import BUDGET_TOKENS
+from perdure.library.recall import BUDGET_MAX_TOKENS, BUDGET_TOKENS
 from perdure.memory.search.hits import Ran, Why
 from perdure.memory.search.recalled import Recalled, Source
 from perdure.server.ids import IdFormat
 from perdure.server.limits import Items
 from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.values import Filled, keywords
 
 __all__ = ["AgentRecallIn", "RecallIn", "recalled_shape"]
 
@@ -21,12 +22,12 @@ _ConversationId = Annotated[ConversationId, IdFormat("conversation")]
 
 
 class _RecallIn(WireRequest):
-    query: str
-    budget_tokens: int = BUDGET_TOKENS
+    query: Filled
+    budget_tokens: Annotated[int, keywords(minimum=1, maximum=BUDGET_MAX_TOKENS)] = BUDGET_TOKENS
     archive_ids: Items[_ArchiveId] | None = None
     blocks: bool = True
     messages: bool = True
-    floor: float = 0.0
+    floor: Annotated[float, keywords(minimum=0, maximum=1)] = 0.0
     explain: bool = False
 
 

@@ -16,6 +16,7 @@ from perdure.server.ids import IdFormat
 from perdure.server.limits import Tags
 from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.passages import passage_shape
+from perdure.server.wire.values import Date, Filled
 
 __all__ = [
     "FOUND",
@@ -41,13 +42,13 @@ _Limit = Annotated[int, Field(ge=1, le=FOUND_MAX)]
 class PassageSearch(WireRequest):
     """Which passages are looked for; without a query the newest. Without an agent or archive, in all archives."""
 
-    query: str | None = None
+    query: Filled | None = None
     agent_id: _AgentId | None = None
     archive_id: _ArchiveId | None = None
     tags: Tags | None = None
     tag_match_mode: TagMatch = "any"
-    start_date: str | None = None
-    end_date: str | None = None
+    start_date: Date | None = None
+    end_date: Date | None = None
     limit: _Limit = FOUND
     explain: bool = False
 
@@ -55,12 +56,12 @@ class PassageSearch(WireRequest):
 class MessageSearch(WireRequest):
     """Which messages are looked for. Without an agent, in the histories of all."""
 
-    query: str
+    query: Filled
     search_mode: SearchMode = "hybrid"
     agent_id: _AgentId | None = None
     conversation_id: Annotated[str, IdFormat("conversation", words=("default",))] | None = None
-    start_date: str | None = None
-    end_date: str | None = None
+    start_date: Date | None = None
+    end_date: Date | None = None
     limit: _Limit = FOUND
     explain: bool = False
 

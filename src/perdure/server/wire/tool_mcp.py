@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from perdure.core.mcp import Definition, McpServer, McpTool, ToolListing
+from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, McpServer, McpTool, ToolListing
 from perdure.server.limits import Items, ItemsByName
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.mcp import McpConfigIn, McpServerChangesIn, McpServerIn, ReachedIn, server_shape
+from perdure.server.wire.values import keywords
 
 __all__ = ["ConfigChangesIn", "ConfigIn", "config_shape", "listing_shape", "offered_shapes"]
 
@@ -17,7 +18,7 @@ Kind = Literal["stdio", "sse", "streamable_http"]
 class ConfigIn(ReachedIn):
     """A server to register or to try. Without a `type` one with a `server_url` is `sse`, as it always was here."""
 
-    server_name: str
+    server_name: Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
     type: Kind | None = None
 
     def server(self) -> McpServerIn:

@@ -13,11 +13,11 @@ from perdure.core.ids import AgentId
 from perdure.core.tool_schema import without_titles
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.memory.tool_search import ToolHit, text_of_tool
-from perdure.memory.tools import NewTool, ToolChanges
+from perdure.memory.tools import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges
 from perdure.server.ids import IdFormat
 from perdure.server.limits import Items, ItemsByName, Tags
 from perdure.server.wire.base import ACTOR_ID, WireRequest
-from perdure.server.wire.values import JsonObject
+from perdure.server.wire.values import JsonObject, keywords
 
 __all__ = [
     "AgentToolRunIn",
@@ -75,10 +75,10 @@ class ToolChangesIn(WireRequest):
     enable_parallel_execution: bool | None = None
     metadata: Annotated[JsonObject | None, Field(alias="metadata_")] = None
     idempotent: bool | None = None
-    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    timeout_s: Annotated[float, Field(gt=0), keywords(minimum=0.001, maximum=TIMEOUT_MAX_S)] | None = None
     environment: Annotated[ItemsByName[str] | None, Field(alias="env_vars")] = None
     network: bool | Items[str] | None = None
-    memory_mb: int | None = None
+    memory_mb: Annotated[int, keywords(minimum=16, maximum=MEMORY_MAX_MB)] | None = None
     name: str | None = None
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=(), populate_by_name=True)

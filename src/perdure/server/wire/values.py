@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
-__all__ = ["JsonObject", "finite"]
+from perdure.core.blocks import LABEL_PATTERN
+
+__all__ = ["FILLED", "Date", "Filled", "JsonObject", "Label", "finite", "keywords"]
+
+
+def keywords(**said: Any) -> Any:
+    """The metadata that tells limits in the OpenAPI document, by keywords of JSON Schema; the library checks them, in
+    its own words."""
+    return Field(json_schema_extra=said)
 
 
 def finite(value: Any) -> Any:
@@ -21,3 +29,13 @@ def finite(value: Any) -> Any:
 
 JsonObject = Annotated[dict[str, Any], AfterValidator(finite)]
 """An object that can be given back."""
+
+FILLED = r"[^\s\x1c-\x1f\x85]"
+Filled = Annotated[str, keywords(pattern=FILLED)]
+"""A text with more in it than white space."""
+
+Label = Annotated[str, keywords(pattern=f"^{LABEL_PATTERN}$")]
+"""What a block can be called."""
+
+Date = Annotated[str, keywords(anyOf=[{"format": "date"}, {"format": "date-time"}, {"maxLength": 0}])]
+"""A day or a moment; empty is none."""

@@ -1,0 +1,239 @@
+"""Schemathesis over every operation of the OpenAPI document, in this process: what it finds, as lines of text.
+
+The application is opened with one thing of each kind, whose ids requests name most of the time, so that routes are
+reached and not only their 404s. A model answers by script. There is no MCP server: what can't be reached is 502.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import schemathesis
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import Status, events, from_schema
+from schemathesis.python.asgi import shutdown_lifespans
+from starlette.types import Receive, Scope, Send
+
+from perdure import AsyncPerdure
+from perdure.server.app import create_app
+from perdure.server.config import ServerConfig
+from perdure.server.openapi import Api
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel
+
+__all__ = ["Found", "probe"]
+
+MODEL = "test/scripted"
+HOST = "testserver"
+"""Where schemathesis's in-process client sends its requests."""
+
+SOURCE = (
+    'def echo(text: str) -> str:\n    """Give a text back.\n\n    Args:\n        text: any.\n    """\n    return text\n'
+)
+
+NAMED = 0.7
+"""How often a generated request names something that is there."""
+
+RULES: Mapping[str, str] = {
+    "Failed to derive json schema": "a source has to be Python with a function in it",
+    "source_type is": "or typescript",
+    "(json_schema|schema|tool schema)": "a JSON schema that a tool can have",
+    "requirement|a tool has at most|secret|environment": "names of packages and variables",
+    r"(memory_mb|timeout_s) is .* a call (gets|takes) at most": "a setting of this server",
+    "search_mode 'vector' needs|embedding has": "what this server has",
+    "agent_id: the conversation 'default' needs|body.conversation_id: 'default' needs": "a word that needs an agent",
+    "query.conversation_id: 'default' needs": "the same in a query",
+    "Streaming options set without|streaming: messages/async": "fields that need another one, or another route",
+    "there is nothing to recall from|nothing says which passages": "at least one of several",
+    "body.requires_approval: Field required": "in the body or, as it was, in the query",
+    r"body.messages.\d+: (give approvals|the answer to call)": "what a call is answered with depends on its type",
+    "Cannot process approval|No active runs found|Run .* was not created in background": "what the store holds",
+    "a client tool": "a tool has a name, a description and a JSON schema",
+    "an? MCP server|a stdio server|a server of the transport|the url of an MCP": "each type has fields of its own",
+    "(header|variable) name|the value of (header|variable)|the arguments of an MCP|MCP server": "what those may hold",
+    "(folder|file) name": "printable characters only",
+    r"message \d+: ": "history with texts, times and ids within limits",
+    "auto_(recall|capture)": "true, false, or settings of its own",
+    "time zone": "names of the IANA",
+    "tool rule|tool_rules": "rules name tools, and must not contradict each other",
+}
+"""The beginning of the detail of an answer that refuses what the document allows -> the rule, which no JSON schema can
+say, or which what is stored decides."""
+
+EXCUSED: Sequence[tuple[str, str, str]] = [
+    # (check, what the failure says with its answer and its request, why it is right)
+    ("negative_data_rejection", '"event.*connection_attempt', "connecting tells of errors as it goes, in its stream"),
+    # Pydantic reads 0 and 1 as booleans and texts as numbers, and so did Letta's server, whose clients these are.
+    ("negative_data_rejection", r'in body - (\w+): Incorrect type.*"\1": ([01](\.0)?|"[^"]*")[,}]', "0 is false"),
+    ("unsupported_method", "415.*send JSON with", "a body that is no JSON is refused wherever it goes"),
+]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a run sent and saw: requests by status, and a line for each failure that is not excused."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    reached: set[str] = field(default_factory=set)
+    failures: list[str] = field(default_factory=list)
+    excused: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def requests(self) -> int:
+        return self.statuses.total()
+
+
+def probe(phase: str, *, examples: int = 1, key: str | None = None) -> Found:
+    """Run one phase of schemathesis: `coverage` (each limit of each field) or `fuzzing` (that many random requests an
+    operation), with all of its checks.
+
+    The checks that find nothing here, because nothing in the document asks for them: use_after_free,
+    ensure_resource_availability and object_level_authorization need links between operations, which only the stateful
+    phase follows, and two identities, of which there is one.
+    """
+    application = _Application(key)
+    authorization = {} if key is None else {"authorization": f"Bearer {key}"}
+    # The first loading opens the application, and so makes the things to name.
+    schemathesis.openapi.from_asgi("/openapi.json", application, headers=authorization)
+    shape = _config(phase, examples, application.known)
+    if key is not None:
+        shape["auth"] = {"openapi": {"bearer": {"bearer": key}}}
+    config = SchemathesisConfig.from_dict(shape)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", application, config=config, headers=authorization)
+    found = application.found
+    try:
+        for event in from_schema(schema).execute():
+            if isinstance(event, events.NonFatalError | events.FatalError):
+                found.failures.append(f"schemathesis: {event}")
+            elif isinstance(event, events.ScenarioFinished) and event.status is Status.FAILURE:
+                _add_failures(event, found)
+    finally:
+        shutdown_lifespans()
+    return found
+
+
+class _Application:
+    """The application over a store in memory, opened and closed by the lifespan of the client's event loop."""
+
+    def __init__(self, key: str | None) -> None:
+        self.found, self.known = Found(), dict[str, list[str]]()
+        self._headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        self._config = ServerConfig(allowed_hosts=(HOST,), api_key=key)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+
+        async def counted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self.found.statuses[message["status"]] += 1
+                if message["status"] < 400:
+                    self.found.reached.add(f"{scope['method']} {scope['path']}")
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        settings = Settings(model=MODEL, secret_key=secrets.token_hex(16))
+        library = await AsyncPerdure.open(store=InlineStore(), models={MODEL: ScriptedModel()}, settings=settings)
+        async with library:
+            self._app = create_app(library, self._config)
+            self.known = await _things(self._app, self._headers)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _things(app: Api, headers: Mapping[str, str]) -> dict[str, list[str]]:
+    """One thing of each kind: the name of the parameter that names it -> its id, or name."""
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=headers) as client:
+
+        async def made(path: str, body: Any = None, **options: Any) -> Any:
+            answer = await client.post(path, json=body, **options)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        block = {"label": "human", "value": "She likes Go."}
+        agent = await made("/v1/agents/", {"name": "ann", "model": MODEL, "memory_blocks": [block]})
+        of_agent = f"/v1/agents/{agent['id']}"
+        reply = await made(f"{of_agent}/messages", {"input": "hello"})
+        run = await made(f"{of_agent}/messages/async", {"input": "hello again"})
+        steps = (await client.get(f"/v1/runs/{run['id']}/steps")).json()
+        conversation = await made(f"/v1/conversations/?agent_id={agent['id']}", {})
+        archive = await made("/v1/archives/", {"name": "notes"})
+        passage = await made(f"/v1/archives/{archive['id']}/passages", {"text": "Ada wrote notes."})
+        (memory,) = await made(f"{of_agent}/archival-memory", {"text": "Ada wrote more."})
+        folder = await made("/v1/folders/", {"name": "papers"})
+        paper = {"file": ("paper.md", b"# Paper", "text/markdown")}
+        answer = await client.post(
+            f"/v1/folders/{folder['id']}/upload", files=paper, headers={"x-requested-with": "tests"}
+        )
+        tool = await made("/v1/tools/", {"source_code": SOURCE})
+        await client.patch(f"{of_agent}/tools/attach/{tool['id']}")
+        await client.patch(f"{of_agent}/folders/attach/{folder['id']}")
+    return {
+        "agent_id": [agent["id"]],
+        "message_id": [message["id"] for message in reply["messages"]],
+        "run_id": [run["id"]],
+        "step_id": [step["id"] for step in steps] or ["step-123e4567-e89b-42d3-a456-426614174000"],
+        "conversation_id": [conversation["id"]],
+        "block_id": [block["id"] for block in agent["blocks"]],
+        "block_label": ["human"],
+        "archive_id": [archive["id"]],
+        "passage_id": [passage["id"]],
+        "memory_id": [memory["id"]],
+        "folder_id": [folder["id"]],
+        "file_id": [answer.json()["id"]],
+        "tool_id": [tool["id"]],
+        "tool_name": ["echo"],
+    }
+
+
+def _config(phase: str, examples: int, known: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    return {
+        "generation": {"max-examples": examples, "database": "none", "no-shrink": True, "deterministic": True},
+        "phases": {name: {"enabled": name == phase} for name in ("examples", "coverage", "fuzzing", "stateful")},
+        "checks": {"not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", "501"]}},
+        "dictionaries": {name: {"values": list(ids)} for name, ids in known.items()},
+        "parameters": {
+            f"{place}.{name}": {"dictionary": name, "probability": NAMED}
+            for place in ("path", "query", "body")
+            for name in known
+        },
+        "continue-on-failure": True,
+    }
+
+
+def _add_failures(event: events.ScenarioFinished, found: Found) -> None:
+    for case_id, results in event.recorder.checks.items():
+        for result in results:
+            if result.failure_info is None:
+                continue
+            case, interaction = event.recorder.cases[case_id].value, event.recorder.interactions[case_id]
+            answer = interaction.response
+            status = "no answer" if answer is None else answer.status_code
+            text = "" if answer is None else answer.content.decode(errors="replace")
+            told = f"{status}: {result.failure_info.failure.message} | {text:.400} | {result.failure_info.code_sample}"
+            excuse = _excuse(result.name, told, text)
+            if excuse is None:
+                found.failures.append(f"{result.name}: {case.operation.label} {told:.1500}")
+            else:
+                found.excused[excuse] += 1
+
+
+def _excuse(check: str, told: str, text: str) -> str | None:
+    """Why a failure is none; None: it is one."""
+    if check == "positive_data_acceptance":
+        detail = re.search(r'"detail":"(.*)', text)
+        rules = (rule for start, rule in RULES.items() if detail and re.match(start, detail[1]))
+        return next(rules, None)
+    return next((why for one, said, why in EXCUSED if one == check and re.search(said, told, re.DOTALL)), None)
