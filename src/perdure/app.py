@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import random
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput, NotFound, StoreError
 from perdure.core.hooks import Hook
 from perdure.core.ids import PREFIXES, McpServerId
 from perdure.core.mcp import ToolListing
@@ -69,10 +70,12 @@ __all__ = [
     "SystemClock",
     "ToolProbe",
     "Uuids",
+    "accept_loss",
     "check_file",
     "choose_embedder",
     "configured_hooks",
     "facts_of",
+    "find_damage",
     "hook",
     "masked_text",
     "model_registry",
@@ -83,6 +86,7 @@ __all__ = [
     "secrets_in",
     "served_window",
     "start",
+    "store_error",
     "tool",
     "web_search_engine",
 ]
@@ -184,6 +188,34 @@ def schema_version() -> int:
     from perdure.storage.migrations import SCHEMA_VERSION
 
     return SCHEMA_VERSION
+
+
+def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str:
+    """What is wrong with the files of the store at `path`, which has to be open where it is there, as far as it shows
+    without reading them through; empty: nothing is. Nothing is touched."""
+    from perdure.storage.sqlite_file import check_log, check_mark
+
+    try:
+        least = check_log(path)
+        if connection is not None:
+            check_mark(path, connection, least)
+    except StoreError as error:
+        return str(error)
+    return ""
+
+
+def store_error(path: Path, error: sqlite3.Error) -> StoreError:
+    """What an error of SQLite's means for the store at `path`."""
+    from perdure.storage.sqlite import typed
+
+    return typed(error, path)
+
+
+def accept_loss(path: Path) -> None:
+    """Go on with what is left of a store whose log is gone."""
+    from perdure.storage.sqlite_file import forget_mark
+
+    forget_mark(path)
 
 
 async def start(

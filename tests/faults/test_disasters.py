@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.cli.running import called, perdure
 from tests.faults.disasters import Served, serving
 
 pytestmark = pytest.mark.faults
@@ -109,3 +111,85 @@ def fill(served: Served, agent: str, by: str, number: int) -> httpx.Response:
 def blocks(served: Served) -> list[str]:
     """The labels of all."""
     return [block["label"] for block in served.client.get("/v1/blocks/", params={"limit": 1_000}).json()]
+
+
+def left_by_a_kill(home: Path) -> tuple[str, int]:
+    """A store whose server was killed, with a log: the path of its agent, and how many messages were answered."""
+    with serving(home) as served:
+        agent = served.make_agent()
+        count = 3
+        for number in range(count):
+            assert served.send(agent, f"My number is {number}.").status_code == 200
+        served.kill()
+    assert (home / "perdure.db-wal").stat().st_size > 100_000
+    return agent, count
+
+
+def assert_refused(home: Path, told: str) -> None:
+    """The server does not start, `doctor` says why, and so does the server's log."""
+    served = perdure(home, "serve", "--port", "0", PERDURE_LOG="json")
+    checked = called(home, "doctor", "--json", PERDURE_PORT="1")
+    lines = [json.loads(line) for line in served.stderr.splitlines()]
+    assert (served.returncode, served.stdout) == (1, "")
+    assert lines[-1]["level"] == "error"
+    assert told in lines[-1]["message"]
+    assert checked.returncode == 1
+    (data,) = [check for check in json.loads(checked.stdout)["checks"] if check["name"] == "data"]
+    assert data["status"] == "broken"
+    assert told in data["text"]
+
+
+def test_a_log_without_its_store_and_a_store_without_its_log_are_refused(tmp_path: Path) -> None:
+    """Nothing is touched, what helps is said, and it helps: putting the file back, or accepting the loss."""
+    home = tmp_path / "home"
+    agent, count = left_by_a_kill(home)
+    store, log, aside = home / "perdure.db", home / "perdure.db-wal", tmp_path / "aside"
+    left = log.read_bytes()
+
+    store.rename(aside)
+    assert_refused(home, "is empty, but its log perdure.db-wal is not")
+    store.touch()
+    assert_refused(home, "is empty, but its log perdure.db-wal is not")
+    assert (log.read_bytes(), store.read_bytes()) == (left, b"")
+    aside.rename(store)
+    log.rename(aside)
+    note_again(store)  # renaming counts as touching it: a backup may have been put there
+    assert_refused(home, "its log perdure.db-wal is gone")
+    aside.rename(log)
+    with serving(home) as served:
+        messages = served.client.get(f"{agent}/messages", params={"limit": 1_000}).json()
+        served.kill()
+    assert [message["message_type"] for message in messages].count("user_message") == count
+
+    log.unlink()
+    assert_refused(home, "`perdure verify --accept-loss` goes on")
+    assert "All agrees" in called(home, "verify", "--accept-loss").stdout
+    with serving(home) as served:
+        assert served.client.get("/v1/agents/").status_code == 200
+        assert served.stop() == 0
+
+
+def note_again(store: Path) -> None:
+    """As if the newest mark had been noted after the last change of the file."""
+    (home_mark := store.with_name(f"{store.name}-mark")).write_bytes(home_mark.read_bytes())
+
+
+def test_a_kill_at_any_time_is_no_loss(tmp_path: Path) -> None:
+    """However often: a store that was only killed is never refused."""
+    home = tmp_path / "home"
+    for number in range(30 if FULL else 2):
+        with serving(home) as served:
+            served.send(served.make_agent(), f"My number is {number}.")
+            served.kill()
+
+
+def test_a_header_that_is_gone_is_damage(tmp_path: Path) -> None:
+    """And no reason to choose another path."""
+    home = tmp_path / "home"
+    with serving(home) as served:
+        served.make_agent()
+        assert served.stop() == 0
+    with (home / "perdure.db").open("r+b") as file:
+        file.write(bytes(100))
+
+    assert_refused(home, "is damaged (its header is gone): restore a backup")

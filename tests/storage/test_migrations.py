@@ -122,7 +122,7 @@ async def test_a_newer_file_is_refused_and_not_touched(tmp_path: Path, monkeypat
 
     assert (caught.value.found, caught.value.known) == (migrations.SCHEMA_VERSION + 1, migrations.SCHEMA_VERSION)
     assert path.read_bytes() == before
-    assert names_in(tmp_path) == ["perdure.db"]
+    assert names_in(tmp_path) == ["perdure.db", "perdure.db-mark"]
 
 
 async def test_postgres_is_brought_up_and_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:

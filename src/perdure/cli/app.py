@@ -447,11 +447,14 @@ def files(
 @app.command()
 def verify(
     repair: Annotated[bool, typer.Option("--repair", help="Make what differs anew from the texts.")] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Go on with what is left of a store whose log is gone.")
+    ] = False,
 ) -> None:
-    """Compare the search indexes, vectors and counts with the texts they are made of.
+    """Look for damage, and compare the search indexes, vectors and counts with the texts they are made of.
 
-    Exit code 1: something differs, and was not repaired.
+    Exit code 1: something is damaged or differs, and was not repaired.
     """
     from perdure.cli.verify import verify
 
-    _leave(verify(repair=repair))
+    _leave(verify(repair=repair, accept_loss=accept_loss))

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from perdure.app import KEY_FILE, schema_version
+from perdure.app import KEY_FILE, find_damage, schema_version, store_error
 from perdure.cli.checks import Check
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, StoreDamaged
 from perdure.core.pip_line import pip_line
 from perdure.settings import Settings
 
@@ -32,6 +32,9 @@ def store_checks(settings: Settings) -> Iterator[Check]:
     except (InvalidInput, OSError, ValueError) as error:
         yield Check("data", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
         return
+    if not there and (lost := find_damage(path)):
+        yield Check("data", "broken", lost, "see docs/operations.md, a damaged file")
+        return
     if not there:
         folder = _nearest(path.parent)
         if folder.is_dir() and os.access(folder, os.W_OK):
@@ -51,6 +54,9 @@ def _file(path: Path, *, given: bool) -> Iterator[Check]:
     try:
         size = path.stat().st_size
         with closing(_open(path)) as connection:
+            if lost := find_damage(path, connection):
+                yield Check("data", "broken", lost, "see docs/operations.md, a damaged file")
+                return
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
             if "schema_migrations" not in tables:
                 what = "is empty" if not tables else "is the database of another program"
@@ -64,6 +70,9 @@ def _file(path: Path, *, given: bool) -> Iterator[Check]:
             servers = list(_mcp_servers(connection)) if "mcp_servers" in tables else []
             sealed = "secrets" in tables and bool(connection.execute("SELECT 1 FROM secrets LIMIT 1").fetchone())
     except (sqlite3.Error, OSError) as error:
+        if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), StoreDamaged):
+            yield Check("data", "broken", str(damage), "restore a backup: see docs/operations.md")
+            return
         fix = "check who owns it; a backup can take its place: see docs/operations.md"
         yield Check("data", "broken", f"{path} can't be read: {error}", fix)
         return

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
+from perdure.app import accept_loss as go_on_without_log
 from perdure.cli.reindex import progress_bar
 from perdure.cli.terminal import Terminal, standard_streams
 from perdure.core.errors import InvalidInput, PerdureError
@@ -23,7 +24,7 @@ __all__ = ["verify"]
 PAGE = 500
 
 
-async def verify(*, repair: bool) -> int:
+async def verify(*, repair: bool, accept_loss: bool = False) -> int:
     """Compare everything and tell what differs; the exit code."""
     out, err = standard_streams()
     terminal = Terminal(out, err, interactive=False)
@@ -31,6 +32,8 @@ async def verify(*, repair: bool) -> int:
         settings = Settings.from_environment()
         if not settings.store_path.exists():
             raise InvalidInput(f"there is no store yet at {settings.store_path}: nothing to compare")
+        if accept_loss:
+            go_on_without_log(settings.store_path)
         async with await AsyncPerdure.open(settings=settings) as perdure:
             owners, faults, unended = await _compare(perdure.app.store, repair=repair, bar=err.isatty())
     except PerdureError as error:

@@ -24,6 +24,7 @@ from perdure.core.text import Clause
 from perdure.core.tx import Tx
 from perdure.storage.database import FullText, Row, iso
 from perdure.storage.migrations import SCHEMA_VERSION, migrate
+from perdure.storage.sqlite_file import is_store
 from perdure.storage.sqlite_forms import RUN_BITS, column_lengths, numbered, runs_of, word_rows
 
 if TYPE_CHECKING:
@@ -207,14 +208,18 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None:
     """Make the file this version's: a new one is filled, an older one migrated in one transaction.
 
-    Raises: StoreTooNew: a newer Perdure wrote it; NotAStore: it is something else. Neither is touched.
+    Raises: StoreTooNew: a newer Perdure wrote it; NotAStore: it is something else; StoreDamaged. None is touched.
     """
     try:
         connection.execute("BEGIN")  # one snapshot: another process may be making the tables just now
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
         connection.execute("COMMIT")
+        if application == APPLICATION_ID and not tables:
+            raise damaged(path, "its tables are gone")
         if application != APPLICATION_ID and (tables or application):
+            if is_store(path):
+                raise damaged(path, f"its application id is {application:#x}, not {APPLICATION_ID:#x}")
             raise NotAStore(f"{path} is an SQLite file of another program: choose another path")
         if tables:
             found = connection.execute("SELECT MAX(number) FROM schema_migrations").fetchone()[0] or 0
@@ -265,6 +270,8 @@ def typed(error: sqlite3.Error, path: Path) -> StoreError:
     if name.startswith("SQLITE_CANTOPEN"):
         return StoreReadOnly(f"{path} can't be opened: check that its folder exists and can be written (PERDURE_HOME)")
     if name.startswith("SQLITE_NOTADB") or "not a database" in text:
+        if is_store(path):
+            return damaged(path, "its header is gone")
         return NotAStore(f"{path} is not a Perdure store: choose another path")
     if text.startswith("Could not decode to UTF-8"):  # what follows quotes the text
         return damaged(path, "a text in it is not UTF-8")

@@ -35,6 +35,7 @@ from perdure.storage.sqlite import (
     typed,
     upgrade,
 )
+from perdure.storage.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.tx import SqlTx
 
 __all__ = ["SqliteStore"]
@@ -74,6 +75,7 @@ class SqliteStore:
             writer.execute("PRAGMA busy_timeout = 0")
         self._database = SqliteDatabase(writer)
         self._tx = SqlTx(self._database, org_id, limits)
+        self._marks = MarkFile(path)
         self._writing = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._in_a_row = 0
@@ -97,8 +99,9 @@ class SqliteStore:
     ) -> SqliteStore:
         """The store in this file, created or upgraded if need be. `max_pages` bounds the file's size.
 
-        Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError.
+        Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreDamaged, StoreError.
         """
+        least = check_log(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # what people told their agents is their own
         except OSError as error:
@@ -110,6 +113,7 @@ class SqliteStore:
                 path.touch(mode=0o600)
         connection = connect(path)
         try:
+            check_mark(path, connection, least)
             upgrade(connection, path, at=at)
             if max_pages is not None:
                 connection.execute(f"PRAGMA max_page_count = {int(max_pages)}")
@@ -229,10 +233,16 @@ class SqliteStore:
                 alone = len(units) == 1
                 outcomes += [run_unit(self._writer, self._tx, unit, self._path, alone=alone) for unit in units]
                 if self._writer.in_transaction:
-                    self._database.commit()
+                    self._commit(marked=any(raised is None for _, raised in outcomes))
         except BaseException as error:
             outcomes = [(None, self._failed(error))] * len(units)
         return outcomes
+
+    def _commit(self, *, marked: bool) -> None:
+        mark = self._marks.put(self._writer) if marked and self._marks.is_due else 0
+        self._database.commit()
+        if mark:
+            self._marks.note(mark)
 
     def _begin(self, *, wait: bool) -> None:
         """Begin to write; with `wait` only when another process that writes has ended."""

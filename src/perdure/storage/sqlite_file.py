@@ -1,0 +1,172 @@
+"""The files of a store as they lie on the disk: what SQLite itself passes over in silence.
+
+SQLite takes an empty file beside a log for a new database and deletes the log, and it does not miss a log that is gone.
+So a small file beside the store remembers the newest mark: a number in the store that grows with the time, is written
+with a commit at most once a second, and noted in the file after that commit. A store that has an older mark than the
+file, and was not touched since, has lost what its log held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from perdure.core.errors import StoreDamaged
+
+__all__ = ["MarkFile", "check_log", "check_mark", "forget_mark", "is_store"]
+
+MARK_EVERY_S = 1.0
+MARK_BYTES = 64
+
+LOG_HEAD_BYTES = 32
+"""Of a log without any commit."""
+
+LOOKED_AT_BYTES = 1 << 20
+OWN_TABLE = b"CREATE TABLE message_revisions"
+OWN_ID_AT, OWN_ID = 68, b"PERD"
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    mark: int
+    inode: int
+    at_ns: int
+
+
+class MarkFile:
+    """The newest mark of a store, noted beside it. A file that can't be written is none: nothing is noticed then.
+
+    The mark is the time in milliseconds, or one more than the last, whichever is more.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._next_s = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._next_s
+
+    def put(self, writer: sqlite3.Connection) -> int:
+        """Write a new mark within the open transaction."""
+        now = time.time_ns() // 1_000_000
+        writer.execute(
+            "INSERT INTO counters (name, value) VALUES ('mark', ?)"
+            " ON CONFLICT (name) DO UPDATE SET value = MAX(counters.value + 1, excluded.value)",
+            (now,),
+        )
+        return int(writer.execute("SELECT value FROM counters WHERE name = 'mark'").fetchone()[0])
+
+    def note(self, mark: int) -> None:
+        """Remember a mark that is committed. It is not flushed: an older mark than the store's says nothing."""
+        self._next_s = time.monotonic() + MARK_EVERY_S
+        with contextlib.suppress(OSError):
+            text = b"%d %d" % (mark, self._path.stat().st_ino)
+            line = (b"%s %08x" % (text, zlib.crc32(text))).ljust(MARK_BYTES - 1) + b"\n"
+            file = _mark_path(self._path)
+            if not file.exists():
+                file.touch(mode=0o600)
+            with file.open("r+b", buffering=0) as noted:  # one small write: nobody sees half of it
+                noted.write(line)
+
+
+def check_log(path: Path) -> int:
+    """What the store at this path must at least have as its mark; 0: nothing is known of it. To be called before it is
+    opened.
+
+    Raises: StoreDamaged: the store is empty, and its log is not.
+    """
+    with contextlib.suppress(OSError):
+        log = _log_path(path)
+        if log.stat().st_size > LOG_HEAD_BYTES and (not path.exists() or path.stat().st_size == 0):
+            raise StoreDamaged(
+                f"{path} is empty, but its log {log.name} is not ({log.stat().st_size:,} bytes): the store was emptied"
+                " or replaced. Nothing was touched. Put back the file that belongs to this log; or restore a backup,"
+                f" and move {log.name} and {path.name}-shm away"
+            )
+    noted = _noted(path)
+    if noted is None or _touched_since(path, noted):
+        return 0
+    return noted.mark
+
+
+def check_mark(path: Path, connection: sqlite3.Connection, least: int) -> None:
+    """Raises: StoreDamaged: the store has not the mark that `check_log` found, so commits are lost."""
+    if not least:
+        return
+    try:
+        rows = connection.execute("SELECT value FROM counters WHERE name = 'mark'").fetchall()
+    except sqlite3.OperationalError as error:
+        if "no such table" not in str(error):  # whatever else is wrong is told when it is opened
+            return
+        rows = []  # the log held all there was
+    except sqlite3.Error:
+        return
+    mark = int(rows[0][0]) if rows else 0
+    if mark >= least:
+        return
+    log = _log_path(path).name
+    since = f"between {_moment(mark)} and {_moment(least)}" if mark else f"up to {_moment(least)}"
+    raise StoreDamaged(
+        f"{path}: its log {log} is gone, or was cut: what was committed {since} is not there. Put {log} back if it was"
+        " moved away, or restore a backup; `perdure verify --accept-loss` goes on with what is left"
+    )
+
+
+def forget_mark(path: Path) -> None:
+    """Go on with the store as it is, whatever was lost."""
+    _mark_path(path).unlink(missing_ok=True)
+
+
+def is_store(path: Path) -> bool:
+    """Whether a file that SQLite can't read was a store of ours."""
+    try:
+        if _mark_path(path).exists():
+            return True
+        with path.open("rb") as file:
+            head = file.read(LOOKED_AT_BYTES)
+    except OSError:
+        return False
+    return head[OWN_ID_AT : OWN_ID_AT + 4] == OWN_ID or OWN_TABLE in head
+
+
+def _noted(path: Path) -> _Noted | None:
+    try:
+        file = _mark_path(path)
+        text, _, digest = file.read_bytes()[:MARK_BYTES].strip().rpartition(b" ")
+        mark, inode = map(int, text.split())
+        if int(digest, 16) != zlib.crc32(text):
+            return None
+        return _Noted(mark, inode, file.stat().st_mtime_ns)
+    except (OSError, ValueError):
+        return None
+
+
+def _touched_since(path: Path, noted: _Noted) -> bool:
+    """Whether the file is another one, or was written since: a backup that was put in its place has an older mark, and
+    lacks nothing. What SQLite itself moves from the log into the file since then has the mark."""
+    try:
+        there = path.stat()
+        if there.st_ino != noted.inode or max(there.st_mtime_ns, there.st_ctime_ns) > noted.at_ns:
+            return True
+        log = _log_path(path)
+        return log.exists() and log.stat().st_size > LOG_HEAD_BYTES and log.stat().st_mtime_ns > noted.at_ns
+    except OSError:
+        return True
+
+
+def _log_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _mark_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}-mark")
+
+
+def _moment(mark: int) -> str:
+    return datetime.fromtimestamp(mark / 1_000, UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
