@@ -34,6 +34,12 @@ class ServerConfig:
             needs a key.
         max_body_bytes: the largest request body, in bytes.
         max_depth: how deep arrays and objects of a JSON body may nest.
+        max_header_bytes: the largest head of a request: its address and headers.
+        max_headers: how many headers a request may have.
+        header_s: how long a connection may wait for the head of a request, in seconds.
+        body_s: how long a body may take, in seconds, and one more for every 1,000 bytes of it.
+        connections: how many may be open; fewer where the process may open few files.
+        connections_per_address: how many of one address; 0 is any number.
         shutdown_s: how long a stop waits for answers that are under way, in seconds.
         log: how the log is written to stderr: `console`, `json`, or `off`.
         log_level: from where on: `debug`, `info`, `warning` or `error`.
@@ -46,6 +52,12 @@ class ServerConfig:
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = 5 * 1024 * 1024
     max_depth: int = 100
+    max_header_bytes: int = 64 * 1024
+    max_headers: int = 100
+    header_s: float = 20
+    body_s: float = 30
+    connections: int = 2_000
+    connections_per_address: int = 500
     shutdown_s: int = 10
     log: str = "console"
     log_level: str = "info"
@@ -59,6 +71,10 @@ class ServerConfig:
             raise InvalidInput(f"port is {self.port}: it must be from 1 to {PORT_MAX}, or 0 for a free one")
         if self.max_body_bytes < 1 or self.max_depth < 1:
             raise InvalidInput("max_body_bytes and max_depth must be positive")
+        if min(self.max_header_bytes, self.max_headers, self.header_s, self.body_s, self.connections) <= 0:
+            raise InvalidInput("limits of headers, bodies and connections must be positive")
+        if self.connections_per_address < 0:
+            raise InvalidInput("connections_per_address can't be negative; 0 is any number")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise InvalidInput("the API key can't be sent in a header: use printable ASCII characters only")
         if not self.api_key and not is_loopback(self.host):
@@ -84,7 +100,8 @@ class ServerConfig:
         """The configuration of this environment; `host` and `port` win over it when they are given.
 
         Read are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`),
-        `PERDURE_ALLOWED_HOSTS`, names separated by commas, `PERDURE_LOG` and `PERDURE_LOG_LEVEL`.
+        `PERDURE_ALLOWED_HOSTS`, names separated by commas, `PERDURE_CONNECTIONS`, `PERDURE_CONNECTIONS_PER_ADDRESS`,
+        `PERDURE_LOG` and `PERDURE_LOG_LEVEL`.
         Raises: InvalidInput.
         """
         given = os.environ if environment is None else environment
@@ -92,17 +109,22 @@ class ServerConfig:
         def text(name: str) -> str:
             return given.get(name, "").strip()
 
-        if port is None and (asked := text("PERDURE_PORT")):
+        def number(name: str, default: int, needed: str) -> int:
             try:
-                port = int(asked)
+                return int(text(name) or default)
             except ValueError as error:
-                raise InvalidInput(f"PERDURE_PORT is {asked!r}: a number from 1 to {PORT_MAX} is needed") from error
+                raise InvalidInput(f"{name} is {text(name)!r}: {needed} is needed") from error
+
+        if port is None:
+            port = number("PERDURE_PORT", 8283, f"a number from 1 to {PORT_MAX}")
         names = text("PERDURE_ALLOWED_HOSTS").split(",")
         return cls(
             host=host or text("PERDURE_HOST") or "127.0.0.1",
-            port=8283 if port is None else port,
+            port=port,
             api_key=text("PERDURE_API_KEY") or text("LETTA_SERVER_PASSWORD") or None,
             allowed_hosts=tuple(name.strip().lower() for name in names if name.strip()),
+            connections=number("PERDURE_CONNECTIONS", 2_000, "a whole number above 0"),
+            connections_per_address=number("PERDURE_CONNECTIONS_PER_ADDRESS", 500, "a number, or 0 for any"),
             log=text("PERDURE_LOG").lower() or "console",
             log_level=text("PERDURE_LOG_LEVEL").lower() or "info",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from perdure.core.errors import InvalidInput
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.connections import Connection, Connections
 from perdure.server.sse import Streams
 
 __all__ = ["LoopFactory", "bound", "loop_factory", "serve"]
@@ -22,6 +24,10 @@ __all__ = ["LoopFactory", "bound", "loop_factory", "serve"]
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 BACKLOG = 2_048
+
+ACCEPTED = 64
+"""Connections that asyncio takes from the backlog at once. They count from the next turn of the loop on only, so a
+crowd of them could take all files that the process may open, those that are kept for the store too."""
 
 
 async def serve(perdure: AsyncPerdure, config: ServerConfig, *, on_ready: Callable[[str], None] | None = None) -> None:
@@ -38,9 +44,14 @@ async def serve(perdure: AsyncPerdure, config: ServerConfig, *, on_ready: Callab
     """
     listener = bound(config)
     app = create_app(perdure, config)
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connections = Connections(config, files=files if files != resource.RLIM_INFINITY else 2**31)
     server = _Server(
         uvicorn.Config(
             app,
+            http=Connection.factory(connections),  # type: ignore[arg-type]  # called as a class is
+            ws="none",
+            backlog=ACCEPTED,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -48,6 +59,7 @@ async def serve(perdure: AsyncPerdure, config: ServerConfig, *, on_ready: Callab
             timeout_graceful_shutdown=config.shutdown_s,
         ),
         app.state.streams,
+        connections,
         on_ready=(lambda: on_ready(address_of(listener))) if on_ready is not None else None,
     )
     try:
@@ -118,9 +130,16 @@ def _cannot_bind(config: ServerConfig, error: OSError) -> InvalidInput:
 class _Server(uvicorn.Server):
     """Uvicorn that says when it is ready, and that does not wait for streams which have no end of their own."""
 
-    def __init__(self, config: uvicorn.Config, streams: Streams, *, on_ready: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        streams: Streams,
+        connections: Connections,
+        *,
+        on_ready: Callable[[], None] | None,
+    ) -> None:
         super().__init__(config)
-        self._streams, self._on_ready = streams, on_ready
+        self._streams, self._connections, self._on_ready = streams, connections, on_ready
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Not handed on to uvicorn, which would raise the signal again and end the process before the store is closed.
@@ -130,8 +149,15 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)  # the system's queue stays long; only what is taken from it at once is short
         if self.started and self._on_ready is not None:
             self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # every second
+            self._connections.close_late()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._streams.stop()

@@ -1,0 +1,212 @@
+"""Connections before their requests: crowds, endless heads and slow clients don't keep the server from others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from perdure import InvalidInput
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.server.config import ServerConfig
+from perdure.server.connections import PROBES, Connections, _network_of
+from perdure.testing import says
+from tests.server.served import served
+
+HEALTH = b"GET /v1/health/ HTTP/1.1\r\nhost: localhost\r\n"
+POST = b"POST /v1/blocks/ HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+BLOCK = b'{"label":"a","value":"b"}'
+
+Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class WaitingModel:
+    """Answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.asked = asyncio.Semaphore(0)
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        self.asked.release()
+        await self.free.wait()
+        yield says("at last")
+
+
+@contextlib.asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Pair]:
+    host, port = address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def answer_to(address: str, pieces: Iterable[bytes], *, pause_s: float = 0) -> tuple[int, int]:
+    """(status, bytes sent) of a client that sends these pieces until it is refused; status 0: closed unanswered."""
+    sent = status = 0
+    async with connected(address) as (reader, writer):
+        answer = asyncio.create_task(reader.read(1_000))
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                if answer.done():
+                    break
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+                await asyncio.sleep(pause_s)
+        with contextlib.suppress(ConnectionError):
+            status = int((await answer).partition(b" ")[2][:3] or 0)
+    return status, sent
+
+
+def endless(head: bytes, piece: bytes) -> Iterable[bytes]:
+    """100 MB of it, if somebody takes them."""
+    yield head
+    for _ in range(100_000_000 // len(piece)):
+        yield piece
+
+
+async def test_a_crowd_of_silent_connections_leaves_room(tmp_path: Path) -> None:
+    """Those that have waited longest are closed for the next, so everybody who sends a request is answered."""
+    config = ServerConfig(port=0, connections=40, connections_per_address=30)
+    async with served(tmp_path, config=config) as (address, _), contextlib.AsyncExitStack() as stack:
+        crowd = [await stack.enter_async_context(connected(address)) for _ in range(150)]
+        for _, writer in crowd:
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"GET /v1/health/ HTTP/1.1\r\nx: ")
+        async with httpx.AsyncClient(base_url=address) as client:
+            health = await client.get("/v1/health/")
+            assert health.status_code == 200, (health.text, health.headers)
+            assert (await client.post("/v1/agents/", json={"model": "test/scripted"})).status_code == 200
+        await asyncio.sleep(0.05)
+        assert sum(not reader.at_eof() for reader, _ in crowd) <= 30
+
+
+async def test_where_all_places_are_taken_probes_are_answered(tmp_path: Path) -> None:
+    """A request under way is never closed for another: the next are told to come back, but the probes."""
+    for config in (
+        ServerConfig(port=0, connections=3, connections_per_address=0),
+        ServerConfig(port=0, connections_per_address=3),
+    ):
+        model = WaitingModel()
+        async with served(tmp_path, model=model, config=config) as (address, perdure):
+            agents = [await perdure.create_agent() for _ in range(3)]
+            async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+                path = "/v1/agents/{}/messages"
+                said = [client.post(path.format(agent.id), json={"input": "hi"}) for agent in agents]
+                answers = [asyncio.create_task(one) for one in said]
+                for _ in range(3):
+                    await model.asked.acquire()
+                for _ in range(3):
+                    async with httpx.AsyncClient(base_url=address) as other:
+                        refused = await other.get("/v1/agents/")
+                        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+                        assert (await other.get("/v1/health/")).status_code == 200
+                model.free.set()
+                assert [(await answer).status_code for answer in answers] == [200] * 3
+                assert (await client.get("/v1/agents/")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (HEALTH + b"x: ", b"a" * 50_000),
+        (HEALTH, b"x: a\r\n" * 50),
+        (HEALTH, b"x: " + b"a" * 5_000 + b"\r\n"),
+        (b"GET /", b"a" * 50_000),
+        (HEALTH, b"a" * 50_000),
+        (b"\r\n", b"\r\n" * 20_000),
+        (POST + b"transfer-encoding: chunked\r\n\r\n0\r\nx: ", b"a" * 50_000),
+        (POST + b"transfer-encoding: chunked\r\n\r\n0\r\n", b"x: a\r\n" * 50),
+        (POST + b"transfer-encoding: chunked\r\n\r\n1;", b"a" * 50_000),
+    ],
+    ids=["value", "headers", "large headers", "path", "name", "empty lines", "trailer", "trailers", "chunk extension"],
+)
+async def test_an_endless_head_is_refused(tmp_path: Path, head: bytes, piece: bytes) -> None:
+    """At 64 kB or 100 headers, before and after the body; of 100 MB next to nothing arrives."""
+    async with served(tmp_path) as (address, _):
+        status, sent = await answer_to(address, endless(head, piece))
+
+        assert status in (431, 400)
+        assert sent < 8_000_000
+        assert (await answer_to(address, [HEALTH + b"x: " + b"a" * 60_000 + b"\r\n\r\n"]))[0] == 200
+        assert (await answer_to(address, [HEALTH + b"x: a\r\n" * 99 + b"\r\n"]))[0] == 200
+        assert (await answer_to(address, [HEALTH + b"x: a\r\n" * 100 + b"\r\n"]))[0] == 431
+
+
+async def test_requests_that_nobody_waits_for_are_not_queued(tmp_path: Path) -> None:
+    """Thousands of requests fit into what is read at once."""
+    async with served(tmp_path) as (address, _):
+        status, _ = await answer_to(address, [(HEALTH + b"\r\n") * 10])
+        assert status == 200
+        async with connected(address) as (reader, writer):
+            writer.write((HEALTH + b"\r\n") * 5_000)
+            with contextlib.suppress(ConnectionError):
+                assert (await reader.read()).count(b"HTTP/1.1 200") <= 20
+
+
+async def test_slow_clients_are_not_waited_for(tmp_path: Path) -> None:
+    """Neither for a head nor for a body; those who wait for the server are, and so are slow bodies that do arrive."""
+    model = WaitingModel()
+    config = ServerConfig(port=0, header_s=0.4, body_s=0.4)
+    body = b'{"label":"a","value":"' + b"b" * 3_000 + b'"}'
+    long = POST + b"content-length: %d\r\n\r\n" % len(body)
+
+    async def honest() -> tuple[int, int]:
+        return await answer_to(address, [long, *(body[at : at + 500] for at in range(0, len(body), 500))], pause_s=0.3)
+
+    async def patient() -> int:
+        async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+            return (await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "hi"})).status_code
+
+    async with served(tmp_path, model=model, config=config) as (address, perdure):
+        agent = await perdure.create_agent()
+        waiting = asyncio.create_task(patient())
+        late = await asyncio.gather(
+            answer_to(address, [HEALTH]),
+            answer_to(address, []),
+            answer_to(address, [HEALTH + b"x: ", *[b"a"] * 30], pause_s=0.1),
+            answer_to(address, [long, *[b"{"] * 30], pause_s=0.1),
+            answer_to(address, [POST + b"transfer-encoding: chunked\r\n\r\n", *[b"1\r\n \r\n"] * 30], pause_s=0.1),
+            honest(),
+        )
+
+        assert [status for status, _ in late] == [408, 408, 408, 408, 408, 200]
+        assert not waiting.done()
+        model.free.set()
+        assert await waiting == 200
+
+
+def test_the_limit_leaves_files_for_the_store() -> None:
+    """A quarter of what the process may open, and the places of the probes; addresses of one network count as one."""
+    assert Connections(ServerConfig(), files=1_024).limit == 736
+    assert Connections(ServerConfig(), files=65_536).limit == 2_000
+    assert Connections(ServerConfig(connections=10), files=1_024).limit == 10
+    assert Connections(ServerConfig(), files=16).limit >= 1
+    assert PROBES < 1_024 / 4
+    names = [
+        _network_of(host) for host in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "::ffff:10.0.0.1", "::1")
+    ]
+    assert names == ["2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "10.0.0.1", "::1"]
+
+
+def test_the_limits_are_checked() -> None:
+    """They are numbers above zero; of one address there may be any number."""
+    given = {"PERDURE_CONNECTIONS": "7", "PERDURE_CONNECTIONS_PER_ADDRESS": "0"}
+
+    assert ServerConfig.from_environment(given) == ServerConfig(connections=7, connections_per_address=0)
+    for wrong in (
+        {"PERDURE_CONNECTIONS": "many"},
+        {"PERDURE_CONNECTIONS": "-1"},
+        {"PERDURE_CONNECTIONS_PER_ADDRESS": "-1"},
+    ):
+        with pytest.raises(InvalidInput, match=r"(?i)connections"):
+            ServerConfig.from_environment(wrong)
