@@ -36,6 +36,9 @@ REFUSED = {
     "a library, put out of the page cache": "return os.posix_fadvise(os.open(library, 0), 0, 0, 4)",
     "a library, put into the page cache": "return system_call('readahead', os.open(library, 0), 0, 4096)",
     "whether a library is in the page cache": "return os.preadv(os.open(library, 0), [bytearray(1)], 0, os.RWF_NOWAIT)",
+    "pages that are merged with those of others": (
+        "made = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE)\nreturn made.madvise(12)"
+    ),
     "the times of a device": "return os.utime('/dev/null')",
     "urgent data, sent": "a, b = socket.socketpair()\nreturn a.send(b'x', socket.MSG_OOB)",
     "urgent data, sent as a message": "a, b = socket.socketpair()\nreturn a.sendmsg([b'x'], [], socket.MSG_OOB)",

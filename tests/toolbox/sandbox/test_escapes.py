@@ -450,7 +450,7 @@ class TestWhatCodeUsesAnywhere:
         [
             "x = bytearray(1 << 30)",
             "x = []\nwhile True:\n    x.append('x' * 1_000_000)",
-            "import mmap\nx = mmap.mmap(-1, 1 << 30)",
+            "import mmap\nx = mmap.mmap(-1, 1 << 30, flags=mmap.MAP_PRIVATE)",
         ],
     )
     def test_memory(self, cage: Cage, source: str) -> None:

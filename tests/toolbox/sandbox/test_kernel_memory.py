@@ -41,6 +41,9 @@ REFUSED = {
     "locks without end": (
         "return fcntl.fcntl(open(library), fcntl.F_SETLK + 31, struct.pack('hhqqi4x', 0, 0, 1, 1, 0))"
     ),
+    "memory that is shared without a file": "return mmap.mmap(-1, 4096)",
+    "memory that is shared through a device": "return mmap.mmap(os.open('/dev/zero', os.O_RDWR), 4096)",
+    "memory that grows by itself": "return mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100)",
     "locked memory": "return system_call('mlock', 0, 4096)",
     "a queue of messages of System V": "return system_call('msgget', 0, 0o1600)",
     "semaphores of System V": "return system_call('semget', 0, 1, 0o1600)",
@@ -190,14 +193,16 @@ def test_connections_within_a_call_have_small_buffers(kind: str) -> None:
 def test_ordinary_programs_have_room(cage: Cage) -> None:
     """A pool, an event loop with programs, a pipe for each of many threads: what open files and sockets are for."""
     source = (
-        "import asyncio, multiprocessing, sys\n"
+        "import asyncio, multiprocessing, sys\nfrom multiprocessing import shared_memory\n"
         "async def program():\n"
         "    pipe = asyncio.subprocess.PIPE\n"
         "    made = [await asyncio.create_subprocess_exec(sys.executable, '-I', '-S', '-c', 'print(1)', stdin=pipe,"
         " stdout=pipe, stderr=pipe) for _ in range(3)]\n"
         "    return sum([int((await one.communicate())[0]) for one in made])\n"
         "def f():\n"
+        "    shared = shared_memory.SharedMemory(create=True, size=40 << 20)\n    shared.buf[:] = bytes(40 << 20)\n"
         "    with multiprocessing.get_context('fork').Pool(6) as pool:\n        found = pool.map(abs, [-1] * 20)\n"
+        "        shared.close()\n        shared.unlink()\n"
         "    return [sum(found), asyncio.run(program())]\n"
     )
 

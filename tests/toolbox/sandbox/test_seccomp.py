@@ -58,7 +58,7 @@ def test_every_call_gets_what_its_list_says(machine: str) -> None:
     numbers = MACHINES[machine][1]
     bpf = program(network=False, namespaces=True, machine=machine)
     checked = {"clone", "ioctl", "prctl", "fcntl", "prlimit64", "sched_setaffinity", "socketpair", "setsockopt"}
-    checked |= {"setitimer", "timer_create", "clock_nanosleep"}
+    checked |= {"mmap", "madvise", "setitimer", "timer_create", "clock_nanosleep"}
 
     for number in (*range(-2, 1_200), 0x40000000 + 1, 0x7FFFFFFF):
         found = {name for name, known in numbers.items() if known == number}
@@ -156,6 +156,14 @@ def test_where_processes_cannot_be_counted_there_are_only_threads(machine: str) 
         ("timer_create", (1,), ALLOW),
         ("timer_create", (2,), errno.EPERM),  # CLOCK_PROCESS_CPUTIME_ID
         ("timer_create", (0xFFFFFFF6,), errno.EPERM),  # another process's processor time
+        ("mmap", (0, 1, 3, 0x22), ALLOW),  # MAP_PRIVATE, MAP_ANONYMOUS
+        ("mmap", (0, 1, 3, 0x01), ALLOW),  # MAP_SHARED, of a file
+        ("mmap", (0, 1, 3, 0x21), errno.EPERM),
+        ("mmap", (0, 1, 3, 0x4021), errno.EPERM),  # and MAP_NORESERVE
+        ("mmap", (0, 1, 3, 0x40022), errno.EPERM),  # MAP_HUGETLB
+        ("mmap", (0, 1, 3, 0x122), errno.EPERM),  # MAP_GROWSDOWN
+        ("madvise", (0, 1, 4), ALLOW),  # MADV_DONTNEED
+        ("madvise", (0, 1, 12), errno.EPERM),  # MADV_MERGEABLE
         ("clock_nanosleep", (1,), ALLOW),
         ("clock_nanosleep", (3,), errno.EPERM),
         ("socket", (AF_INET, STREAM), errno.EPERM),

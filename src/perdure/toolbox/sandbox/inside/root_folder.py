@@ -36,7 +36,8 @@ SITE = "/run/perdure/site"
 _STORE = "/run/perdure/store"
 _EMPTY = "/run/perdure/empty"
 
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
+"""Without /dev/zero: what is mapped of it and shared is memory that no process counts."""
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE, MS_RELATIME = 4_096, 16_384, 1 << 18, 1 << 21

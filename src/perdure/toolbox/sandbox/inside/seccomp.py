@@ -106,6 +106,8 @@ _SOCKET_OPTIONS: Mapping[int, tuple[int, ...]] = {
     41: (16, 23, 25, 26),  # IPv6: UNICAST_HOPS MTU_DISCOVER RECVERR V6ONLY
 }
 _MESSAGE_FLAGS = 0x04000001  # MSG_OOB, MSG_ZEROCOPY
+_SHARED_WITHOUT_FILE, _HUGE_OR_GROWING = 0x21, 0x40100  # MAP_SHARED and MAP_ANONYMOUS; MAP_HUGETLB, MAP_GROWSDOWN
+_MADV_MERGEABLE = 12
 _CLOCKS_OF_TIMERS = (0, 1, 7)  # CLOCK_REALTIME, _MONOTONIC, _BOOTTIME; the others are of processor time, or wake
 _ITIMER_REAL, _CLOCK_TAI = 0, 11
 _FLAGS_OF_MESSAGES = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2, "sendmmsg": 3, "recvmmsg": 3}
@@ -226,8 +228,20 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
             *allow,
             *refuse,
         ]
+    memory = [
+        _argument(3),
+        (_JUMP_ANY_BIT, 0, 1, _HUGE_OR_GROWING),
+        *refuse,
+        (_AND, 0, 0, _SHARED_WITHOUT_FILE),
+        (_JUMP_EQUAL, 0, 1, _SHARED_WITHOUT_FILE),  # its pages stay when no process counts them any more
+        *refuse,
+        *allow,
+    ]
     found = {
         "clone": clone,
+        "mmap": memory,
+        # Pages that the kernel merges with equal ones of other calls take longer to change: that can be measured.
+        "madvise": _one_of(2, (_MADV_MERGEABLE,), then=refuse, other=allow),
         "ioctl": _one_of(1, _IOCTLS, then=allow, other=_fail(errno.ENOTTY)),
         "prctl": _one_of(0, _PRCTLS, then=allow, other=refuse),
         # A lock on a library file would be seen by other calls, and byte ranges can be locked without end. SQLite needs

@@ -1,7 +1,7 @@
 """How much memory a call takes: its processes together, and what the kernel holds for them.
 
 The kernel limits each process; this is for the sum, and for what no limit of a process counts: page tables, and the
-buffers of sockets.
+buffers of sockets. Pages of files don't count: those of libraries are shared, and the work folder has its own limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["full_socket_bytes", "host_pid", "own_bytes", "sockets_bytes", "weigh
 _PROCESSES_MAX = 10_000
 _BUFFER_BYTES = 212_992
 _LAST_MESSAGE_BYTES = 64 << 10
-_HELD = re.compile(r"^Vm(?:RSS|PTE):\s+(\d+) kB$", re.MULTILINE)
+_HELD = re.compile(r"^(?:RssAnon|VmPTE|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 _SOCKETS = re.compile(r"^sockets: used (\d+)$", re.MULTILINE)
 
 
