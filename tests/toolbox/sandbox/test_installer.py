@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from perdure.toolbox.sandbox.installer import LOCK_NAME, Installer, InstallFailed
+from perdure.toolbox.sandbox.proxy import ForwardProxy
 from perdure.toolbox.sandbox.requirements import Requirements, RequirementsFailed
 from tests.toolbox.sandbox.package_index import PackageIndex, make_source, make_wheel, source_files
 
@@ -128,6 +130,38 @@ async def test_an_index_with_a_password_is_asked_with_it(
     assert all(headers.get("authorization") == "Basic YWRhOmNhbmFyeS13b3Jk" for headers in index.headers[1:])
     assert not any("proxy-authorization" in headers for headers in index.headers)
     assert not any(b"canary-word" in path.read_bytes() for path in target.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("way", ["environment", "pip", "direct"])
+async def test_a_company_s_proxy_is_used(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """It resolves the name of the index, which means nothing here; hosts in NO_PROXY are asked without it."""
+    index.add(make_wheel("good"))
+    seen: list[str] = []
+
+    async def admit(host: str, port: int) -> Sequence[str]:
+        seen.append(host)
+        return ["127.0.0.1"]
+
+    proxy = ForwardProxy(admit, password="company's")
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"http://perdure:company%27s@127.0.0.1:{listener.getsockname()[1]}"
+    await proxy.start(listener)
+    if way == "direct":
+        monkeypatch.setenv("HTTP_PROXY", address)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    else:
+        monkeypatch.setenv("HTTPS_PROXY" if way == "environment" else "PIP_PROXY", address)
+        monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("127.0.0.1", "index.invalid"))
+        monkeypatch.setenv("PIP_TRUSTED_HOST", "index.invalid")
+    try:
+        target = await installed(tmp_path, "good")
+    finally:
+        await proxy.close()
+
+    assert (target / "good.py").exists()
+    assert set(seen) == ({"index.invalid"} if way != "direct" else set())
 
 
 async def test_the_installer_gets_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

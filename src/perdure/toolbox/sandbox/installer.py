@@ -35,7 +35,9 @@ OUTPUT_CHARS = 1_000
 LINES_KEPT = 100
 LINE_CHARS = 200
 REPORT_BYTES = 64 << 20
-ELSEWHERE = "8.8.8.8"  # any public address
+
+ELSEWHERE = "8.8.8.8"
+"""Any public address: the stand-in for a name that a company's proxy resolves, and that may mean nothing here."""
 
 NO_PROGRAM = "something in it comes as source or from a repository, and no program is started at an installation"
 
@@ -59,12 +61,19 @@ class Installer:
 
     Args:
         command: an interpreter with pip, and its options.
+        private_hosts: hosts that are not public on which an index may keep its files, as `name` or `name:port`.
     """
 
-    def __init__(self, *, command: Sequence[str] | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        *,
+        command: Sequence[str] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        private_hosts: Sequence[str] = (),
+    ) -> None:
         # Without variables of Python, and without the current folder as a place of modules.
         self._command = tuple(command) if command is not None else (sys.executable, "-E", "-P")
-        self._timeout_s = timeout_s
+        self._timeout_s, self._private_hosts = timeout_s, tuple(private_hosts)
 
     async def install(
         self, wanted: Sequence[str], scratch: Path, *, bytes_max: int, progress: Callable[[str], None]
@@ -83,7 +92,7 @@ class Installer:
         try:
             async with asyncio.timeout(self._timeout_s):
                 settings = _settings(await pip.run("settings"))
-                async with _way_out(settings) as (port, proxy):
+                async with _way_out(settings, self._private_hosts) as (port, proxy):
                     options = (
                         "install",
                         f"--proxy={proxy}",
@@ -174,11 +183,15 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 @asynccontextmanager
-async def _way_out(settings: Mapping[str, Any]) -> AsyncIterator[tuple[int, str]]:
+async def _way_out(settings: Mapping[str, Any], private_hosts: Sequence[str]) -> AsyncIterator[tuple[int, str]]:
     """The port and the address of a proxy that leads to the index, and to public hosts that its files may lie on."""
     password = secrets.token_urlsafe(16)
     upstream = _upstream(settings)
-    guard = WebGuard(_index_hosts(settings), resolver=resolve if upstream is None else _resolved_there)
+
+    async def addresses(host: str, port: int) -> Sequence[str]:
+        return [ELSEWHERE] if upstream(host) else await resolve(host, port)
+
+    guard = WebGuard([*_index_hosts(settings), *private_hosts], resolver=addresses)
     proxy = ForwardProxy(guard.addresses_of, password=password, upstream=upstream)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -187,11 +200,6 @@ async def _way_out(settings: Mapping[str, Any]) -> AsyncIterator[tuple[int, str]
         yield port, f"http://perdure:{password}@127.0.0.1:{port}"
     finally:
         await proxy.close()
-
-
-async def _resolved_there(host: str, port: int) -> Sequence[str]:
-    """A stand-in for the addresses of a name that another proxy will resolve: it may mean nothing here."""
-    return [ELSEWHERE]
 
 
 def _settings(lines: Sequence[str]) -> Mapping[str, Any]:
@@ -215,14 +223,15 @@ def _index_hosts(settings: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _upstream(settings: Mapping[str, Any]) -> Upstream | None:
-    """The proxy that pip would use, by its own settings or the environment."""
+def _upstream(settings: Mapping[str, Any]) -> Callable[[str], Upstream | None]:
+    """The proxy that pip would use for a host, by its own settings or the environment."""
     named = urllib.request.getproxies_environment()
     text = settings["proxy"] or named.get("https") or named.get("http") or named.get("all")
     try:
-        return Upstream.of(text) if text else None
+        found = Upstream.of(text) if text else None
     except ValueError as error:
         raise InstallFailed(str(error)) from None
+    return lambda host: None if urllib.request.proxy_bypass(host) else found
 
 
 def _lock_of(report: Path) -> str:

@@ -24,6 +24,7 @@ from perdure.toolbox.sandbox.calls import Call, TooMuchOutput
 from perdure.toolbox.sandbox.cgroups import Delegated, delegated
 from perdure.toolbox.sandbox.fork_server import ForkServer, ServerSettings, StartFailed
 from perdure.toolbox.sandbox.inside import frames, seccomp
+from perdure.toolbox.sandbox.installer import Installer
 from perdure.toolbox.sandbox.measures import isolation_of, no_isolation
 from perdure.toolbox.sandbox.places import Places
 from perdure.toolbox.sandbox.proxy import ForwardProxy, listed_hosts
@@ -68,7 +69,8 @@ class LinuxSandbox:
         spares: processes that wait in their cage for a job, so that it need not wait for them. They fit jobs with as
             large a work folder as the last one, without network and requirements.
         network: whether jobs that list hosts may reach them.
-        private_hosts: those on this machine or in a private network that a job may list, as `name` or `name:port`.
+        private_hosts: those on this machine or in a private network that a job may list, and that an index may keep
+            its files on, as `name` or `name:port`.
         memory_mb, processes, timeout_s: the most that a job gets, whatever its own limits are.
         packages_mb: the room that all installed requirements may take on disk; one set may take a quarter.
         unsafe: run code although this machine can't hold it back; each start logs a warning.
@@ -97,7 +99,10 @@ class LinuxSandbox:
         landlock: bool = True,
         groups: Callable[[], Delegated] = delegated,
     ) -> None:
-        self._requirements = Requirements(cache, bytes_max=packages_mb * MEBIBYTE) if cache is not None else None
+        self._requirements = None
+        if cache is not None:
+            installer = Installer(private_hosts=private_hosts)
+            self._requirements = Requirements(cache, installer=installer, bytes_max=packages_mb * MEBIBYTE)
         self._concurrency, self._spare_count = concurrency, spares
         self._network, self._unsafe = network, unsafe
         self._private_hosts = tuple(private_hosts)

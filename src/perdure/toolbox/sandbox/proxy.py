@@ -75,12 +75,18 @@ class ForwardProxy:
     """A proxy on one listening socket, served by the event loop that started it.
 
     Args:
+        upstream: the proxy that leads to a host; None: none does.
         password: what users have to send with the user name `perdure`; empty: nothing.
         connections: at a time; more are refused.
     """
 
     def __init__(
-        self, admit: Admit, *, password: str = "", upstream: Upstream | None = None, connections: int = CONNECTIONS
+        self,
+        admit: Admit,
+        *,
+        password: str = "",
+        upstream: Callable[[str], Upstream | None] = lambda host: None,
+        connections: int = CONNECTIONS,
     ) -> None:
         self._admit, self._upstream, self._most = admit, upstream, connections
         self._login = f"Basic {base64.b64encode(f'perdure:{password}'.encode()).decode()}".encode() if password else b""
@@ -153,8 +159,8 @@ class ForwardProxy:
         """A connection to where a request wants to go, with its head sent if it is a plain one."""
         async with asyncio.timeout(CONNECT_S):
             addresses = await self._admit(request.host, request.port)
-            if self._upstream is not None:
-                return await self._through(self._upstream, request)
+            if (upstream := self._upstream(request.host)) is not None:
+                return await self._through(upstream, request)
             failed: OSError = OSError(f"{request.host} has no address")
             for address in addresses[:ADDRESSES_TRIED]:
                 try:
