@@ -191,6 +191,8 @@ async def test_a_tool_is_changed_and_deleted() -> None:
         for method, at, body in (("PATCH", path, {}), ("POST", "/v1/tools/", {"source_code": ROLL})):
             status, detail = await server.refused(method, at, {**body, "memory_mb": 513})
             assert (status, "at most 512 MiB" in detail) == (422, True)
+            status, detail = await server.refused(method, at, {**body, "timeout_s": 601})
+            assert (status, "PERDURE_SANDBOX_TIMEOUT_S" in detail) == (422, True)
             status, detail = await server.refused(method, at, {**body, "network": True})
             assert (status, "give a list of hosts" in detail) == (422, True)
         assert (await server.patch(path, {"network": ["API.test", "*.b.test:22"]}))["network"] == [

@@ -140,3 +140,14 @@ def test_tools_of_one_agent_do_not_keep_others_waiting(cage: Cage) -> None:
         return result
 
     assert cage.wait(run()).value == 2
+
+
+def test_no_call_takes_longer_than_the_setting() -> None:
+    """Also of a tool that was made when more was allowed."""
+    cage = Cage(timeout_s=0.3)
+    try:
+        result = cage.run("import time\ntime.sleep(20)", limits=SandboxLimits(wall_s=3_000))
+    finally:
+        cage.close()
+
+    assert (result.status, result.error) == ("timeout", "it did not end within 0.3 s, and was stopped")
