@@ -95,6 +95,8 @@ def revise(tx: Tx, message_id: MessageId, text: str | None) -> None:
 
 def delete(tx: Tx, agent: Agent) -> None:
     tx.agents.delete(agent.id)
+    while tx.agents.carry_out():
+        pass
 
 
 def numbers(tx: Tx, agent: Agent) -> list[int]:

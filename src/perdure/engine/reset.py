@@ -1,4 +1,4 @@
-"""Conversations that begin anew: what was said leaves the view, and stays in the log.
+"""Conversations that begin anew: what was said leaves the view, and stays in the log. And agents that are deleted.
 
 Leaving the view is one small transaction, however long the log is. What the store keeps for what is in view, words in
 the index and vectors, is given up behind it, some rows at a time; whoever dies over that leaves it to the next.
@@ -25,7 +25,7 @@ from perdure.engine.ports import Ports
 from perdure.memory.automatic import auto_capture_of
 from perdure.memory.capture import due
 
-__all__ = ["carry_out_left", "delete_conversation", "reset_conversations"]
+__all__ = ["carry_out_left", "delete_agent", "delete_conversation", "reset_conversations"]
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +75,27 @@ async def reset_conversations(
     return resets
 
 
+async def delete_agent(agent_id: AgentId, ports: Ports) -> None:
+    """Remove the agent with its whole history. From the first transaction on nobody sees it.
+
+    Raises: NotFound; StoreError: what is left of it goes when a process opens the store, or deletes another one.
+    """
+    await ports.store.write(lambda tx: tx.agents.delete(agent_id))
+    await _carry_out_deletes(ports)
+
+
 async def carry_out_left(ports: Ports) -> None:
-    """Carry out the resets that a process left which is gone. Raises: StoreError."""
+    """Carry out the resets, and remove what there is of deleted agents, that a process left which is gone. Raises:
+    StoreError."""
+    await _carry_out_deletes(ports)
     while agents := await ports.store.read(lambda tx: tx.resets.unfinished()):
         for agent_id in agents:
             await _carry_out(agent_id, ports)
+
+
+async def _carry_out_deletes(ports: Ports) -> None:
+    while await ports.store.write(lambda tx: tx.agents.carry_out(limit=ROWS_A_STEP)):
+        pass
 
 
 async def _carry_out(agent_id: AgentId, ports: Ports, rows: int = ROWS_A_STEP) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from perdure.app import App
@@ -12,7 +11,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
 from perdure.engine.importing import import_drafts
-from perdure.memory.importing import BATCH, ImportedMessage, Importer, imported_message
+from perdure.memory.importing import BATCH, BATCH_CHARS, ImportedMessage, Importer, imported_message
 
 __all__ = ["ImportResult", "check_messages", "import_history"]
 
@@ -73,7 +72,7 @@ async def import_history(
     importer = Importer(conversation.agent_id, conversation.id)
     waiting = iter(messages)
     seen = new = reset = 0
-    while drafts := [importer.draft(message) for message in islice(waiting, BATCH)]:
+    while drafts := [importer.draft(message) for message in _batch(waiting)]:
         added = await import_drafts(conversation.agent_id, conversation.seq, drafts, app.ports)
         new, reset = new + added.new, reset + added.reset
         seen += len(drafts)
@@ -85,3 +84,13 @@ async def import_history(
         out_of_order=importer.out_of_order,
         reset=reset,
     )
+
+
+def _batch(waiting: Iterator[ImportedMessage]) -> Iterator[ImportedMessage]:
+    """The next messages, as many as one transaction writes: the last one may go over the limit of characters."""
+    chars = 0
+    for count, message in enumerate(waiting, 1):
+        yield message
+        chars += len(message.text)
+        if count == BATCH or chars >= BATCH_CHARS:
+            return

@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId, BlockId, is_id
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.tx import Tx
+from perdure.engine.reset import delete_agent
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
@@ -251,7 +252,7 @@ class AsyncPerdure:
         hooks, ended = self._app.ports.hooks, []
         if hooks.wants("conversation_end"):
             ended = [*await self._app.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))]
-        await self._app.store.write(lambda tx: tx.agents.delete(agent_id))
+        await delete_agent(agent_id, self._app.ports)
         for conversation in ended:
             await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
 

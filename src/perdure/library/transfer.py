@@ -10,7 +10,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive, Passage
 from perdure.core.tx import Tx
-from perdure.memory.batching import BATCH
+from perdure.memory.batching import BATCH, batches
 from perdure.memory.transfer import Header, add_carried, archive_line, open_carried, parse_line, passage_line
 
 __all__ = ["Carried", "check_lines", "export_lines", "import_lines"]
@@ -85,10 +85,11 @@ async def import_lines(
     async def store() -> None:
         nonlocal seen, added
         if batch and archive is not None:
-            added += await app.store.write(add_carried, archive.id, batch)
-            seen += len(batch)
+            for some in batches(batch):
+                added += await app.store.write(add_carried, archive.id, some)
+                seen += len(some)
+                progress(seen)
             batch.clear()
-            progress(seen)
 
     for number, text in enumerate(lines, 1):
         if not text.strip():

@@ -139,6 +139,8 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
     passages = tx.passages.list(archive_id, limit=limit)
     if passages:
         return tx.passages.delete(archive_id, [passage.seq for passage in next(batches(passages))])
+    if not tx.vectors.close(tx.archives.get(archive_id).number, limit=limit):
+        return 0
     tx.archives.delete(archive_id)
     return None
 

@@ -16,6 +16,7 @@ from perdure.core.tx import Tx
 
 __all__ = [
     "BATCH",
+    "BATCH_CHARS",
     "Added",
     "ImportedMessage",
     "ImportedRole",
@@ -27,6 +28,9 @@ __all__ = [
 
 BATCH = 500
 """So many messages are written in one transaction: everybody else waits for it."""
+
+BATCH_CHARS = 250_000
+"""The same in characters: their words are counted and indexed in the transaction."""
 
 KEY_MAX_CHARS = 255
 NAME_MAX_CHARS = 200

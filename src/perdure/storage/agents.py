@@ -11,9 +11,8 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text import restored, storable
 from perdure.core.tx.agents import AgentFilter, AgentOrder
-from perdure.storage import word_index
 from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
-from perdure.storage.messages import indexed_words_of
+from perdure.storage.deleted import carry_out_delete, hide_agent
 from perdure.storage.vectors import Vectors
 
 __all__ = ["Agents", "contains", "has_tags", "pattern_of"]
@@ -34,31 +33,6 @@ _ORDERS: dict[AgentOrder, str] = {
     "updated": "a.updated_at",
     "used": "COALESCE(a.last_run_at, '')",
 }
-
-# In this order, so that nothing is left that could only be reached through what is already gone.
-_CHILDREN = (
-    "events",
-    "call_starts",
-    "step_exchanges",
-    "steps",
-    "prefixes",
-    "idempotency_keys",
-    "client_tools",
-    "runs",
-    "captures",
-    "summary_nodes",
-    "message_revisions",
-    "messages",
-    "resets",
-    "resetting",
-    "conversations",
-    "agent_blocks",
-    "agent_archives",
-    "agent_files",
-    "agent_folders",
-    "agent_tools",
-    "agent_details",
-)
 
 
 class Agents:
@@ -210,16 +184,11 @@ class Agents:
         return replace(agent, settings_revision=changed[0][0])
 
     def delete(self, agent_id: AgentId) -> None:
-        agent = self.get(agent_id)
-        params = {"agent_id": agent_id}
-        word_index.unindex_words(self._db, "message_words", agent.number, list(indexed_words_of(self._db, agent_id)))
-        for table in ("messages", "conversations", "runs", "steps"):
-            self._db.run(f"DELETE FROM ids WHERE id IN (SELECT id FROM {table} WHERE agent_id = :agent_id)", params)
-        for table in _CHILDREN:
-            self._db.run(f"DELETE FROM {table} WHERE agent_id = :agent_id", params)
-        self._db.run("DELETE FROM secrets WHERE owner_id = :agent_id", params)
-        Vectors(self._db, self._org_id).close(agent.number)
-        self._db.run("DELETE FROM agents WHERE id = :agent_id", params)
+        self.lock(agent_id)
+        hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)
+
+    def carry_out(self, *, limit: int = 500, chars: int = 250_000) -> bool:
+        return carry_out_delete(self._db, self._org_id, limit=limit, chars=chars)
 
     def _first(self, sql: str, params: dict[str, Any]) -> Agent | None:
         rows = self._db.rows(sql, params)

@@ -24,6 +24,7 @@ __all__ = [
     "Database",
     "FullText",
     "Row",
+    "deleted_org",
     "dump",
     "find",
     "find_all",
@@ -192,6 +193,15 @@ def load(text: str | None) -> Any:
                 ) from error
 
 
+# Ids of a deleted agent's rows are there until the rows are gone.
+_NOT_DELETED = "NOT EXISTS (SELECT 1 FROM agents a WHERE a.id = ids.owner_id AND a.org_id = :deleted)"
+
+
+def deleted_org(org_id: OrgId) -> str:
+    """Where the agents of an organisation stand that are deleted and not gone yet."""
+    return f"{org_id}/deleted"
+
+
 def next_number(db: Database) -> int:
     """A fresh number for a root row, from 1: the order of creation, and the scope in full-text indexes."""
     return int(db.rows("UPDATE counters SET value = value + 1 WHERE name = 'number' RETURNING value", {})[0][0])
@@ -210,7 +220,8 @@ def find(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int] | 
     if not id_.startswith(f"{PREFIXES[kind]}-"):  # the number would be another thing's
         return None
     rows = db.rows(
-        "SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id", {"id": storable(id_), "org_id": org_id}
+        f"SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id AND {_NOT_DELETED}",
+        {"id": storable(id_), "org_id": org_id, "deleted": deleted_org(org_id)},
     )
     return (rows[0][0], rows[0][1]) if rows else None
 
@@ -236,8 +247,8 @@ def find_all(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
         return ()
     return db.rows(
         "SELECT id, owner_id, seq FROM ids WHERE org_id = :org_id"
-        f" AND id IN ({', '.join(f':{name}' for name in names)})",
-        names | {"org_id": org_id},
+        f" AND id IN ({', '.join(f':{name}' for name in names)}) AND {_NOT_DELETED}",
+        names | {"org_id": org_id, "deleted": deleted_org(org_id)},
     )
 
 

@@ -88,9 +88,9 @@ class Passages:
         if after.tags != before.tags:
             self._untag(before.archive_id, [before])
             self._tag(before.archive_id, [after])
-        if _words(after) != _words(before):
-            word_index.unindex_words(self._db, "passage_words", number, [_words(before)])
-            word_index.index_words(self._db, "passage_words", number, [_words(after)])
+        if (words := _words(after)) != (had := _words(before)):
+            word_index.unindex_words(self._db, "passage_words", number, [had])
+            word_index.index_words(self._db, "passage_words", number, [words])
         if embedded and after.text != before.text:
             forget_texts(self._db, number, [after.seq])
             queue_texts(self._db, number, [after.seq])

@@ -18,6 +18,7 @@ from perdure.core.text import restored, storable
 from perdure.core.tx.resets import Counted
 from perdure.storage import word_index
 from perdure.storage.database import OWN_AGENT, Database, from_iso, iso
+from perdure.storage.deleted import within
 from perdure.storage.message_filters import SHOWN
 from perdure.storage.messages import indexed_words_of
 from perdure.storage.vectors import forget_texts
@@ -101,7 +102,7 @@ class Resets:
             created_at=at,
         )
 
-    def carry_out(self, agent_id: AgentId, *, limit: int = 500) -> bool:
+    def carry_out(self, agent_id: AgentId, *, limit: int = 500, chars: int = 250_000) -> bool:
         # The agent is locked: messages that are appended meanwhile may take the words of these into the index.
         agents = self._db.rows(
             f"SELECT number, embedded FROM agents WHERE id = :agent_id AND org_id = :org_id{self._db.for_update}",
@@ -118,11 +119,13 @@ class Resets:
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "first": first, "upto": upto, "limit": limit}
         source = f"messages{self._db.of_conversation}"
         rows = self._db.rows(
-            f"SELECT seq, kind FROM {source} WHERE agent_id = :agent_id AND conversation_seq = :seq"
+            f"SELECT seq, kind, LENGTH(parts) FROM {source} WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq BETWEEN :first AND :upto ORDER BY seq LIMIT :limit",
             params,
         )
-        if rows:
+        more = len(rows) == limit
+        if some := within(rows, chars):
+            more, rows = more or len(some) < len(rows), some
             params["last"] = rows[-1][0]
             # The words are taken from the rows as they are, so these go last.
             words = list(indexed_words_of(self._db, agent_id, first, params["last"], conversation_seq=seq))
@@ -134,7 +137,7 @@ class Resets:
                 " AND seq BETWEEN :first AND :last AND removed = 0",
                 params,
             )
-        if len(rows) == limit:
+        if more:
             self._db.run(
                 "UPDATE resetting SET next_seq = :last + 1 WHERE agent_id = :agent_id AND conversation_seq = :seq",
                 params,

@@ -35,6 +35,10 @@ _COLUMNS = (
     " created_at, started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools"
 )
 _OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
+_OWN_RUN = f"agent_id = :agent_id AND seq = :seq AND org_id = :org_id AND {OWN_AGENT}"
+# A deleted agent's runs stay until it is gone.
+_THERE = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
+
 _UNENDED = "status IN ('queued', 'running')"
 
 # The oldest unended run of its conversation: the only one that may run; but one that goes on with answered calls stands
@@ -182,6 +186,7 @@ class Runs:
         found = self._db.rows(
             "SELECT r.seq FROM runs r WHERE r.conversation_id = (SELECT c.id FROM conversations c"
             f" WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND r.{_UNENDED} AND r.org_id = :org_id"
+            f" AND {OWN_AGENT}"
             " ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
             {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id},
         )
@@ -206,6 +211,7 @@ class Runs:
         UPDATE runs AS r SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,
             lease_until = :until, started_at = COALESCE(started_at, :at)
         WHERE r.agent_id = :agent_id AND r.seq = :seq AND r.org_id = :org_id AND r.{_UNENDED} AND {_OLDEST}
+          AND {OWN_AGENT}
           AND (r.lease_owner IS NULL OR r.lease_until < :at OR (r.lease_owner = :owner AND r.status = 'queued')
                OR r.lease_owner = :dead_owner)
         RETURNING {_COLUMNS}
@@ -222,7 +228,7 @@ class Runs:
 
     _HELD = (
         "agent_id = :agent_id AND seq = :seq AND status = 'running' AND org_id = :org_id AND lease_owner = :owner"
-        " AND lease_number = :number"
+        f" AND lease_number = :number AND {OWN_AGENT}"
     )
 
     def hold(self, key: RunKey, lease: Lease, *, until: datetime | None, known: Run | None = None) -> Run:
@@ -246,21 +252,20 @@ class Runs:
 
     def release(self, owner: str) -> int:
         return self._db.run(
-            "UPDATE runs SET lease_owner = NULL, lease_until = NULL"
-            f" WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED}",
+            "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
+            f" WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED} AND {_THERE}",
             {"org_id": self._org_id, "owner": owner},
         )
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
         self._db.run(
-            "UPDATE runs SET first_message_seq = :first, waiting_input = NULL, input_waits = 0"
-            " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            f"UPDATE runs SET first_message_seq = :first, waiting_input = NULL, input_waits = 0 WHERE {_OWN_RUN}",
             self._own(key) | {"first": first_message_seq},
         )
 
     def waiting_input(self, key: RunKey) -> str | None:
         rows = self._db.rows(
-            "SELECT waiting_input FROM runs WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            f"SELECT waiting_input FROM runs WHERE {_OWN_RUN}",
             self._own(key),
         )
         return restored(rows[0][0]) if rows and rows[0][0] is not None else None
@@ -277,8 +282,7 @@ class Runs:
     ) -> Run:
         self._db.run(
             "UPDATE runs SET resumes = :resumes, begins_at = :begins_at, turn_from = :turn_from, answer = :answer,"
-            " waiting_input = :waiting, input_waits = :waits"
-            " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            f" waiting_input = :waiting, input_waits = :waits WHERE {_OWN_RUN}",
             self._own(run.key)
             | {
                 "resumes": resumes,
@@ -301,6 +305,7 @@ class Runs:
         rows = self._db.rows(
             "SELECT seq, answer FROM runs WHERE conversation_id = (SELECT c.id FROM conversations c"
             " WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND resumes IS NOT NULL AND org_id = :org_id"
+            f" AND {OWN_AGENT}"
             " ORDER BY seq DESC LIMIT :limit",
             {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id, "limit": limit},
         )
@@ -313,7 +318,7 @@ class Runs:
             {"agent_id": run.key.agent_id, "digest": digest, "tools": dump(list(tools)), "org_id": self._org_id},
         )
         self._db.run(
-            "UPDATE runs SET client_tools = :digest WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            f"UPDATE runs SET client_tools = :digest WHERE {_OWN_RUN}",
             self._own(run.key) | {"digest": digest},
         )
         return changed(run, client_tools=digest)
@@ -330,14 +335,14 @@ class Runs:
         return bool(
             self._db.run(
                 "UPDATE runs SET cancel_requested = 1 WHERE agent_id = :agent_id AND seq = :seq"
-                f" AND org_id = :org_id AND cancel_requested = 0 AND {_UNENDED}",
+                f" AND org_id = :org_id AND cancel_requested = 0 AND {_UNENDED} AND {OWN_AGENT}",
                 self._own(key),
             )
         )
 
     def set_context(self, run: Run, context: Sequence[str]) -> Run:
         self._db.run(
-            "UPDATE runs SET hook_context = :context WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            f"UPDATE runs SET hook_context = :context WHERE {_OWN_RUN}",
             self._own(run.key) | {"context": dump(list(context)) if context else None},
         )
         return changed(run, context=tuple(context))
@@ -345,7 +350,7 @@ class Runs:
     def spend(self, key: RunKey, usage: Usage) -> None:
         total = self.at(key).usage + usage
         self._db.run(
-            "UPDATE runs SET usage = :usage WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            f"UPDATE runs SET usage = :usage WHERE {_OWN_RUN}",
             self._own(key) | {"usage": usage_to_json(total)},
         )
 
@@ -356,7 +361,7 @@ class Runs:
         ended = self._db.run(
             f"UPDATE runs SET status = :status, stop_reason = :reason, failure = {why}, usage = :usage,"
             " step_count = :step_count, lease_owner = NULL, lease_until = NULL, ended_at = :at"
-            f" WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id AND {_UNENDED}",
+            f" WHERE {_OWN_RUN} AND {_UNENDED}",
             self._own(run.key)
             | {
                 "status": status_of(reason),
@@ -384,7 +389,7 @@ class Runs:
     def cancel_stopped(self, key: RunKey) -> Run:
         self._db.run(
             "UPDATE runs SET status = 'cancelled', stop_reason = 'cancelled' WHERE agent_id = :agent_id AND seq = :seq"
-            " AND org_id = :org_id AND stop_reason = 'requires_approval'",
+            f" AND org_id = :org_id AND stop_reason = 'requires_approval' AND {OWN_AGENT}",
             self._own(key),
         )
         return self.at(key)
@@ -393,7 +398,7 @@ class Runs:
         self._db.run(
             "INSERT INTO idempotency_keys (agent_id, conversation_seq, idempotency_key, run_seq, digest)"
             " SELECT agent_id, :conversation, :key, seq, :digest FROM runs"
-            " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            f" WHERE {_OWN_RUN}",
             self._own(key) | {"conversation": conversation_seq, "key": storable(idempotency_key), "digest": digest},
         )
 
@@ -414,8 +419,7 @@ class Runs:
     def start_calls(self, key: RunKey, call_ids: Sequence[str], *, lease: Lease, at: datetime) -> None:
         self._db.run_many(
             "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
-            " SELECT agent_id, seq, :call_id, :lease, :at FROM runs"
-            " WHERE agent_id = :agent_id AND seq = :seq AND org_id = :org_id",
+            f" SELECT agent_id, seq, :call_id, :lease, :at FROM runs WHERE {_OWN_RUN}",
             [
                 self._own(key) | {"call_id": storable(call_id), "lease": lease.number, "at": iso(at)}
                 for call_id in call_ids
@@ -434,7 +438,7 @@ class Runs:
         return {"agent_id": key.agent_id, "seq": key.seq, "org_id": self._org_id}
 
     def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Run]:
-        sql = f"SELECT {_OF_R} FROM runs r WHERE r.org_id = :org_id AND {where}"
+        sql = f"SELECT {_OF_R} FROM runs r WHERE r.org_id = :org_id AND {_THERE} AND {where}"
         return [_run(row) for row in self._db.rows(sql, {**params, "org_id": self._org_id})]
 
 

@@ -143,14 +143,22 @@ class Vectors:
         )
         return scope
 
-    def close(self, number: int) -> None:
-        params = self._own(number) | {"first": number << 32, "last": number << 32 | _MASK}
-        if self._db.run("DELETE FROM vector_scopes WHERE number = :number AND org_id = :org_id", params):
-            self._db.touched.add(number)
-            self._db.run("DELETE FROM vectors WHERE key BETWEEN :first AND :last", params)
-            self._db.run("DELETE FROM embedding_queue WHERE number = :number", params)
-            self._db.run("UPDATE agents SET embedded = 0 WHERE number = :number", params)
-            self._db.run("UPDATE archives SET embedding = NULL WHERE number = :number", params)
+    def close(self, number: int, *, limit: int | None = None) -> bool:
+        params = self._own(number) | {"first": number << 32, "last": number << 32 | _MASK, "limit": limit}
+        if not self._db.rows("SELECT 1 FROM vector_scopes WHERE number = :number AND org_id = :org_id", params):
+            return True
+        self._db.touched.add(number)
+        some = "" if limit is None else " LIMIT :limit"
+        keys = f"SELECT key FROM vectors WHERE key BETWEEN :first AND :last ORDER BY key{some}"
+        gone = self._db.run(f"DELETE FROM vectors WHERE key IN ({keys})", params)
+        seqs = f"SELECT seq FROM embedding_queue WHERE number = :number ORDER BY seq{some}"
+        gone += self._db.run(f"DELETE FROM embedding_queue WHERE number = :number AND seq IN ({seqs})", params)
+        if limit is not None and gone:
+            return False
+        self._db.run("DELETE FROM vector_scopes WHERE number = :number AND org_id = :org_id", params)
+        self._db.run("UPDATE agents SET embedded = 0 WHERE number = :number", params)
+        self._db.run("UPDATE archives SET embedding = NULL WHERE number = :number", params)
+        return True
 
     def fill(self, model: str, *, limit: int) -> bool:
         rows = self._db.rows(

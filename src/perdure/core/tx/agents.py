@@ -87,5 +87,11 @@ class Agents(Protocol):
         ...
 
     def delete(self, agent_id: AgentId) -> None:
-        """Remove the agent and all its children, the only way a log is ever removed. Raises: NotFound."""
+        """From now on nobody sees the agent nor anything of its own; `carry_out` removes that. The only way a log is
+        ever removed. Raises: NotFound."""
+        ...
+
+    def carry_out(self, *, limit: int = 500, chars: int = 250_000) -> bool:
+        """Remove up to `limit` rows of agents that are deleted, or messages of about `chars` characters. False: none is
+        left. Nobody sees a difference but in time and room."""
         ...

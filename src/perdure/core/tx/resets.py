@@ -43,9 +43,10 @@ class Resets(Protocol):
         """
         ...
 
-    def carry_out(self, agent_id: AgentId, *, limit: int = 500) -> bool:
-        """Give up what is kept for up to `limit` messages that resets of the agent took out of view: their words in the
-        index, their vectors. Whether some are left. Nobody sees a difference but in time and room."""
+    def carry_out(self, agent_id: AgentId, *, limit: int = 500, chars: int = 250_000) -> bool:
+        """Give up what is kept for up to `limit` messages, of about `chars` characters, that resets of the agent took
+        out of view: their words in the index, their vectors. Whether some are left. Nobody sees a difference but in
+        time and room."""
         ...
 
     def unfinished(self, *, limit: int = 100) -> Sequence[AgentId]:

@@ -111,8 +111,9 @@ class Vectors(Protocol):
         NotFound."""
         ...
 
-    def close(self, number: int) -> None:
-        """Remove the scope with its vectors and all that waits."""
+    def close(self, number: int, *, limit: int | None = None) -> bool:
+        """Remove the scope with its vectors and all that waits; with `limit` so many of them at a time, and the scope
+        when none is left. Whether all is gone."""
         ...
 
     def fill(self, model: str, *, limit: int) -> bool:

@@ -15,6 +15,7 @@ from perdure.testing.store_contract.answers import AnswerContract
 from perdure.testing.store_contract.blocks import BlockContract
 from perdure.testing.store_contract.captures import CaptureContract
 from perdure.testing.store_contract.conversations import ConversationContract
+from perdure.testing.store_contract.deletes import DeleteContract
 from perdure.testing.store_contract.events import EventContract
 from perdure.testing.store_contract.folders import FolderContract
 from perdure.testing.store_contract.isolation import IsolationContract
@@ -43,6 +44,7 @@ class StoreContract(
     BlockContract,
     CaptureContract,
     ConversationContract,
+    DeleteContract,
     EventContract,
     FolderContract,
     IsolationContract,

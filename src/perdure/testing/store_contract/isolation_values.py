@@ -56,7 +56,7 @@ PLAIN: Mapping[str, Any] = {
     **{"resumes": 0, "run_seq": 0, "sealed": b"stolen", "seen": {}, "seq": 0, "seqs": [0, 1], "since": LATER},
     **{"step_count": 1, "stubs": {}, "suffix": ".md", "tokens": [1], "tools": [{"name": "stolen"}], "turn_from": 0},
     **{"until": LATER, "upto_seq": 1, "usage": Usage(input_tokens=1), "version": 0, "view_tokens": 1},
-    **{"waiting_input": "stolen", "first_char": 0},
+    **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
 }
 """Parameters that are nobody's: the same for every verb."""
 

@@ -1,0 +1,87 @@
+"""Agents that are deleted: gone at once, removed in steps, also by the next process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import AsyncPerdure, NotFound
+from perdure.testing import ScriptedModel
+
+MODEL = "test/scripted"
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+MESSAGES = 1_000
+
+
+async def opened(path: Path) -> AsyncPerdure:
+    return await AsyncPerdure.open(path / "p.db", models={MODEL: ScriptedModel()})
+
+
+async def talkative(perdure: AsyncPerdure) -> str:
+    """An agent with a long history, and what else an agent may have."""
+    agent = await perdure.create_agent("gone", model=MODEL)
+    said = [("user", None, f"walrus {number}", BEGAN + timedelta(minutes=number)) for number in range(MESSAGES)]
+    await agent.import_messages(said)
+    return agent.id
+
+
+def rows_of(path: Path, agent_id: str) -> int:
+    """How many rows of the agent a store has, in all tables."""
+    connection = sqlite3.connect(path / "p.db")
+    count = 0
+    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        for column in {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} & {"agent_id", "owner_id"}:
+            (found,) = connection.execute(f"SELECT COUNT(*) FROM {table} WHERE {column} = ?", [agent_id]).fetchone()
+            count += found
+    connection.close()
+    return count
+
+
+async def test_a_large_agent_is_removed_in_small_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others write between any two of them; none of them changes more than some hundred rows."""
+    perdure = await opened(tmp_path)
+    agent_id = await talkative(perdure)
+    left = [rows_of(tmp_path, agent_id)]
+    write = perdure.app.store.write
+
+    async def watched(*args: Any, **kwargs: Any) -> Any:
+        result: Any = await write(*args, **kwargs)
+        left.append(rows_of(tmp_path, agent_id))
+        return result
+
+    monkeypatch.setattr(perdure.app.store, "write", watched)
+    await perdure.delete_agent(agent_id)  # type: ignore[arg-type]
+    monkeypatch.undo()
+    await perdure.close()
+
+    assert left[0] > 2 * MESSAGES
+    assert left[-1] == 0
+    assert max(before - after for before, after in itertools.pairwise(left)) <= 2 * 250
+
+
+async def test_what_a_process_left_of_a_deleted_agent_goes_when_the_store_is_opened(tmp_path: Path) -> None:
+    """It is not seen meanwhile, and its name is free."""
+    perdure = await opened(tmp_path)
+    agent_id = await talkative(perdure)
+    await perdure.app.store.write(lambda tx: tx.agents.delete(agent_id))  # type: ignore[arg-type]
+    await perdure.app.store.write(lambda tx: tx.agents.carry_out(limit=10))
+    await perdure.close()
+    assert rows_of(tmp_path, agent_id) > MESSAGES
+
+    perdure = await opened(tmp_path)
+    with pytest.raises(NotFound):
+        await perdure.agent(agent_id)
+    with pytest.raises(NotFound):
+        await perdure.agent("gone")
+    for _ in range(1_000):
+        if not rows_of(tmp_path, agent_id):
+            break
+        await asyncio.sleep(0.02)
+    assert rows_of(tmp_path, agent_id) == 0
+    await perdure.close()
