@@ -44,7 +44,7 @@ from perdure.providers.embeddings.choose import EmbedderChoice, choose_embedder
 from perdure.providers.masking import masked_text, secrets_in
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
-from perdure.storage.cipher import KEY_FILE, AesCipher
+from perdure.storage.cipher import KEY_FILE, AesCipher, make_key_file
 from perdure.storage.open import open_store
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
@@ -77,6 +77,7 @@ __all__ = [
     "facts_of",
     "find_damage",
     "hook",
+    "make_key_file",
     "masked_text",
     "model_registry",
     "probe_tools",

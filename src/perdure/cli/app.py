@@ -356,6 +356,14 @@ def import_messages(
 
 
 @app.command()
+def key() -> None:
+    """Print the API key that the server asks for, such as the one of PERDURE_API_KEY=auto."""
+    from perdure.cli.key import key
+
+    _leave(key())
+
+
+@app.command()
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; by default on this machine only.")

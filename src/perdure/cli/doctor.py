@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from perdure.app import (
     PROVIDERS,
@@ -29,6 +30,9 @@ from perdure.cli.store_checks import store_checks
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.pip_line import pip_line
 from perdure.settings import Settings
+
+if TYPE_CHECKING:
+    from perdure.server.config import ServerConfig
 
 __all__ = ["doctor", "examine"]
 
@@ -89,10 +93,11 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     from perdure.server.config import ServerConfig
 
     try:
-        config = ServerConfig.from_environment()
+        config = ServerConfig.from_environment(make=False)
     except InvalidInput as error:
         yield Check("server", "broken", f"`perdure serve` would not start: {error}", "correct that variable")
     else:
+        yield _api_key(config)
         yield await _port(config.port if port is None else port)
     progress("trying the sandbox…")
     yield await _sandbox(settings)
@@ -255,6 +260,19 @@ def _web_search(settings: Settings) -> Check:
     if name:
         return Check("web search", "ok", name)
     return Check("web search", "note", f"off: set {' or '.join(variables)}; fetch_webpage works without")
+
+
+def _api_key(config: ServerConfig) -> Check:
+    """Whether the server asks who is there, and where the key is."""
+    if not config.api_key:
+        told = "none: every program and every user of this machine can talk to the agents that `perdure serve` serves"
+        return Check("API key", "note", told, "PERDURE_API_KEY=auto makes one and keeps it in the data folder")
+    file = config.key_file
+    if file is None:
+        return Check("API key", "ok", "given, not shown")
+    if not file.exists():
+        return Check("API key", "ok", f"the next `perdure serve` makes one, in {file}")
+    return Check("API key", "ok", f"in {file}, which you alone can read; `perdure key` prints it")
 
 
 async def _port(port: int) -> Check:

@@ -74,6 +74,8 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> in
                     f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"
                 )
                 terminal.show(Text(visible(line)))
+                if config.key_file is not None:
+                    view.hint(f"It asks for the API key of {config.key_file}: `perdure key` prints it.")
 
             with _stoppable():
                 await run_server(perdure, config, on_ready=ready)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_urlsafe
 
 from perdure.core.errors import InvalidInput
+from perdure.server.key import AUTO, key_file_of, load_key, make_key
+from perdure.settings import Settings
 
 __all__ = ["ANY", "LEVELS", "LOGS", "LOOPBACK_NAMES", "ServerConfig", "is_loopback"]
 
@@ -29,6 +33,7 @@ class ServerConfig:
         host: the address to bind; anything but this machine's own needs a key.
         port: 0 takes a free one.
         api_key: what clients send as `Authorization: Bearer`; None lets everybody in who can reach the address.
+        key_file: where the key is kept, if this machine has made it.
         allowed_hosts: names (`agents.example.org`, or with `:port` for that port alone) in `Host` that are answered
             besides the loopback ones and `host` itself, and in `Origin` besides the request's own host; `*` is any, and
             needs a key.
@@ -48,7 +53,8 @@ class ServerConfig:
 
     host: str = "127.0.0.1"
     port: int = 8283
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    key_file: Path | None = None
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = 5 * 1024 * 1024
     max_depth: int = 100
@@ -95,13 +101,22 @@ class ServerConfig:
 
     @classmethod
     def from_environment(
-        cls, environment: Mapping[str, str] | None = None, *, host: str | None = None, port: int | None = None
+        cls,
+        environment: Mapping[str, str] | None = None,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        make: bool = True,
     ) -> ServerConfig:
         """The configuration of this environment; `host` and `port` win over it when they are given.
 
         Read are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`),
         `PERDURE_ALLOWED_HOSTS`, names separated by commas, `PERDURE_CONNECTIONS`, `PERDURE_CONNECTIONS_PER_ADDRESS`,
         `PERDURE_LOG` and `PERDURE_LOG_LEVEL`.
+
+        Args:
+            make: whether `PERDURE_API_KEY=auto` makes the key that is not there yet. Else nothing is written, and the
+                key is one that nobody has.
         Raises: InvalidInput.
         """
         given = os.environ if environment is None else environment
@@ -118,10 +133,15 @@ class ServerConfig:
         if port is None:
             port = number("PERDURE_PORT", 8283, f"a number from 1 to {PORT_MAX}")
         names = text("PERDURE_ALLOWED_HOSTS").split(",")
+        api_key, key_file = text("PERDURE_API_KEY") or text("LETTA_SERVER_PASSWORD") or None, None
+        if text("PERDURE_API_KEY").lower() == AUTO:
+            key_file = key_file_of(Settings.from_environment(given))
+            api_key = load_key(key_file) or (make_key(key_file) if make else token_urlsafe())
         return cls(
             host=host or text("PERDURE_HOST") or "127.0.0.1",
             port=port,
-            api_key=text("PERDURE_API_KEY") or text("LETTA_SERVER_PASSWORD") or None,
+            api_key=api_key,
+            key_file=key_file,
             allowed_hosts=tuple(name.strip().lower() for name in names if name.strip()),
             connections=number("PERDURE_CONNECTIONS", 2_000, "a whole number above 0"),
             connections_per_address=number("PERDURE_CONNECTIONS_PER_ADDRESS", 500, "a number, or 0 for any"),

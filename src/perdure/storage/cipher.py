@@ -93,7 +93,7 @@ class AesCipher:
             raise SecretKeyMissing
         try:
             if make and not self._file.exists():
-                _make_key_file(self._file)
+                make_key_file(self._file)
             text = self._file.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             raise SecretUnreadable(f"its key file {self._file} is gone: put it back from a backup") from None
@@ -104,8 +104,9 @@ class AesCipher:
         return text
 
 
-def _make_key_file(file: Path) -> None:
-    """Have a key file, whole or not at all; of several processes that make one at once, the first one's stays."""
+def make_key_file(file: Path) -> None:
+    """Have a file with a random key that its owner alone can read, whole or not at all; of several processes that make
+    one at once, the first one's stays."""
     draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

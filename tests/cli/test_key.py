@@ -1,0 +1,81 @@
+"""The API key on this machine: made by the server, told by doctor, printed when it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tests.cli.running import called, environment
+
+
+def status(url: str, key: str) -> int:
+    request = urllib.request.Request(url, headers={"authorization": f"Bearer {key}"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refused:
+        return refused.code
+
+
+def test_a_server_asks_for_the_key_that_it_made(tmp_path: Path) -> None:
+    """It says where the key is and not the key, which `perdure key` prints; nobody gets in without it."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "perdure", "serve", "--port", "0"],
+        env=environment(tmp_path, PERDURE_API_KEY="auto"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            assert child.stdout is not None
+            url = child.stdout.readline().split(" ")[4]
+            key = called(tmp_path, "key").stdout.strip()
+            found = status(f"{url}/v1/agents/count", key), status(f"{url}/v1/agents/count", "auto")
+            os.kill(child.pid, signal.SIGTERM)
+            _, err = child.communicate(timeout=20)
+        finally:
+            child.kill()
+
+    assert found == (200, 401)
+    assert len(key) >= 40
+    assert f"It asks for the API key of {tmp_path / 'api.key'}: `perdure key` prints it." in " ".join(err.split())
+    assert key not in err
+
+
+def test_there_is_no_key_unless_one_is_made(tmp_path: Path) -> None:
+    """What helps is said, and nothing is printed for a script to take for a key."""
+    done = called(tmp_path, "key")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "PERDURE_API_KEY=auto" in done.stderr
+
+
+def test_doctor_tells_whether_there_is_a_key(tmp_path: Path) -> None:
+    """None, one that the next start makes, one of the environment, and a file that others can read; never the key."""
+
+    def check(name: str, **more: str) -> tuple[str, str]:
+        done = called(tmp_path, "doctor", "--json", **more)
+        found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+        return found[name]["status"], f"{found[name]['text']} {found[name]['fix']}"
+
+    open_ = check("API key")
+    assert (open_[0], "every user of this machine" in open_[1], "PERDURE_API_KEY=auto" in open_[1]) == (
+        "note",
+        True,
+        True,
+    )
+    assert check("API key", PERDURE_API_KEY="a secret word") == ("ok", "given, not shown ")
+    assert check("API key", PERDURE_API_KEY="auto") == (
+        "ok",
+        f"the next `perdure serve` makes one, in {tmp_path / 'api.key'} ",
+    )
+    (tmp_path / "api.key").write_text("a-key-that-is-long-enough")
+    (tmp_path / "api.key").chmod(0o644)
+    broken = check("server", PERDURE_API_KEY="auto")
+    assert (broken[0], "is open to others" in broken[1], "long-enough" in broken[1]) == ("broken", True, False)
