@@ -50,13 +50,23 @@ class IsolationContract(Contract):
             ids = copy(self.ids)
             foreign = await undone(theirs, lambda tx: fill(self, tx))
             self.ids = ids  # the same things again, later on
-            calls = list(calls_of(own, foreign))
-            alone = await outcomes_of(ours, calls)
-            assert await theirs.write(lambda tx: fill(self, tx)) == foreign
-            beside = await outcomes_of(ours, calls)
+            await self.check(ours, theirs, list(calls_of(own, foreign)))
 
-            different = [name for name in alone if alone[name] != beside[name]]
-            assert different == [], "\n".join(f"{name}: {_change(alone[name], beside[name])}" for name in different)
+    async def test_an_organisation_without_anything_finds_nothing(self) -> None:
+        """Also where a verb would fall back to something else, as for want of an agent that was used."""
+        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
+            ids = copy(self.ids)
+            foreign = await undone(theirs, lambda tx: fill(self, tx))
+            self.ids = ids
+            await self.check(ours, theirs, [call for call in calls_of(foreign, foreign) if call.is_theirs])
+
+    async def check(self, ours: Any, theirs: Any, calls: Sequence[_Call]) -> None:
+        """Nothing, when all calls do the same before and after the other organisation has something."""
+        alone = await outcomes_of(ours, calls)
+        await theirs.write(lambda tx: fill(self, tx))
+        beside = await outcomes_of(ours, calls)
+        different = [name for name in alone if alone[name] != beside[name]]
+        assert different == [], "\n".join(f"{name}: {_change(alone[name], beside[name])}" for name in different)
 
     async def test_organisations_may_use_the_same_names(self) -> None:
         """Names of agents, tools, folders and servers, and keys of requests, are each organisation's own."""
@@ -133,6 +143,11 @@ class _Call:
     noun: str
     verb: str
     arguments: Mapping[str, Any]
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether every argument is the other organisation's."""
+        return f"={NAMES[0]}" not in self.name and not self.name.endswith(NAMES[0])
 
     def __call__(self, tx: Tx, before: Counter[Row]) -> tuple[Any, Counter[str], list[Row]]:
         """The outcome, how many rows of each table it added, took away or changed, and those of the other."""

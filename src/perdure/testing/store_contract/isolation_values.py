@@ -116,7 +116,7 @@ class Values:
             ),
             "files.add.file": replace(of.file, id=type(of.file.id)(f"file-{NEW}"), name="new.md"),
             "tools.add.tool": replace(of.tool, id=ToolId(f"tool-{NEW}"), spec=replace(of.tool.spec, name="new")),
-            "tools.put.tool": replace(of.tool, tags=("stolen",)),
+            "tools.put.tool": replace(of.tool, id=ToolId(f"tool-{NEW}"), tags=("stolen",)),
             "tools.update.tool": replace(of.tool, tags=("stolen",)),
             "mcp.add.server": replace(of.server, id=McpServerId(f"mcp_server-{NEW}"), name="new"),
             "mcp.put.server": replace(of.server, name="stolen"),

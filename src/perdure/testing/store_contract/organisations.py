@@ -113,6 +113,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         waiting_run, resumes=0, begins_at=0, turn_from=0, answer={"yes": True}, waiting_input="more"
     )
     tx.conversations.wait(agent.id, 1, run_seq=0, from_seq=0)
+    tx.agents.put(replace(agent, settings={"tool_rules": [{"type": "exit_loop", "tool_name": "look"}]}))
     folder, file, worked_on = _fill_folder(contract, tx, agent)
     owner = next(one for one in tx.upkeep.owners() if one.id == archive.id)
     tx.vectors.put(owner.number, [(passage.seq, VECTOR)], model=MODEL, dimensions=1)
