@@ -53,7 +53,15 @@ PLAIN: Mapping[str, Any] = {
         "owner_kind": "archive",
         "query": query_of("walrus"),
     },
-    **{"resumes": 0, "run_seq": 0, "sealed": b"stolen", "seen": {}, "seq": 0, "seqs": [0, 1], "since": LATER},
+    **{
+        "resumes": 0,
+        "run_seq": 0,
+        "sealed": b"stolen",
+        "seen": {"block-x": 9},
+        "seq": 0,
+        "seqs": [0, 1],
+        "since": LATER,
+    },
     **{"step_count": 1, "stubs": {}, "suffix": ".md", "tokens": [1], "tools": [{"name": "stolen"}], "turn_from": 0},
     **{"until": LATER, "upto_seq": 1, "usage": Usage(input_tokens=1), "version": 0, "view_tokens": 1},
     **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
@@ -77,6 +85,7 @@ OF_VERBS: Mapping[str, Any] = {
         f"vectors.{verb}.model": MODEL for verb in ("claim", "waits", "fill", "open", "put", "restart", "embedding_new")
     },
     "files.put_bytes.seq": 1,
+    "runs.put_client_tools.digest": "other",
 }
 """Parameters that are nobody's and differ by verb."""
 
@@ -128,6 +137,8 @@ class Values:
             "conversations.put.conversation": replace(of.conversation, summary="stolen"),
             "runs.waiting_input.key": of.waiting_run.key,
             "runs.begin_input.key": of.waiting_run.key,
+            "runs.cancel_stopped.key": of.stopped_run.key,
+            "files.forget.file": of.deleted,
         }
 
     def is_owned(self, noun: str, verb: str, parameter: inspect.Parameter) -> bool:
@@ -150,29 +161,35 @@ class Values:
         self, noun: str, verb: str, parameters: list[inspect.Parameter]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Values of parameters that may be left out, and of filters, which name something of the organisation."""
+        flags = [{one.name: not one.default} for one in parameters if isinstance(one.default, bool)]
+        for changes in flags:
+            yield " ".join(changes), changes
         for parameter in parameters:
-            kind = str(parameter.annotation)
-            if parameter.name == "where":
-                filters = list(self._filters(kind))[1:]
-                yield from ((f"where {number}", {"where": one}) for number, one in enumerate(filters))
-            elif parameter.default is not parameter.empty:
-                values = [
-                    value
-                    for name, value in (("after", self._cursor(kind)), ("before", self._cursor(kind)))
-                    if parameter.name == name and value is not None
-                ]
-                owned = self._owned.get(parameter.name)
-                if parameter.name == "known":
-                    owned = {"Agent | None": self._of.agent, "Run | None": self._of.run}.get(kind)
-                if parameter.name not in ("after", "before") and owned is not None:
-                    values.append(owned)
-                if parameter.name == "dead_owner":
-                    values.append("here")
-                if parameter.name == "dead_owners":
-                    values.append(["here"])
-                yield from ((parameter.name, {parameter.name: value}) for value in values)
+            for number, value in enumerate(self._optional(parameter)):
+                for flag in ({}, *flags):
+                    yield " ".join((f"{parameter.name} {number}", *flag)), {parameter.name: value, **flag}
         if noun == "secrets" and any(parameter.name == "owner_id" for parameter in parameters):
             yield "of all", {"owner_id": ORGANISATION}
+
+    def _optional(self, parameter: inspect.Parameter) -> list[Any]:
+        """What may be given for a filter, or for a parameter that may be left out."""
+        of, kind = self._of, str(parameter.annotation).removesuffix(" | None")
+        if parameter.name == "where":
+            return list(self._filters(kind))[1:]
+        if parameter.default is parameter.empty:
+            return []
+        match parameter.name:
+            case "after" | "before":
+                value = self._cursor(kind)
+            case "known":
+                value = {"Agent": of.agent, "Run": of.run}.get(kind)
+            case "dead_owner":
+                value = "here"
+            case "dead_owners":
+                value = ["here"]
+            case name:
+                value = self._owned.get(name)
+        return [] if value is None else [value]
 
     def _find(self, noun: str, verb: str, name: str) -> Any:
         place = f"{noun}.{verb}.{name}"
@@ -183,7 +200,7 @@ class Values:
     def _cursor(self, kind: str) -> Any:
         of = self._of
         cursors = {"AgentId": of.agent.id, "BlockId": of.block.id, "ConversationId": of.second.id, "ToolId": of.tool.id}
-        return (cursors | {"Run": of.run, "Step": of.step}).get(kind.removesuffix(" | None"))
+        return (cursors | {"Run": of.run, "Step": of.step}).get(kind)
 
     def _filters(self, kind: str) -> Iterator[Any]:
         """The empty filter of this kind first, then those that name something."""
@@ -191,7 +208,7 @@ class Values:
         match name:
             case "AgentFilter":
                 yield from (AgentFilter(), AgentFilter(block_id=of.block.id), AgentFilter(name="ada"))
-                yield AgentFilter(stop_reason="end_turn")
+                yield AgentFilter(hidden=False)
             case "BlockFilter":
                 yield from (BlockFilter(), BlockFilter(label="human"), BlockFilter(agents_min=1))
             case "ToolFilter":

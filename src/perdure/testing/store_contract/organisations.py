@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, Opening
-from perdure.core.events import RunQueued
+from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.files import File, FilePart, Folder
 from perdure.core.ids import ConversationId, McpServerId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
-from perdure.core.runs import Lease, Prefix, Recipe, Run, Step
+from perdure.core.runs import Lease, Prefix, Recipe, Run, Step, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.tools import Tool, ToolCode, ToolSpec
 from perdure.core.tx import Tx
@@ -50,6 +50,8 @@ class Property:
     folder: Folder
     file: File
     worked_on: File
+    deleted: File
+    stopped_run: Run
     waiting_run: Run
     opening: Opening
     owner: Owner
@@ -66,7 +68,8 @@ def fill(contract: Contract, tx: Tx) -> Property:
     (message,) = contract.say(tx, agent.id, "a walrus", run=run)
     tx.runs.remember_key(run.key, 0, "key", digest="digest")
     tx.runs.start_calls(run.key, ["call"], lease=Lease("here", 1), at=AT)
-    tx.events.add(run.key, [RunQueued(run.id)], at=AT)
+    delta = DeltaStreamed(Delta(StepId("step-1"), message.id, "text", "a"))
+    tx.events.add(run.key, [RunQueued(run.id), delta, delta, RunQueued(run.id)], at=AT)
     block = contract.add_block(tx, "human", "Ada", agent_id=agent.id)
     passage = contract.add_passage(tx, archive.id, "a walrus", "sea")
     prefix = tx.prefixes.add(
@@ -112,9 +115,11 @@ def fill(contract: Contract, tx: Tx) -> Property:
     waiting_run = tx.runs.resume(
         waiting_run, resumes=0, begins_at=0, turn_from=0, answer={"yes": True}, waiting_input="more"
     )
+    second_run = claimed(tx, contract.add_run(tx, agent.id, conversation_seq=1).key)
+    stopped_run = tx.runs.end(second_run, reason="requires_approval", usage=Usage(), step_count=1, failure=None, at=AT)
     tx.conversations.wait(agent.id, 1, run_seq=0, from_seq=0)
     tx.agents.put(replace(agent, settings={"tool_rules": [{"type": "exit_loop", "tool_name": "look"}]}))
-    folder, file, worked_on = _fill_folder(contract, tx, agent)
+    folder, file, worked_on, deleted = _fill_folder(contract, tx, agent)
     owner = next(one for one in tx.upkeep.owners() if one.id == archive.id)
     tx.vectors.put(owner.number, [(passage.seq, VECTOR)], model=MODEL, dimensions=1)
     later = contract.add_passage(tx, archive.id, "a seal")
@@ -123,6 +128,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         for one in tx.vectors.claim(MODEL, at=AT, until=UNTIL, limit=9)
         if (one.number, one.seq) == (owner.number, later.seq)
     )
+    tx.vectors.refill(next(one for one in tx.upkeep.owners() if one.id == agent.id).number)
     scope = tx.vectors.scope(owner.number)
     assert scope is not None
     return Property(
@@ -142,6 +148,8 @@ def fill(contract: Contract, tx: Tx) -> Property:
         folder=folder,
         file=file,
         worked_on=worked_on,
+        deleted=deleted,
+        stopped_run=stopped_run,
         waiting_run=tx.runs.at(waiting_run.key),
         opening=tx.conversations.opening(agent.id, 0),
         owner=owner,
@@ -150,8 +158,8 @@ def fill(contract: Contract, tx: Tx) -> Property:
     )
 
 
-def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File, File]:
-    """A folder of the agent, a file of it that can be read and is open, and one that is being read."""
+def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File, File, File]:
+    """A folder of the agent, a file of it that can be read and is open, one that is being read, and one that goes."""
     folder = contract.add_folder(tx, "docs")
     file, other = (contract.add_file(tx, folder.id, name, digest=name) for name in ("plan.md", "other.md"))
     tx.files.put_bytes(file.id, 0, b"walrus", at=AT)
@@ -165,4 +173,8 @@ def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File
     worked_on = tx.files.claim(owner="here", at=AT, until=UNTIL)
     assert worked_on is not None
     assert worked_on.id == other.id
-    return tx.folders.get(folder.id), tx.files.get(file.id), worked_on
+    contract.add_file(tx, folder.id, "gone.md", digest="gone.md")
+    goes = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    assert goes is not None
+    tx.files.delete(goes.id)
+    return tx.folders.get(folder.id), tx.files.get(file.id), worked_on, replace(goes, status="deleted")
