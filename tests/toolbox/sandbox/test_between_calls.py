@@ -39,6 +39,14 @@ REFUSED = {
     "pages that are merged with those of others": (
         "made = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE)\nreturn made.madvise(12)"
     ),
+    "which pages of a library are in memory": (
+        "made = mmap.mmap(os.open(library, os.O_RDONLY), 4096, prot=mmap.PROT_READ)\n"
+        "at = ctypes.c_long.from_address(id(made) + object.__basicsize__).value\n"
+        "return system_call('mincore', at, 4096, ctypes.create_string_buffer(8))"
+    ),
+    "pages of a library, put out of memory": (
+        "made = mmap.mmap(os.open(library, os.O_RDONLY), 4096, prot=mmap.PROT_READ)\nreturn made.madvise(21)"
+    ),
     "the times of a device": "return os.utime('/dev/null')",
     "urgent data, sent": "a, b = socket.socketpair()\nreturn a.send(b'x', socket.MSG_OOB)",
     "urgent data, sent as a message": "a, b = socket.socketpair()\nreturn a.sendmsg([b'x'], [], socket.MSG_OOB)",
@@ -77,6 +85,8 @@ ALLOWED = {
     "a sleep": "return time.sleep(0.001)",
     "processor time, read": "return time.process_time() + time.thread_time()",
     "the device for nothing, written": "return open('/dev/null', 'w').write('x')",
+    "a file, written to the disk": "return os.fsync(os.open(library, 0))",
+    "pages, given back": "return mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE).madvise(mmap.MADV_DONTNEED)",
     "bytes of a library": "return os.preadv(os.open(library, 0), [bytearray(1)], 0)",
 }
 

@@ -58,7 +58,8 @@ def test_every_call_gets_what_its_list_says(machine: str) -> None:
     numbers = MACHINES[machine][1]
     bpf = program(network=False, namespaces=True, machine=machine)
     checked = {"clone", "ioctl", "prctl", "fcntl", "prlimit64", "sched_setaffinity", "socketpair", "setsockopt"}
-    checked |= {"mmap", "madvise", "setitimer", "timer_create", "clock_nanosleep"}
+    checked |= {"mmap", "madvise", "msync", "fsync", "fdatasync", "sync_file_range"}
+    checked |= {"setitimer", "timer_create", "clock_nanosleep"}
 
     for number in (*range(-2, 1_200), 0x40000000 + 1, 0x7FFFFFFF):
         found = {name for name, known in numbers.items() if known == number}
@@ -164,6 +165,13 @@ def test_where_processes_cannot_be_counted_there_are_only_threads(machine: str) 
         ("mmap", (0, 1, 3, 0x122), errno.EPERM),  # MAP_GROWSDOWN
         ("madvise", (0, 1, 4), ALLOW),  # MADV_DONTNEED
         ("madvise", (0, 1, 12), errno.EPERM),  # MADV_MERGEABLE
+        ("madvise", (0, 1, 21), errno.EPERM),  # MADV_PAGEOUT
+        ("mincore", (0, 1, 0), errno.ENOSYS),
+        ("fsync", (3,), 0),  # done, without being done
+        ("fdatasync", (3,), 0),
+        ("sync_file_range", (3,), 0),
+        ("msync", (0, 1, 4), 0),  # MS_SYNC
+        ("msync", (0, 1, 1), ALLOW),  # MS_ASYNC
         ("clock_nanosleep", (1,), ALLOW),
         ("clock_nanosleep", (3,), errno.EPERM),
         ("socket", (AF_INET, STREAM), errno.EPERM),

@@ -26,7 +26,7 @@ mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlin
 """
 _FILE_FACTS = "truncate chmod fchmod fchmodat chown fchown lchown fchownat utime utimes futimesat utimensat"
 _MEMORY = """
-mmap mprotect munmap mremap madvise brk msync mincore membarrier pkey_alloc pkey_free pkey_mprotect rseq
+mmap mprotect munmap mremap madvise brk msync membarrier pkey_alloc pkey_free pkey_mprotect rseq
 """
 _THREADS = """
 clone exit exit_group set_tid_address set_robust_list futex futex_waitv futex_wake futex_wait futex_requeue
@@ -107,7 +107,8 @@ _SOCKET_OPTIONS: Mapping[int, tuple[int, ...]] = {
 }
 _MESSAGE_FLAGS = 0x04000001  # MSG_OOB, MSG_ZEROCOPY
 _SHARED_WITHOUT_FILE, _HUGE_OR_GROWING = 0x21, 0x40100  # MAP_SHARED and MAP_ANONYMOUS; MAP_HUGETLB, MAP_GROWSDOWN
-_MADV_MERGEABLE = 12
+_ADVICE = (12, 20, 21)  # MADV_MERGEABLE, MADV_COLD, MADV_PAGEOUT
+_MS_SYNC = 4
 _CLOCKS_OF_TIMERS = (0, 1, 7)  # CLOCK_REALTIME, _MONOTONIC, _BOOTTIME; the others are of processor time, or wake
 _ITIMER_REAL, _CLOCK_TAI = 0, 11
 _FLAGS_OF_MESSAGES = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2, "sendmmsg": 3, "recvmmsg": 3}
@@ -240,8 +241,11 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
     found = {
         "clone": clone,
         "mmap": memory,
-        # Pages that the kernel merges with equal ones of other calls take longer to change: that can be measured.
-        "madvise": _one_of(2, (_MADV_MERGEABLE,), then=refuse, other=allow),
+        # Pages merged with equal ones of other calls, or put out of a cache that others use: both can be measured.
+        "madvise": _one_of(2, _ADVICE, then=refuse, other=allow),
+        # The work folder is in memory, where this does nothing; on a library's file it would flush the machine's disk.
+        **dict.fromkeys(("fsync", "fdatasync", "sync_file_range"), _fail(0)),
+        "msync": [_argument(2), (_JUMP_ANY_BIT, 0, 1, _MS_SYNC), *_fail(0), *allow],
         "ioctl": _one_of(1, _IOCTLS, then=allow, other=_fail(errno.ENOTTY)),
         "prctl": _one_of(0, _PRCTLS, then=allow, other=refuse),
         # A lock on a library file would be seen by other calls, and byte ranges can be locked without end. SQLite needs
