@@ -17,7 +17,7 @@ from typing import Any
 
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
-from perdure.core.errors import InvalidInput, NotFound, StoreError
+from perdure.core.errors import InvalidInput, NotFound, SecretKeyMissing, StoreError
 from perdure.core.hooks import Hook
 from perdure.core.ids import PREFIXES, McpServerId
 from perdure.core.mcp import ToolListing
@@ -36,7 +36,7 @@ from perdure.engine.runner import Runner
 from perdure.engine.search import Search
 from perdure.memory.mcp import is_current, sync_tools
 from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
-from perdure.memory.tools import current_tools, put_tools
+from perdure.memory.tools import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.choosing import Choice, ToolProbe, probe_tools, served_window
 from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, find_providers
@@ -116,6 +116,7 @@ READINGS = 4
 """Files that are read at a time."""
 
 READING_PROCESSES = 4
+SEALED_AT_ONCE = 100
 
 
 @dataclass(slots=True)
@@ -255,6 +256,7 @@ async def start(
     try:
         specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *functions.specs()]
         await _keep_tools_current(store, specs, ids=ids, at=clock.now())
+        await _seal_environments(store, cipher, at=clock.now())
         sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
         reading = reading_sandbox_of(settings)
         converter = _converter(settings, reading)
@@ -458,6 +460,13 @@ async def _keep_tools_current(store: Store, specs: list[ToolSpec], *, ids: Ids, 
     stored = {tool.spec.name: tool for tool in await store.read(_stored_tools, [spec.name for spec in specs])}
     if current_tools(stored, specs):
         await store.write(put_tools, specs, ids=ids, at=at)
+
+
+async def _seal_environments(store: Store, cipher: Cipher, *, at: datetime) -> None:
+    """Encrypt the variables of tools that an older version stored as they are; where there is no key they stay."""
+    with contextlib.suppress(SecretKeyMissing):
+        while tools := await store.read(unsealed_tools, limit=SEALED_AT_ONCE):
+            await store.write(seal_environments, tools, cipher=cipher, at=at)
 
 
 def _stored_tools(tx: Tx, names: list[str]) -> Sequence[Tool]:

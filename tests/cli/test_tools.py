@@ -53,7 +53,7 @@ def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> 
     assert (row["name"], row["agents"], row["timeout_s"]) == ("roll", ["ann"], 5.0)
     assert called(home, "tool", "list").stdout.splitlines()[0].split()[:3] == ["tool", "kind", "agents"]
     shown = json.loads(called(home, "tool", "show", "roll", "--json").stdout)
-    assert (shown["source"], shown["environment"]) == (ROLL, {"A": "b"})
+    assert (shown["source"], shown["environment"]) == (ROLL, {"A": ""})
     told = called(home, "tool", "show", "roll").stdout
     assert "def roll" in told
     assert "\ncustom; up to 5 s; no network; sees A\n" in told

@@ -97,7 +97,9 @@ class ToolCode:
     Args:
         source: the Python source; `function` is the one of its top-level functions that is called.
         requirements: pip requirements, such as "httpx==0.28.1".
-        environment: variable -> value; `secret:NAME` stands for the secret of that name.
+        environment: variable -> value; `secret:NAME` stands for the secret of that name. In what is stored there are
+            only such; the others are in `sealed`.
+        sealed: variable -> its encrypted value in base64; see `core.tool_environment`.
         network: the hosts that it needs, as `core.tool_hosts` has them; an admin has to allow tools a network too.
         memory_mb: None: the setting of the sandbox.
         takes_agent: a parameter `agent_state` of its function gets the agent's blocks, and may change them.
@@ -109,6 +111,7 @@ class ToolCode:
     source_type: str = "python"
     requirements: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    sealed: Mapping[str, str] = field(default_factory=dict, repr=False)
     network: tuple[str, ...] = ()
     memory_mb: int | None = None
     takes_agent: bool = False

@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
 from perdure.core.secrets import Cipher, resolve_environment, secret_names
 from perdure.core.tool_arguments import fit_arguments
+from perdure.core.tool_environment import open_environment
 from perdure.core.tool_source import needs_agent
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import Tx
@@ -125,7 +126,7 @@ async def _run_code(
         fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
     except ToolError as error:
         return ToolOutcome(text=str(error), status="error", refused=True)
-    given = await app.store.read(_given, code, agent_id, app.ports.cipher)
+    given = await app.store.read(_given, tool.id, code, agent_id, app.ports.cipher)
     outcome = await app.custom.run(
         tool.spec,
         code,
@@ -147,8 +148,9 @@ async def _run_code(
     return outcome
 
 
-def _given(tx: Tx, code: ToolCode, agent_id: AgentId | None, cipher: Cipher) -> _Given:
-    environment = resolve_environment(tx, agent_id, code.environment, cipher=cipher)
+def _given(tx: Tx, tool_id: ToolId, code: ToolCode, agent_id: AgentId | None, cipher: Cipher) -> _Given:
+    values = open_environment(tx, tool_id, code, cipher=cipher)
+    environment = resolve_environment(tx, agent_id, values, cipher=cipher)
     secrets = secret_names(tx, agent_id, code.environment)
     if agent_id is None:
         return _Given(environment, secrets, None, ())

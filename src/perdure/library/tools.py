@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound, SourceInvalid
 from perdure.core.ids import AgentId, ToolId, is_id
+from perdure.core.tool_environment import without_values
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import ToolFilter, Tx
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_text
@@ -57,7 +58,9 @@ class AsyncTools:
         ports = self._app.ports
         new = _new(source, options)
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
-        return await ports.store.write(unit, new, ToolId(ports.ids.new("tool")), at=ports.clock.now())
+        return await ports.store.write(
+            unit, new, ToolId(ports.ids.new("tool")), cipher=ports.cipher, at=ports.clock.now()
+        )
 
     async def get(self, name_or_id: str) -> Tool:
         """Raises: NotFound, naming what there is."""
@@ -65,9 +68,11 @@ class AsyncTools:
         return await self._app.store.read(_find, name_or_id)
 
     async def code(self, name_or_id: str) -> ToolCode | None:
-        """What a custom tool runs; None: this tool is made of no source. Raises: NotFound."""
+        """What a custom tool runs; None: this tool is made of no source. Of its environment the names, and the values
+        that are references to secrets; the others are encrypted and shown nowhere. Raises: NotFound."""
         check_text("a tool's name or id", name_or_id)
-        return await self._app.store.read(lambda tx: tx.tools.code(_find(tx, name_or_id).id))
+        code = await self._app.store.read(lambda tx: tx.tools.code(_find(tx, name_or_id).id))
+        return None if code is None else without_values(code)
 
     async def list(
         self, *, text: str | None = None, types: Sequence[str] | None = None, limit: int = 200, after: str | None = None
@@ -101,8 +106,10 @@ class AsyncTools:
         """
         check_text("a tool's name or id", name_or_id)
         check_sandbox_limits(self._app, memory_mb=changes.get("memory_mb"), timeout_s=changes.get("timeout_s"))
-        now = self._app.ports.clock.now()
-        return await self._app.store.write(lambda tx: update_tool(tx, _find(tx, name_or_id).id, changes, at=now))
+        now, cipher = self._app.ports.clock.now(), self._app.cipher
+        return await self._app.store.write(
+            lambda tx: update_tool(tx, _find(tx, name_or_id).id, changes, cipher=cipher, at=now)
+        )
 
     async def delete(self, name_or_id: str) -> None:
         """Take the tool from all agents and remove it. Raises: NotFound, ToolBuiltIn."""

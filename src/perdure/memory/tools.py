@@ -12,12 +12,13 @@ from typing import Any, TypedDict
 from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import ToolId
 from perdure.core.ports import Ids
-from perdure.core.secrets import check_secret
+from perdure.core.secrets import Cipher, check_secret
+from perdure.core.tool_environment import is_sealed, seal_environment, shown_environment
 from perdure.core.tool_hosts import check_hosts
 from perdure.core.tool_schema_check import check_schema
 from perdure.core.tool_source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_tool_name, read_source
 from perdure.core.tools import Tool, ToolCode, ToolKind, ToolSpec
-from perdure.core.tx import Tx
+from perdure.core.tx import ToolFilter, Tx
 from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.memory.values import as_tags, check_json, check_kept, shown
 
@@ -31,6 +32,8 @@ __all__ = [
     "delete_tool",
     "made_tool",
     "put_tools",
+    "seal_environments",
+    "unsealed_tools",
     "update_tool",
     "upsert_tool",
 ]
@@ -148,7 +151,9 @@ def made_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     return Tool(id=tool_id, spec=spec, tags=as_tags(new.tags), metadata=new.metadata), code
 
 
-def create_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, at: datetime, given: Collection[str] | None = None) -> Tool:
+def create_tool(
+    tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: datetime, given: Collection[str] | None = None
+) -> Tool:
     """The new tool; the one that is there, if it has the same name and source, and what was given besides.
 
     Args:
@@ -165,27 +170,52 @@ def create_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, at: datetime, given: C
             if given is None:
                 usual = NewTool(source=new.source)
                 given = [one for one in ToolChanges.__annotations__ if getattr(new, one) != getattr(usual, one)]
+            # Encrypted, equal values differ; so both are compared as they would be stored of this tool.
+            kept, code = (seal_environment(tx, before.id, one, kept=kept, cipher=cipher) for one in (kept, code))
             there, wanted = _options(before, kept), _options(tool, code)
             if differing := [one for one in given if one in there and there[one] != wanted[one]]:
                 raise AlreadyExists("tool", tool.spec.name, differing=differing)
             return before
-    return tx.tools.add(tool, code=code, at=at)
+    return tx.tools.add(tool, code=seal_environment(tx, tool_id, code, kept=None, cipher=cipher), at=at)
 
 
-def upsert_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, at: datetime) -> Tool:
+def upsert_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: datetime) -> Tool:
     """The tool of this name, made or changed to what is given. Raises: as `create_tool`, and AlreadyExists if the name
     is that of a tool which is made of no source."""
     tool, code = made_tool(new, tool_id)
     _check_size(tx, tool)
     before = _named(tx, tool.spec.name)
     if before is None:
-        return tx.tools.add(tool, code=code, at=at)
+        return tx.tools.add(tool, code=seal_environment(tx, tool_id, code, kept=None, cipher=cipher), at=at)
     if before.spec.kind != "custom":
         raise AlreadyExists("tool", tool.spec.name)
+    code = seal_environment(tx, before.id, code, kept=tx.tools.code(before.id), cipher=cipher)
     return tx.tools.update(replace(tool, id=before.id), code=code, at=at)
 
 
-def update_tool(tx: Tx, tool_id: ToolId, changes: ToolChanges, *, at: datetime) -> Tool:
+def seal_environments(tx: Tx, tool_ids: Sequence[ToolId], *, cipher: Cipher, at: datetime) -> None:
+    """Encrypt the variables of tools that an older version stored as they are. Raises: SecretKeyMissing."""
+    for tool_id, code in tx.tools.codes(tool_ids).items():
+        if not is_sealed(code):
+            sealed = seal_environment(tx, tool_id, code, kept=None, cipher=cipher)
+            tx.tools.update(tx.tools.get(tool_id), code=sealed, at=at)
+
+
+def unsealed_tools(tx: Tx, *, limit: int) -> Sequence[ToolId]:
+    """Tools whose variables an older version stored as they are."""
+    found: list[ToolId] = []
+    last: ToolId | None = None
+    while len(found) < limit:
+        page = tx.tools.page(where=ToolFilter(types=("custom",)), limit=limit, after=last)
+        if not page:
+            break
+        codes = tx.tools.codes([tool.id for tool in page])
+        found += [tool_id for tool_id, code in codes.items() if not is_sealed(code)]
+        last = page[-1].id
+    return found[:limit]
+
+
+def update_tool(tx: Tx, tool_id: ToolId, changes: ToolChanges, *, cipher: Cipher, at: datetime) -> Tool:
     """The tool as changed; as it was when nothing changes.
 
     Raises: NotFound, SourceInvalid, SchemaMismatch; InvalidInput: a value that can't be used, no such field;
@@ -202,7 +232,9 @@ def update_tool(tx: Tx, tool_id: ToolId, changes: ToolChanges, *, at: datetime) 
         tool = _of_use(before, changes)
         _check_size(tx, tool)
         return tx.tools.update(tool, at=at)
+    kept = code
     tool, code = made_tool(_changed(before, code, changes), tool_id)
+    code = seal_environment(tx, tool_id, code, kept=kept, cipher=cipher)
     _check_size(tx, tool)
     named = _named(tx, tool.spec.name)
     if named is not None and named.id != tool_id:
@@ -267,6 +299,7 @@ def _changed(before: Tool, code: ToolCode, changes: ToolChanges) -> NewTool:
     """What the tool would be made of, were it made anew as it is to be."""
     kept: dict[str, Any] = {name: getattr(before.spec, name) for name in _OF_SPEC}
     kept |= {name: getattr(code, name) for name in _OF_CODE}
+    kept["environment"] = shown_environment(code)
     kept |= {"tags": before.tags, "metadata": before.metadata, "source": code.source, "source_type": code.source_type}
     if "source" not in changes:
         kept |= {"name": code.function, "description": before.spec.description, "schema": before.spec.parameters}
@@ -279,6 +312,7 @@ def _options(tool: Tool, code: ToolCode) -> dict[str, str]:
     """What can be said of a tool beside its source, each in a form that can be compared."""
     options: dict[str, Any] = {one: getattr(tool.spec, one) for one in _OF_SPEC}
     options |= {one: getattr(code, one) for one in _OF_CODE}
+    options["environment"] = [code.environment, code.sealed]
     options |= {"description": tool.spec.description, "schema": tool.spec.parameters}
     options |= {"tags": tool.tags, "metadata": tool.metadata}
     return {name: json.dumps(one, sort_keys=True, default=dict) for name, one in options.items()}

@@ -15,6 +15,7 @@ from perdure.core.ports import CallContext, Store
 from perdure.core.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.secret_mask import SecretMask
 from perdure.core.secrets import Cipher, resolve_environment, secret_names
+from perdure.core.tool_environment import open_environment
 from perdure.core.tools import BlockChange, Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 
@@ -144,7 +145,8 @@ def job_of(
 def _given(tx: Tx, tool_id: ToolId, agent_id: AgentId, cipher: Cipher) -> _Given:
     code = tx.tools.code(tool_id)
     named = code.environment if code else {}
-    environment = resolve_environment(tx, agent_id, named, cipher=cipher)
+    values = open_environment(tx, tool_id, code, cipher=cipher) if code else {}
+    environment = resolve_environment(tx, agent_id, values, cipher=cipher)
     secrets = secret_names(tx, agent_id, named)
     blocks = tx.blocks.of_agent(agent_id) if code is not None and code.takes_agent else ()
     return _Given(code, environment, secrets, tx.agents.get(agent_id), blocks)

@@ -116,7 +116,7 @@ async def _made(library: Library, body: ToolIn, *, upsert: bool) -> Response:
     tool_id = ToolId(app.ports.ids.new("tool"))
 
     def unit(tx: Tx) -> Any:
-        tool = (upsert_tool if upsert else create_tool)(tx, new, tool_id, at=now)
+        tool = (upsert_tool if upsert else create_tool)(tx, new, tool_id, cipher=app.cipher, at=now)
         return tool_shape(tool, tx.tools.code(tool.id))
 
     return json_answer(await app.store.write(unit))
@@ -246,7 +246,8 @@ async def update(tool_id: ToolPath, body: ToolChangesIn, library: Library) -> Re
     now = library.app.ports.clock.now()
 
     def unit(tx: Tx) -> Any:
-        tool = update_tool(tx, tool_id, body.changes(tx.tools.get(tool_id).metadata), at=now)
+        changes = body.changes(tx.tools.get(tool_id).metadata)
+        tool = update_tool(tx, tool_id, changes, cipher=library.app.cipher, at=now)
         return tool_shape(tool, tx.tools.code(tool.id))
 
     return json_answer(await library.app.store.write(unit))

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
+from perdure.core.tool_environment import shown_environment
 from perdure.core.tool_schema import without_titles
 from perdure.core.tools import Tool, ToolCode, ToolOutcome
 from perdure.memory.tool_search import ToolHit, text_of_tool
@@ -257,7 +258,7 @@ def _beyond(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
     fields: dict[str, Any] = {"idempotent": tool.spec.idempotent} if tool.spec.tool_type == "custom" else {}
     if code is not None:
         fields |= {"timeout_s": tool.spec.timeout_s, "network": list(code.network), "memory_mb": code.memory_mb}
-        fields["environment"] = dict(code.environment)
+        fields["environment"] = shown_environment(code)
     return {name: value for name, value in fields.items() if value}
 
 
