@@ -111,7 +111,8 @@ def _depth(brackets: bytes) -> int:
     for bracket in brackets:
         if bracket in b"[{":
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > deepest:  # `max` takes twice the time of the whole loop
+                deepest = depth
         else:
             depth -= 1
     return deepest

@@ -6,6 +6,7 @@ takes. `server.errors` and `server.guards` send them in these shapes.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,14 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure.core.ids import ID_PATTERNS
 from perdure.library.checks import KEY_MAX_CHARS
 from perdure.server.config import ServerConfig
+from perdure.server.encoding import json_answer
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.ids import ConversationPath
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
@@ -175,8 +179,19 @@ class Api(FastAPI):
     """The application whose document is the one of this module, made when it is first asked for."""
 
     def __init__(self, config: ServerConfig, **options: Any) -> None:
+        self._lock = asyncio.Lock()
         super().__init__(**options)
         self._has_key, self._completed = bool(config.api_key), False
+
+    def setup(self) -> None:
+        """Serve the document. Making it takes half a second, so that is done beside the event loop."""
+
+        async def openapi(request: Request) -> Response:
+            async with self._lock:
+                document = await asyncio.to_thread(self.openapi)
+            return json_answer(document)
+
+        self.add_route("/openapi.json", openapi, include_in_schema=False)
 
     def openapi(self) -> Shape:
         """The document, which is not to be changed."""
