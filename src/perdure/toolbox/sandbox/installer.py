@@ -13,13 +13,13 @@ import socket
 import sys
 import urllib.request
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
+from perdure.toolbox.sandbox.inside.installer import PROXY, SETTING_NAMES, SETTINGS
 from perdure.toolbox.sandbox.package_cache import tree_bytes
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
 from perdure.toolbox.web_guard import WebGuard, resolve
@@ -88,24 +88,16 @@ class Installer:
         work = scratch / "work"
         work.mkdir()
         target, report, lock = work / "target", work / "report.json", work / LOCK_NAME
-        pip = _Pip(self._command, work, bytes_max)
+        options = ("install", *_OPTIONS, f"--cache-dir={work}/cache", f"--log={work}/log")
+        resolving = ("--dry-run", "--ignore-installed", f"--report={report}", "--", *wanted)
+        locked = ("--no-deps", "--require-hashes", f"--requirement={lock}", f"--target={target}")
         try:
-            async with asyncio.timeout(self._timeout_s):
-                settings = _settings(await pip.run("settings"))
-                async with _way_out(settings, self._private_hosts) as (port, proxy):
-                    options = (
-                        "install",
-                        f"--proxy={proxy}",
-                        *_OPTIONS,
-                        f"--cache-dir={work}/cache",
-                        f"--log={work}/log",
-                    )
-                    resolving = ("--dry-run", "--ignore-installed", f"--report={report}", "--", *wanted)
-                    await pip.run("pip", *options, *resolving, port=port, heard=progress)
-                    text = await asyncio.to_thread(_lock_of, report)
-                    lock.write_text(text, encoding="utf-8")
-                    locked = ("--no-deps", "--require-hashes", f"--requirement={lock}", f"--target={target}")
-                    await pip.run("pip", *options, *locked, port=port, heard=progress)
+            async with asyncio.timeout(self._timeout_s), _WayOut(self._private_hosts) as way_out:
+                pip = _Pip(self._command, work, bytes_max, way_out, progress)
+                await pip.run(*options, *resolving)
+                text = await asyncio.to_thread(_lock_of, report)
+                lock.write_text(text, encoding="utf-8")
+                await pip.run(*options, *locked)
         except TimeoutError:
             raise InstallFailed(f"it took more than {self._timeout_s:g} s") from None
         size = await asyncio.to_thread(tree_bytes, target)
@@ -119,31 +111,33 @@ class Installer:
 class _Pip:
     """Runs pip in its cage, again and again with the same work folder."""
 
-    def __init__(self, command: Sequence[str], work: Path, bytes_max: int) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        work: Path,
+        bytes_max: int,
+        way_out: _WayOut,
+        progress: Callable[[str], None],
+    ) -> None:
         self._command, self._work, self._bytes_max = command, work, bytes_max
+        self._way_out, self._progress = way_out, progress
 
-    async def run(
-        self, what: str, *arguments: str, port: int = 0, heard: Callable[[str], None] = lambda line: None
-    ) -> Sequence[str]:
-        """The last lines that it printed. Raises: InstallFailed: it failed, or took too much room.
-
-        Args:
-            port: of the proxy on loopback, the only place it may connect to.
-        """
+    async def run(self, *arguments: str) -> None:
+        """Raises: InstallFailed: it failed, or took too much room."""
         cage = {
             "scratch": str(self._work),
-            "port": port,
+            "port": self._way_out.port,
             "bytes_max": self._bytes_max,
             "memory_bytes": MEMORY_BYTES,
             "cpu_s": CPU_S,
         }
         process = await asyncio.create_subprocess_exec(
             *self._command,
-            *("-c", _START, str(Path(__file__).parent), json.dumps(cage), what, *arguments),
+            *("-c", _START, str(Path(__file__).parent), json.dumps(cage), *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**_environment(), "TMPDIR": str(self._work)},
+            env={**_environment(), "TMPDIR": str(self._work), PROXY: self._way_out.address},
             cwd=self._work,
             start_new_session=True,
         )
@@ -152,8 +146,11 @@ class _Pip:
         watch = asyncio.create_task(self._watched(process))
         try:
             while line := await _line(process.stdout):
+                if line.startswith(SETTINGS):
+                    self._way_out.open(line.removeprefix(SETTINGS))
+                    continue
                 lines.append(line)
-                heard(line[:LINE_CHARS])
+                self._progress(line[:LINE_CHARS])
             code = await process.wait()
         finally:
             if process.returncode is None:
@@ -165,7 +162,6 @@ class _Pip:
             raise InstallFailed(_too_large(watch.result(), 2 * self._bytes_max))
         if code:
             raise InstallFailed(_why(lines))
-        return lines
 
     async def _watched(self, process: asyncio.subprocess.Process) -> int:
         """How much lies in the work folder when that is more than may; pip is ended then."""
@@ -182,33 +178,50 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-@asynccontextmanager
-async def _way_out(settings: Mapping[str, Any], private_hosts: Sequence[str]) -> AsyncIterator[tuple[int, str]]:
-    """The port and the address of a proxy that leads to the index, and to public hosts that its files may lie on."""
-    password = secrets.token_urlsafe(16)
-    upstream = _upstream(settings)
+class _WayOut:
+    """A proxy that leads to the index, and to public hosts that its files may lie on; used as a context manager.
 
-    async def addresses(host: str, port: int) -> Sequence[str]:
-        return [ELSEWHERE] if upstream(host) else await resolve(host, port)
+    It opens when pip has said where its index is; connections that come before wait for that.
+    """
 
-    guard = WebGuard([*_index_hosts(settings), *private_hosts], resolver=addresses)
-    proxy = ForwardProxy(guard.addresses_of, password=password, upstream=upstream)
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    await proxy.start(listener)
-    try:
-        yield port, f"http://perdure:{password}@127.0.0.1:{port}"
-    finally:
-        await proxy.close()
+    def __init__(self, private_hosts: Sequence[str]) -> None:
+        self._private_hosts = private_hosts
+        self._guard: asyncio.Future[WebGuard] = asyncio.get_running_loop().create_future()
+        self._upstream: Upstream | None = None
+        password = secrets.token_urlsafe(16)
+        self._proxy = ForwardProxy(self._admit, password=password, upstream=self._upstream_of)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.address = f"http://perdure:{password}@127.0.0.1:{self.port}"
 
+    async def __aenter__(self) -> Self:
+        await self._proxy.start(self._listener)
+        return self
 
-def _settings(lines: Sequence[str]) -> Mapping[str, Any]:
-    """What pip says of itself. Raises: InstallFailed."""
-    try:
-        found = json.loads(lines[-1])
-        return {name: found[name] for name in ("index_url", "extra_index_urls", "find_links", "no_index", "proxy")}
-    except (IndexError, KeyError, TypeError, ValueError):
-        raise InstallFailed(f"pip does not say where it looks: {_why(lines)}") from None
+    async def __aexit__(self, *error: object) -> None:
+        await self._proxy.close()
+
+    def open(self, text: str) -> None:
+        """Let those hosts be reached that pip's settings name. Raises: InstallFailed: they can't be read."""
+        if self._guard.done():
+            return
+        try:
+            found = json.loads(text)
+            settings = {name: found[name] for name in SETTING_NAMES}
+            self._upstream = _upstream(settings)
+            hosts = _index_hosts(settings)
+        except (KeyError, TypeError, ValueError, httpx.InvalidURL) as error:
+            raise InstallFailed(f"where pip looks can't be read: {error}") from None
+        self._guard.set_result(WebGuard([*hosts, *self._private_hosts], resolver=self._addresses))
+
+    async def _admit(self, host: str, port: int) -> Sequence[str]:
+        return await (await asyncio.shield(self._guard)).addresses_of(host, port)
+
+    async def _addresses(self, host: str, port: int) -> Sequence[str]:
+        return [ELSEWHERE] if self._upstream_of(host) else await resolve(host, port)
+
+    def _upstream_of(self, host: str) -> Upstream | None:
+        return None if urllib.request.proxy_bypass(host) else self._upstream
 
 
 def _index_hosts(settings: Mapping[str, Any]) -> list[str]:
@@ -223,15 +236,11 @@ def _index_hosts(settings: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _upstream(settings: Mapping[str, Any]) -> Callable[[str], Upstream | None]:
-    """The proxy that pip would use for a host, by its own settings or the environment."""
+def _upstream(settings: Mapping[str, Any]) -> Upstream | None:
+    """The proxy that pip would use, by its own settings or the environment. Raises: ValueError: it is none."""
     named = urllib.request.getproxies_environment()
     text = settings["proxy"] or named.get("https") or named.get("http") or named.get("all")
-    try:
-        found = Upstream.of(text) if text else None
-    except ValueError as error:
-        raise InstallFailed(str(error)) from None
-    return lambda host: None if urllib.request.proxy_bypass(host) else found
+    return Upstream.of(text) if text else None
 
 
 def _lock_of(report: Path) -> str:
@@ -239,12 +248,15 @@ def _lock_of(report: Path) -> str:
 
     Raises: InstallFailed: something is no wheel of the index, or its hash is not known.
     """
-    if report.stat().st_size > REPORT_BYTES:
-        raise InstallFailed("the list of what is needed is too long")
-    found = json.loads(report.read_bytes())["install"]
-    if len(found) > PACKAGES_MAX:
-        raise InstallFailed(f"{len(found)} packages are needed, at most {PACKAGES_MAX} are taken")
-    return "".join(sorted(_locked(item) for item in found))
+    try:
+        if report.stat().st_size > REPORT_BYTES:
+            raise InstallFailed("the list of what is needed is too long")
+        found = json.loads(report.read_bytes())["install"]
+        if len(found) > PACKAGES_MAX:
+            raise InstallFailed(f"{len(found)} packages are needed, at most {PACKAGES_MAX} are taken")
+        return "".join(sorted(_locked(item) for item in found))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, httpx.InvalidURL) as error:
+        raise InstallFailed(f"what pip would install can't be read: {error!r:.200}") from None
 
 
 def _locked(item: Mapping[str, Any]) -> str:

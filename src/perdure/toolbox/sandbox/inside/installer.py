@@ -20,23 +20,26 @@ from .identity import current_map, free_range
 from .kernel import PR_SET_PDEATHSIG, drop_capabilities, keep_capabilities, no_new_privileges, prctl
 from .root_folder import DEVICES
 
-__all__ = ["main"]
+__all__ = ["PROXY", "SETTINGS", "SETTING_NAMES", "main"]
+
+PROXY, SETTINGS = "PERDURE_PIP_PROXY", "perdure-settings:"
+SETTING_NAMES = ("index_url", "extra_index_urls", "find_links", "no_index", "proxy")
 
 _CAP_DAC_READ_SEARCH = 2
 _OPEN_FILES = 256
 
 
 def main() -> None:
-    """Run `pip` with the arguments behind the first three: this package's folder, the cage as JSON, what to do.
+    """Run pip, with the arguments behind the first two: this package's folder, and the cage as JSON.
 
-    What to do is `settings` (print pip's own, as JSON) or `pip`.
+    Before it does anything, a line says where it looks: `SETTINGS`, then JSON. The variable `PROXY` is its proxy.
     """
-    _, _, cage, what, *arguments = sys.argv
+    _, _, cage, *arguments = sys.argv
     del sys.path[0]  # this package's folder: from here on only what pip needs is found
     _enter(json.loads(cage))
-    if what == "settings":
-        _print_settings()
-        return
+    proxy = os.environ.pop(PROXY)
+    print(SETTINGS, json.dumps(_settings()), flush=True)
+    os.environ["PIP_PROXY"] = proxy  # in no argument: those are for everybody to see
     sys.argv = ["pip", *arguments]
     runpy.run_module("pip", run_name="__main__", alter_sys=True)
 
@@ -82,10 +85,9 @@ def _become_nobody(scratch: str) -> None:
     keep_capabilities((_CAP_DAC_READ_SEARCH,), user)
 
 
-def _print_settings() -> None:
+def _settings() -> dict[str, Any]:
     """Where pip would look, as its files, its variables and its defaults say."""
     from pip._internal.commands import create_command
 
     options, _ = create_command("install").parse_args([])
-    names = ("index_url", "extra_index_urls", "find_links", "no_index", "proxy")
-    print(json.dumps({name: getattr(options, name) for name in names}))
+    return {name: getattr(options, name) for name in SETTING_NAMES}
