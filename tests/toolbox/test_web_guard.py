@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import socket
+import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -11,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import AddressRefused
-from perdure.toolbox.web_guard import GuardedTransport, WebGuard, refusal_of
+from perdure.toolbox.web_guard import GuardedTransport, WebGuard, refusal_of, resolve
 from tests.toolbox.names import PUBLIC, PUBLIC_TOO, Names, certificate
 from tests.toolbox.web_site import page, serving
 
@@ -144,3 +148,22 @@ async def test_the_certificate_is_that_of_the_name(tmp_path: Path) -> None:
                 await client.get(site.url(host="other.test", scheme="https"))
 
     assert answer.text == "hello"
+
+
+async def test_slow_name_servers_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many look-ups hang, the threads that the process shares are free."""
+    hang = threading.Event()
+
+    def slow(*arguments: object, **options: object) -> list[Any]:
+        hang.wait(20)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    hanging = [asyncio.create_task(resolve("slow.test", 80)) for _ in range(40)]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(int, "1") == 1
+    finally:
+        hang.set()
+    await asyncio.gather(*hanging)

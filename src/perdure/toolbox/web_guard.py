@@ -12,13 +12,25 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import httpx
 
 from perdure.core.errors import AddressRefused
 
-__all__ = ["GuardedTransport", "Place", "Resolve", "WebGuard", "is_address", "refusal_of", "resolve", "untranslated"]
+__all__ = [
+    "GuardedTransport",
+    "Place",
+    "Resolve",
+    "SystemResolver",
+    "WebGuard",
+    "is_address",
+    "refusal_of",
+    "resolve",
+    "untranslated",
+]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> its addresses, the best first. Raises: OSError."""
@@ -98,10 +110,24 @@ def untranslated(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return found
 
 
-async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host, as this system resolves it. Raises: OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+class SystemResolver:
+    """The addresses of a host, as this system resolves it, in threads of its own.
+
+    A name server that somebody else chose may take its time, and a look-up can't be ended: in the threads that all of
+    the process shares a few of them would hold up everything.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="perdure-names")
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """Raises: OSError."""
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+resolve = SystemResolver(8)
 
 
 @dataclass(frozen=True, slots=True)

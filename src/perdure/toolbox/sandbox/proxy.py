@@ -18,7 +18,7 @@ import httpx
 
 from perdure.core.errors import AddressRefused
 from perdure.core.tool_hosts import listed_ports
-from perdure.toolbox.web_guard import PORTS, Resolve, WebGuard, resolve
+from perdure.toolbox.web_guard import PORTS, Resolve, SystemResolver, WebGuard
 
 __all__ = ["Admit", "ForwardProxy", "Upstream", "listed_hosts"]
 
@@ -31,6 +31,9 @@ HEAD_S, CONNECT_S, IDLE_S = 10.0, 10.0, 120.0
 CONNECTIONS = 32
 ADDRESSES_TRIED = 4
 HOSTS_SHOWN = 10
+
+resolve_for_tools = SystemResolver(4)
+"""Apart from that of the server's own requests, which so wait for no tool's names."""
 
 _HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"connection", b"keep-alive", b"host"})
 
@@ -53,7 +56,7 @@ class Upstream:
         return cls(parsed.host, parsed.port or 80, f"Basic {login}" if login else "")
 
 
-def listed_hosts(hosts: Sequence[str], private: Sequence[str] = (), *, resolver: Resolve = resolve) -> Admit:
+def listed_hosts(hosts: Sequence[str], private: Sequence[str] = (), *, resolver: Resolve = resolve_for_tools) -> Admit:
     """What a list of hosts admits: see `core.tool_hosts`. A name that leads inside has to be named by both lists.
 
     Args:
