@@ -8,7 +8,7 @@ from perdure.core.sandbox import Isolation, Measure
 
 __all__ = ["isolation_of", "no_isolation"]
 
-_REQUIRED = frozenset({"files", "writing", "network", "identity", "system calls", "processes"})
+_REQUIRED = frozenset({"files", "writing", "network", "identity", "system calls", "processes", "memory"})
 
 
 def isolation_of(
@@ -114,10 +114,10 @@ def _measures(
     yield one("time", True, "a call that takes too long is ended, with all it has started", "")
     yield one(
         "memory",
-        held.get("memory", True),
+        held.get("memory", False),
         "each process of a call has limited memory; five times a second all of them are weighed together, with their"
         " page tables and sockets",
-        "memory is not limited",
+        "memory is not limited, or what the kernel holds for a call in buffers is not",
     )
     yield one(
         "control group",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +26,9 @@ def check(job: Mapping[str, Any]) -> dict[str, Any]:
         "network": lambda: _refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()),
         "identity": lambda: os.geteuid() != 0 and _refused(lambda: os.setuid(0)),
         "system calls": _no_new_namespace,
+        "memory": lambda: (
+            resource.RLIM_INFINITY not in resource.getrlimit(resource.RLIMIT_AS) and _refused(_larger_buffer)
+        ),
         "processes": lambda: _process_started() == job["processes"],
     }
     held: dict[str, bool] = {}
@@ -42,6 +46,12 @@ def _refused(attempt: Callable[[], object]) -> bool:
     except OSError:
         return True
     return False
+
+
+def _larger_buffer() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 
 
 def _process_started() -> bool:
