@@ -18,7 +18,8 @@ class Crash(BaseException):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
     """Chances at each await: that the process dies there, the store refuses, the model fails, the process stalls for
-    longer than its lease, or anything is merely slow; and that our own code has a defect where a tool is looked up."""
+    longer than its lease, or anything is merely slow; that our own code has a defect where a tool is looked up, and
+    that somebody else's request to stop is committed right before a transaction."""
 
     crash: float = 0.01
     store: float = 0.01
@@ -26,6 +27,7 @@ class FaultRates:
     stall: float = 0.006
     slow: float = 0.1
     defect: float = 0.004
+    stop: float = 0.006
 
 
 class Faults:
@@ -63,6 +65,10 @@ class Faults:
         if point in ("model", "embed") and rng.random() < rates.model:
             self.struck += 1
             raise ModelUnreachable("simulated: the provider is down")
+
+    def stops(self) -> bool:
+        """Whether somebody asks runs to stop just now."""
+        return not self._healed and self._rng.random() < self._rates.stop
 
     def defect(self) -> None:
         """Pass a point where our own code may have a defect. Raises: RuntimeError."""

@@ -15,14 +15,14 @@ from perdure.core.errors import IllegalLog
 from perdure.core.events import HookAnswered, RunEnded, RunQueued, StepAbandoned, StoredEvent, ViewCompacted
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
-from perdure.core.runs import NO_USAGE, Run
+from perdure.core.runs import NO_USAGE, Run, Usage
 from perdure.core.text import query_of, stems
 from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.ask import load_view
 from perdure.engine.run_log import open_calls_in
 from perdure.memory.search.recalled import CAPTURED
 
-__all__ = ["Violation", "check_agent", "check_moment", "check_resets"]
+__all__ = ["Violation", "check_agent", "check_moment", "check_resets", "check_summaries"]
 
 _EVERYTHING = 1_000_000
 
@@ -179,11 +179,20 @@ def _check_runs(tx: Tx, agent_id: AgentId, requests: set[str] | None) -> None:
 
 def _check_usage(tx: Tx, run: Run, events: Sequence[StoredEvent]) -> None:
     """A run has used what its model calls have, and the summaries that were made for it."""
-    nodes = {node.seq: node for node in tx.nodes.list(run.key.agent_id, run.conversation_seq)}
+    nodes = {node.seq: node for node in tx.nodes.list(run.key.agent_id, run.conversation_seq, limit=_EVERYTHING)}
     made = [nodes[one.event.node_seq].usage for one in events if isinstance(one.event, ViewCompacted)]
     used = reduce(add, [*(step.usage for step in tx.steps.of_run(run.key)), *made], NO_USAGE)
     if run.usage != used:
         raise Violation(f"run {run.key.seq} is said to have used {run.usage}, and used {used}")
+
+
+def check_summaries(tx: Tx, agent_id: AgentId, *, usage: Usage) -> None:
+    """Each summary that a model gave has cost `usage`, also one that was no good. Raises: Violation."""
+    for line in tx.conversations.list(agent_id, limit=1000):
+        for node in tx.nodes.list(agent_id, line.seq, limit=_EVERYTHING):
+            given = node.made_by == "model" or (node.rejected not in (None, "too_small") and ": " not in node.rejected)
+            if node.usage != (usage if given else NO_USAGE):
+                raise Violation(f"summary {node.seq} ({node.made_by}, {node.rejected}) is said to cost {node.usage}")
 
 
 def _check_hooks(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.context.tokens import ScriptTokenCounter
 from perdure.core.hooks import Hook, HookInfo, HookPayload, Verdict
 from perdure.core.models import Model
-from perdure.core.ports import EmbedPurpose, Store
+from perdure.core.ports import CallContext, EmbedPurpose, Store
 from perdure.engine.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.hooks import Hooks
 from perdure.engine.ports import EngineSettings, Ports
@@ -48,6 +48,8 @@ class Place:
         found: called with each violation.
         died: called with each process that dies.
         meanwhile: what somebody else does while a model makes a summary.
+        begins: called when a tool begins.
+        stop: asks all runs to stop, from outside.
     """
 
     path: Path
@@ -62,6 +64,8 @@ class Place:
     found: Callable[[Violation], None]
     died: Callable[[Process], None]
     meanwhile: Callable[[], Any]
+    begins: Callable[[CallContext], None]
+    stop: Callable[[], Awaitable[None]]
 
     def is_dead(self, owner: str) -> bool:
         return self.knows_dead and owner in self.facts.dead
@@ -94,7 +98,7 @@ class Process:
         self.ports = Ports(
             store=self.store,
             models=_Models(PlannedModel(place.world, self._fault, place.meanwhile)),
-            toolbox=WorldTools(place.world, self._fault, rng, defect=self.faults.defect),
+            toolbox=WorldTools(place.world, self._fault, rng, defect=self.faults.defect, begins=place.begins),
             search=Search(self.store, clock, embedder=embedder),
             clock=clock,
             ids=self.ids,
@@ -139,6 +143,8 @@ class Process:
             task.add_done_callback(look_at)
         if not self.alive:
             raise Crash(point)
+        if point == "write" and self.faults.stops():
+            await self._place.stop()
         try:
             await self.faults.at(point)
         except Crash:

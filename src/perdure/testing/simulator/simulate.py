@@ -27,7 +27,7 @@ from perdure.testing.inline_store import InlineStore
 from perdure.testing.simulator.audit import Facts
 from perdure.testing.simulator.clients import Clients
 from perdure.testing.simulator.faults import Crash, FaultRates
-from perdure.testing.simulator.invariants import Violation, check_agent, check_moment
+from perdure.testing.simulator.invariants import Violation, check_agent, check_moment, check_summaries
 from perdure.testing.simulator.outside import (
     OUTSIDE,
     add_conversation,
@@ -41,7 +41,7 @@ from perdure.testing.simulator.outside import (
 from perdure.testing.simulator.process import EMBEDDER, LEASE_S, Place, Process, look_at
 from perdure.testing.simulator.told import Told
 from perdure.testing.simulator.virtual_time import VirtualClock, run_virtually
-from perdure.testing.simulator.world import MODEL, World, WorldTools
+from perdure.testing.simulator.world import MODEL, SUMMARY_USAGE, World, WorldTools
 
 __all__ = ["Report", "simulate"]
 
@@ -74,6 +74,7 @@ class _Simulation:
         self.crashes = self.resets = self.struck = self.closes = 0
         self.violations: list[Violation] = []
         self.observer = InlineStore(path)
+        told = Told(self.observer, self.violations.append)
         # In half of the histories a dead process is known as dead, in the others its leases have to run out; in some
         # the window is so small that old runs go out of view.
         self.place = Place(
@@ -89,6 +90,8 @@ class _Simulation:
             found=self.violations.append,
             died=self._died,
             meanwhile=self._meanwhile,
+            begins=told.begins,
+            stop=self._stop,
         )
         self.observer.share_turn(self.place.turn)
         self.clients = Clients(
@@ -96,7 +99,7 @@ class _Simulation:
             self.rng,
             world=self.place.world,
             processes=lambda: self.processes,
-            told=Told(self.observer, self.violations.append),
+            told=told,
         )
         self._agent_id: AgentId | None = None
         self._started = 0
@@ -122,6 +125,10 @@ class _Simulation:
             await process.start()
         return process
 
+    async def _stop(self) -> None:
+        if self._agent_id is not None and not self._settling:
+            await self.observer.write(stop_runs, self._agent_id, at=VirtualClock().now())
+
     async def _meanwhile(self) -> None:
         """While a model makes a summary somebody may change the agent, or ask its runs to stop."""
         chance = self.rng.random()
@@ -146,6 +153,8 @@ class _Simulation:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await asyncio.gather(*clients)
+                if self.seed % 2:  # nobody talks any more, so all that a client follows has ended
+                    await self._reset(agent_id, None)
         except TimeoutError as error:
             raise Violation(f"a client waited for more than {PATIENCE_S:.0f} virtual seconds") from error
         finally:
@@ -232,20 +241,20 @@ class _Simulation:
         rng = random.Random(f"{self.seed}reset")
         for _ in range(rng.choice((0, 0, 4, 16))):
             await asyncio.sleep(rng.uniform(0, 2))
-            if self.processes:
-                process = self.rng.choice(self.processes)
-                # In a task of its own, which goes down with its process.
-                asked = asyncio.create_task(
-                    reset_conversations(
-                        agent_id, rng.choice((None, 0, 1, 2)), process.ports, author=OUTSIDE, rows_a_step=2
-                    )
-                )
-                asked.add_done_callback(look_at)
-                await asyncio.wait((asked,), timeout=LEASE_S)
-                asked.cancel()
-                if asked.done() and not asked.cancelled():
-                    with contextlib.suppress(Crash, PerdureError):
-                        self.resets += len(asked.result())
+            await self._reset(agent_id, rng.choice((None, 0, 1, 2)))
+
+    async def _reset(self, agent_id: AgentId, line: int | None) -> None:
+        if not self.processes:
+            return
+        process = self.rng.choice(self.processes)
+        # In a task of its own, which goes down with its process.
+        asked = asyncio.create_task(reset_conversations(agent_id, line, process.ports, author=OUTSIDE, rows_a_step=2))
+        asked.add_done_callback(look_at)
+        await asyncio.wait((asked,), timeout=LEASE_S)
+        asked.cancel()
+        if asked.done() and not asked.cancelled():
+            with contextlib.suppress(Crash, PerdureError):
+                self.resets += len(asked.result())
 
     async def _settle(self, agent_id: AgentId) -> None:
         """No more faults: what is left must come to its end, the next message be answered, and every promise hold."""
@@ -274,6 +283,7 @@ class _Simulation:
         async with asyncio.timeout(PATIENCE_S):
             while await process.store.read(unended, agent_id):  # noqa: ASYNC110
                 await asyncio.sleep(1)  # virtual: it costs nothing
+        await process.store.read(check_summaries, agent_id, usage=SUMMARY_USAGE)
         await process.store.read(check_agent, agent_id, sent=self.clients.sent, requests=self.place.world.requests)
         for (run_id, call_id), count in self.place.world.effects.items():
             if count > 1:

@@ -8,6 +8,7 @@ from typing import Any
 from perdure.core.errors import NotFound
 from perdure.core.events import Event, MessageAdded, StoredEvent
 from perdure.core.ids import AgentId, RunId
+from perdure.core.ports import CallContext
 from perdure.core.runs import Run
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request
@@ -55,6 +56,15 @@ class Told:
         known = self._keys.setdefault((request.agent_id, request.conversation_seq, key), accepted.run.id)
         if {found, known} != {accepted.run.id}:
             self._report(f"key {key!r} was told to be run {accepted.run.id}, before {known}, and leads to {found}")
+
+    def begins(self, context: CallContext) -> None:
+        """A tool is run that may have effects: that it was started is stored, so that a kill does not repeat it."""
+
+        def started(tx: Tx) -> bool:
+            return context.call_id in tx.runs.started_calls(tx.runs.get(context.run_id).key)
+
+        if not self._store.read_now(started):
+            self._report(f"call {context.call_id} of {context.run_id} runs, and is not stored as started")
 
     def previews(self, run: Run, step_ids: Collection[str]) -> None:
         """A reader saw pieces of what these steps say, and was not told that they are abandoned."""

@@ -18,9 +18,11 @@ from perdure.core.ports import CallContext
 from perdure.core.runs import Usage
 from perdure.core.tools import Tool, ToolOutcome, ToolSpec
 
-__all__ = ["CLIENT_TOOL", "MODEL", "PLAN_LETTERS", "PlannedModel", "World", "WorldTools"]
+__all__ = ["CLIENT_TOOL", "MODEL", "PLAN_LETTERS", "SUMMARY_USAGE", "PlannedModel", "World", "WorldTools"]
 
 MODEL = "simulated/planned"
+
+SUMMARY_USAGE = Usage(input_tokens=7, output_tokens=3)
 
 PLAN_LETTERS = "mmmasnippbudcgGx"
 """m a memory edit, a an archival insert, s a search, n a tool that must not run twice, i an idempotent one, p two
@@ -78,7 +80,7 @@ class PlannedModel:
             await self._fault("model")
             if self._meanwhile is not None:
                 await self._meanwhile()
-            yield ModelReply(parts=self._summary(request), usage=Usage(input_tokens=10, output_tokens=1))
+            yield ModelReply(parts=self._summary(request), usage=SUMMARY_USAGE)
             return
         self._world.requests.add(digest_of(request))
         await self._fault("model")
@@ -173,8 +175,9 @@ class WorldTools:
         fault: Callable[[str], Awaitable[None]],
         rng: random.Random,
         defect: Callable[[], None] = lambda: None,
+        begins: Callable[[CallContext], None] = lambda context: None,
     ) -> None:
-        self._world, self._fault, self._rng, self._defect = world, fault, rng, defect
+        self._world, self._fault, self._rng, self._defect, self._begins = world, fault, rng, defect, begins
 
     def specs(self) -> Sequence[ToolSpec]:
         return (
@@ -189,6 +192,7 @@ class WorldTools:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
         name = tool.spec.name
+        self._begins(context)
         await self._fault("tool")
         if name == "guarded":
             self._world.guarded[str(arguments["token"])] += 1
