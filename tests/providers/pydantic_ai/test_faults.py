@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from perdure.core.errors import (
     ModelError,
     ModelOverloaded,
     ModelRateLimited,
+    ModelReplyInvalid,
     ModelRequestRefused,
     ModelStreamCut,
     ModelTimeout,
@@ -151,3 +153,23 @@ def test_importing_does_not_import_pydantic_ai() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize("kind", ["full", "full and packed", "packed twice", "a bomb"])
+async def test_an_answer_that_is_too_large_is_not_read(provider: str, kind: str) -> None:
+    """The SDKs parse whatever comes; they are not given it."""
+    full = b'{"":[' + b'{"":[]},' * 100_000 + b"0]}"
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    match kind:
+        case "full":
+            payload = Payload.sse(b"data: " + full + b"\n\n")
+        case "full and packed":
+            payload = Payload(body=gzip.compress(full, 1), headers=headers)
+        case "packed twice":
+            payload = Payload(body=gzip.compress(b"x"), headers=headers | {"content-encoding": "gzip, gzip"})
+        case _:
+            payload = Payload(body=gzip.compress(b" " * (9 << 20), 1), headers=headers)
+
+    with pytest.raises(ModelReplyInvalid, match="is not read"):
+        await answer(provider, payload)

@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from perdure.core.errors import McpUnreachable
-from perdure.toolbox.mcp.limits import ANSWER, LINES, TOO_LARGE, bounded
+from perdure.core.http_answers import bound_body
+from perdure.toolbox.mcp.limits import ANSWER, LINES, TOO_LARGE
 from tests.library.opened import open_async
 from tests.toolbox.web_site import page, serving
 
@@ -87,7 +88,9 @@ async def pieces(data: bytes, size: int = 65_536) -> AsyncIterator[bytes]:
 
 async def read(kind: str, data: bytes, encoding: str = "", size: int = 65_536) -> bytes:
     headers = {"content-type": kind} | ({"content-encoding": encoding} if encoding else {})
-    return await bounded(httpx2.Response(200, headers=headers, content=pieces(data, size))).aread()
+    response = httpx2.Response(200, headers=headers, content=pieces(data, size))
+    bound_body(response, whole=ANSWER, event=ANSWER)
+    return await response.aread()
 
 
 async def test_answers_over_http_are_checked_before_they_are_parsed() -> None:

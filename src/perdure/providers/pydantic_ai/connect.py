@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from perdure.core.bodies import ACCEPT_ENCODING
 from perdure.core.errors import ModelRequestRefused
+from perdure.providers.bounded import ANSWER_BYTES, EVENT, WHOLE
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.faults import missing
 
@@ -131,8 +133,10 @@ def _connect(
 
 
 def _http_client(timeout_s: float) -> httpx2.AsyncClient:
-    """A client of our own, so that it is ours to close and says what went over it."""
+    """A client of our own, so that it is ours to close, says what went over it, and reads no more than it should."""
     import httpx2
+
+    from perdure.core.http_answers import bound_body
 
     async def sent(request: httpx2.Request) -> None:
         if (seen := SEEN.get()) is not None:
@@ -140,7 +144,16 @@ def _http_client(timeout_s: float) -> httpx2.AsyncClient:
             seen["bytes"] = int(request.headers.get("content-length", 0))
 
     async def got(response: httpx2.Response) -> None:
-        if (seen := SEEN.get()) is not None:
+        seen = SEEN.get()
+        notes = {} if seen is None else seen
+        bound_body(
+            response,
+            whole=WHOLE,
+            event=EVENT,
+            total_bytes=ANSWER_BYTES,
+            refused=lambda why: notes.update(not_read=why),
+        )
+        if seen is not None:
             seen["status"] = response.status_code
             seen.pop("location", None)  # of an earlier try
             if response.has_redirect_location:
@@ -152,6 +165,7 @@ def _http_client(timeout_s: float) -> httpx2.AsyncClient:
         verify=_certificates(),
         timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
         event_hooks={"request": [sent], "response": [got]},
+        headers={"Accept-Encoding": ACCEPT_ENCODING},
         follow_redirects=False,  # it would carry the key and the conversation to wherever the answer points
     )
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from perdure.core.errors import InvalidInput, ModelError
+from perdure.core.errors import InvalidInput, ModelError, ModelReplyInvalid
 from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.masking import masked_fields, masked_url
@@ -110,6 +110,8 @@ class DirectModel:
             known: ModelError | None
             if "location" in seen:
                 known = redirected(seen["status"], seen["location"], handle=handle, secrets=self._secrets)
+            elif "not_read" in seen:
+                known = ModelReplyInvalid(f"{handle} gave an answer that is not read: {seen['not_read']}")
             else:
                 known = fault(error, handle=handle, streaming=streaming, secrets=self._secrets)
             if known is None:

@@ -6,29 +6,19 @@ The SDK reads a child's lines through a codec that is named to it, and HTTP thro
 from __future__ import annotations
 
 import codecs
-import re
-from collections.abc import AsyncIterator
 
-import httpx2
-
-from perdure.core.bodies import read_body, unpacked
-from perdure.core.errors import BodyUnreadable, DataTooLarge
+from perdure.core.errors import DataTooLarge
 from perdure.core.json_limits import JsonLimits, check_json
 
-__all__ = ["ANSWER", "LINES", "TOO_LARGE", "bounded", "is_too_large"]
+__all__ = ["ANSWER", "LINES", "TOO_LARGE", "is_too_large"]
 
 ANSWER = JsonLimits(size_bytes=16 << 20)
 """One message of a server. A model sees a millionth of it; a listing of 1,000 tools with large schemas has a few MB."""
-
-EVENT_BRACKETS = 2 * ANSWER.containers
-"""In one event of a stream, those in texts among them: what is text is not known before the event is whole."""
 
 LINES = "perdure-json-lines"
 """The codec to read a child's output with: UTF-8, a line at a time; one that passes a limit becomes `TOO_LARGE`."""
 
 TOO_LARGE = "perdure: too large"
-
-_EVENT_END = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 
 
 def is_too_large(message: object) -> bool:
@@ -82,60 +72,3 @@ def _find_codec(name: str) -> codecs.CodecInfo | None:
 
 
 codecs.register(_find_codec)
-
-
-def bounded(response: httpx2.Response) -> httpx2.Response:
-    """The same response, whose body is unpacked and checked as it comes. Reading it raises `httpx2.StreamError`, or
-    `httpx2.SSEError` for a stream of events, which the SDK tells who waits for the answer."""
-    kind = response.headers.get("content-type", "").lower()
-    stream = response.stream
-    assert isinstance(stream, httpx2.AsyncByteStream)
-    encoding = response.headers.get("content-encoding", "")
-    headers = [
-        (name, value)
-        for name, value in response.headers.raw
-        if not encoding or name.lower() not in (b"content-encoding", b"content-length")
-    ]
-    body = _Events(stream, encoding) if kind.startswith("text/event-stream") else _Whole(stream, encoding, kind)
-    return httpx2.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
-
-
-class _Whole(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, encoding: str, kind: str) -> None:
-        self._inner, self._encoding, self._is_json = inner, encoding, kind.startswith("application/json")
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            body = await read_body(self._inner, self._encoding, ANSWER.size_bytes)
-            if self._is_json:
-                check_json(body, ANSWER)
-        except (DataTooLarge, BodyUnreadable) as error:
-            raise httpx2.StreamError(f"its answer is not read: {error}") from error
-        yield body
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _Events(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, encoding: str) -> None:
-        self._inner, self._encoding = inner, encoding
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = brackets = 0
-        before = b""
-        try:
-            async for piece in unpacked(self._inner, self._encoding, 1 << 62):  # a stream may go on for days
-                for number, part in enumerate(_EVENT_END.split(before + piece)):
-                    size, brackets = (size, brackets) if number == 0 else (0, 0)
-                    size += len(part)
-                    brackets += part.count(b"[") + part.count(b"{")
-                    if size > ANSWER.size_bytes or brackets > EVENT_BRACKETS:
-                        raise DataTooLarge(f"an event of more than {ANSWER.size_bytes:,} bytes or too many brackets")
-                before = piece[-3:]  # an end may be cut; what is counted twice is little
-                yield piece
-        except (DataTooLarge, BodyUnreadable) as error:
-            raise httpx2.SSEError(f"its answer is not read: {error}") from error
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()

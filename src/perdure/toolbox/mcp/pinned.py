@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import httpx2
 
-from perdure.toolbox.mcp.limits import bounded
+from perdure.core.http_answers import bound_body
+from perdure.toolbox.mcp.limits import ANSWER
 from perdure.toolbox.mcp.places import addresses_of, is_inside
 from perdure.toolbox.web_guard import Resolve, resolve
 
@@ -78,7 +79,8 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
                 if self._led is not None:
                     self._led(self._inside)
                     self._led = None
-                return bounded(response)
+                bound_body(response, whole=ANSWER, event=ANSWER)
+                return response
         raise failed or ConnectionError(f"the host {host} has no address")
 
     async def aclose(self) -> None:
