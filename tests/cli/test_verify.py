@@ -37,7 +37,7 @@ def test_what_differs_is_told_and_repaired(tmp_path: Path) -> None:
     fill(tmp_path)
     connection = sqlite3.connect(tmp_path / "perdure.db")
     connection.execute("UPDATE archives SET passage_count = 5")
-    connection.execute("UPDATE passages SET text = 'Ada likes long trains'")
+    connection.execute("UPDATE passages SET text = 'Ada likes long trains', checksum = NULL")
     connection.commit()
     connection.close()
     told = called(tmp_path, "verify")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
 import socket
+import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -193,3 +195,43 @@ def test_a_header_that_is_gone_is_damage(tmp_path: Path) -> None:
         file.write(bytes(100))
 
     assert_refused(home, "is damaged (its header is gone): restore a backup")
+
+
+PAGE_BYTES = 4_096
+
+
+def test_a_letter_or_a_page_that_changed_is_found(tmp_path: Path) -> None:
+    """`verify` names the message of which one letter is another; a page of zeros is found by reading it, which is 503
+    with what helps, and by `verify`."""
+    home = tmp_path / "home"
+    with serving(home) as served:
+        agent = served.make_agent()
+        assert served.send(agent, SAID).status_code == 200
+        assert served.stop() == 0
+    store = home / "perdure.db"
+    assert "All agrees." in called(home, "verify").stdout
+    whole = store.read_bytes()
+
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        (parts,) = connection.execute("SELECT parts FROM messages WHERE seq = 0").fetchone()
+    assert whole.count(parts.encode()) == 1
+    store.write_bytes(whole.replace(parts.encode(), parts.replace("Zanzibar", "Zanzibor").encode()))
+    flipped = called(home, "verify")
+    assert flipped.returncode == 1
+    assert "1 messages that are not as they were written: number 0" in flipped.stdout
+    assert "restore a backup" in flipped.stderr
+
+    page = whole.index(parts.encode()) // PAGE_BYTES * PAGE_BYTES
+    store.write_bytes(whole[:page] + bytes(PAGE_BYTES) + whole[page + PAGE_BYTES :])
+    with serving(home) as served:
+        read = served.client.get(f"{agent}/messages")
+        other = served.client.get("/v1/models/")
+        assert served.stop() == 0
+    zeroed = called(home, "verify")
+    assert (read.status_code, other.status_code) == (503, 200)
+    assert "is damaged" in read.json()["detail"]
+    assert "restore a backup" in read.json()["detail"]
+    assert "is damaged" in str(of_trace(served, read)[0]["message"])
+    assert zeroed.returncode == 1
+    assert "damaged" in zeroed.stdout + zeroed.stderr
+    assert "Zanzib" not in served.log.read_text()

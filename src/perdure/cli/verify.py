@@ -1,18 +1,21 @@
-"""`perdure verify`: does what search is made of agree with the texts? And making it agree."""
+"""`perdure verify`: is the file whole, are the texts as they were written, does what search is made of agree with them?
+And making it agree."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from perdure.app import accept_loss as go_on_without_log
+from perdure.cli.fold import visible
 from perdure.cli.reindex import progress_bar
 from perdure.cli.terminal import Terminal, standard_streams
-from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.errors import InvalidInput, PerdureError, StoreDamaged
 from perdure.core.ports import Store
-from perdure.core.tx import Checked, Fault, Owner, OwnerKind, Tx
+from perdure.core.tx import Checked, CheckedBlocks, Fault, Owner, OwnerKind, Tx
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 PAGE = 500
+RESTORE = "What was damaged can't be made anew: restore a backup, see docs/operations.md, a damaged file."
+
+Do = Callable[..., Awaitable[Any]]
+"""`store.read`, or `store.write` for a repair."""
 
 
 async def verify(*, repair: bool, accept_loss: bool = False) -> int:
@@ -35,24 +42,35 @@ async def verify(*, repair: bool, accept_loss: bool = False) -> int:
         if accept_loss:
             go_on_without_log(settings.store_path)
         async with await AsyncPerdure.open(settings=settings) as perdure:
-            owners, faults, unended = await _compare(perdure.app.store, repair=repair, bar=err.isatty())
+            store = perdure.app.store
+            if broken := await store.read(lambda tx: tx.upkeep.integrity()):
+                return _damaged(terminal, broken)
+            found = await _compare(store, repair=repair, bar=err.isatty())
     except PerdureError as error:
         terminal.error(str(error))
         return 1
-    return _told(terminal, owners, faults, unended)
+    return _told(terminal, found)
 
 
-async def _compare(
-    store: Store, *, repair: bool, bar: bool
-) -> tuple[Sequence[Owner], Sequence[Fault], AbstractSet[OwnerKind]]:
-    """What was compared, what differs, and of whose texts a new index was begun that is not done."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was compared, what differs, of whose texts a new index was begun that is not done, and how many rows have no
+    checksum."""
+
+    owners: Sequence[Owner]
+    faults: Sequence[Fault]
+    unended: AbstractSet[OwnerKind]
+    bare: int
+
+
+async def _compare(store: Store, *, repair: bool, bar: bool) -> _Found:
     unended = {*await store.read(lambda tx: tx.upkeep.rebuilding())}
     owners: list[Owner] = []
     while page := await store.read(_owners, owners[-1].number if owners else -1):
         owners += page
-    faults: list[Fault] = []
     stale: set[OwnerKind] = set()
     do = store.write if repair else store.read
+    faults, bare = await _compare_blocks(do, repair)
     with progress_bar(shown=bar) as progress:
         if repair:
             for kind in sorted(unended):
@@ -62,8 +80,13 @@ async def _compare(
         for owner in owners:
             seq: int | None = 0
             while seq is not None:
-                checked = await do(_check, owner, seq, repair)
+                try:
+                    checked = await do(_check, owner, seq, repair)
+                except StoreDamaged:
+                    faults.append(Fault("damage", owner.id, f"place from number {seq} on that can't be read", 1, False))
+                    break
                 faults += checked.faults
+                bare += checked.bare
                 if any(fault.kind == "stale words" and not fault.repaired for fault in checked.faults):
                     stale.add(owner.kind)
                 seq = checked.next_seq
@@ -73,8 +96,20 @@ async def _compare(
             for kind in sorted(stale):
                 await _rebuild(store, kind, owners, progress)
     if repair:
-        faults = [Fault(one.kind, one.owner_id, one.text, one.count, True) for one in faults]
-    return owners, faults, unended if not repair else set()
+        faults = [replace(one, repaired=one.kind != "damage") for one in faults]
+    return _Found(owners, faults, set() if repair else unended, 0 if repair else bare)
+
+
+async def _compare_blocks(do: Do, repair: bool) -> tuple[list[Fault], int]:
+    faults: list[Fault] = []
+    bare, after = 0, ("", -1)
+    while True:
+        checked = await do(_check_blocks, after, repair)
+        faults += checked.faults
+        bare += checked.bare
+        if checked.after is None:
+            return faults, bare
+        after = checked.after
 
 
 async def _rebuild(store: Store, kind: OwnerKind, owners: Sequence[Owner], progress: Progress) -> None:
@@ -88,9 +123,21 @@ async def _rebuild(store: Store, kind: OwnerKind, owners: Sequence[Owner], progr
         progress.update(task, completed=done + next_seq)
 
 
-def _told(terminal: Terminal, owners: Sequence[Owner], faults: Sequence[Fault], unended: AbstractSet[OwnerKind]) -> int:
+def _damaged(terminal: Terminal, problems: Sequence[str]) -> int:
+    """What the database finds wrong with its own file: nothing in it can be trusted, so nothing else is compared."""
     from rich.text import Text
 
+    for problem in problems:
+        terminal.show(Text.assemble(("✗ ", "bold red"), visible(problem)))
+    terminal.show(Text("The file is damaged.", "bold red"))
+    terminal.hint(RESTORE)
+    return 1
+
+
+def _told(terminal: Terminal, found: _Found) -> int:
+    from rich.text import Text
+
+    owners, faults = found.owners, found.faults
     rows = sum(owner.rows for owner in owners)
     terminal.show(Text(f"{rows:,} rows of {len(owners):,} agents and archives were compared."))
     sums: defaultdict[tuple[str, str, bool], int] = defaultdict(int)
@@ -99,16 +146,19 @@ def _told(terminal: Terminal, owners: Sequence[Owner], faults: Sequence[Fault], 
     for (owner_id, text, repaired), count in sums.items():
         sign, style = ("✓ repaired", "green") if repaired else ("✗", "bold red")
         terminal.show(Text.assemble((f"{sign} ", style), f"{owner_id}: {count:,} {text}"))
-    if unended:
+    if found.unended:
         terminal.show(Text("A full-text index is being made anew, and is not done.", "bold red"))
         terminal.hint("`perdure verify --repair` goes on with it.")
         return 1
     if not faults:
         terminal.show(Text("All agrees.", style="green"))
-    if any(not fault.repaired for fault in faults):
+    if found.bare:
+        terminal.hint(f"{found.bare:,} rows of before have no checksum: `perdure verify --repair` gives them one.")
+    if any(fault.kind == "damage" for fault in faults):
+        terminal.hint(RESTORE)
+    if any(not fault.repaired and fault.kind != "damage" for fault in faults):
         terminal.hint("`perdure verify --repair` makes it anew from the texts. Nothing that was said is touched.")
-        return 1
-    return 0
+    return int(any(not fault.repaired for fault in faults))
 
 
 def _owners(tx: Tx, after: int) -> Sequence[Owner]:
@@ -117,3 +167,7 @@ def _owners(tx: Tx, after: int) -> Sequence[Owner]:
 
 def _check(tx: Tx, owner: Owner, from_seq: int, repair: bool) -> Checked:
     return tx.upkeep.check(owner, from_seq=from_seq, repair=repair)
+
+
+def _check_blocks(tx: Tx, after: tuple[str, int], repair: bool) -> CheckedBlocks:
+    return tx.upkeep.check_blocks(after=after, repair=repair)

@@ -14,7 +14,8 @@ from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text import restored, storable
 from perdure.core.tx.blocks import BlockFilter
 from perdure.storage.agents import contains, has_tags, pattern_of
-from perdure.storage.database import OWN_AGENT, Database, Row, author_params, dump, from_iso, iso, load, next_number
+from perdure.storage.checksums import VERSIONS
+from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
 
 __all__ = ["Blocks"]
 
@@ -220,18 +221,23 @@ class Blocks:
             raise AlreadyExists("block with label", block.label)
 
     def _add_version(self, block: Block, *, diff: str, author: Author, at: datetime) -> None:
+        row = {
+            "block_id": block.id,
+            "version": block.version,
+            "label": storable(block.label),
+            "value": storable(block.value),
+            "diff": storable(diff),
+            "author_kind": author.kind,
+            "author_id": storable(author.id),
+            "agent_id": author.agent_id,
+            "run_id": author.run_id,
+            "message_id": author.message_id,
+            "created_at": iso(at),
+        }
         self._db.run(
-            f"INSERT INTO block_versions ({_VERSION_COLUMNS}) VALUES (:block_id, :version, :label, :value, :diff,"
-            " :author_kind, :author_id, :author_agent_id, :author_run_id, :author_message_id, :created_at)",
-            {
-                "block_id": block.id,
-                "version": block.version,
-                "label": storable(block.label),
-                "value": storable(block.value),
-                "diff": storable(diff),
-                "created_at": iso(at),
-            }
-            | author_params(author),
+            f"INSERT INTO block_versions ({_VERSION_COLUMNS}, checksum) VALUES (:block_id, :version, :label, :value,"
+            " :diff, :author_kind, :author_id, :agent_id, :run_id, :message_id, :created_at, :checksum)",
+            row | {"checksum": VERSIONS.of(row)},
         )
 
 

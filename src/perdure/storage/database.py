@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from perdure.core.blocks import Author
 from perdure.core.errors import NotFound, StoreDamaged
 from perdure.core.ids import PREFIXES, OrgId, run_of
 from perdure.core.json_encoder import compact_json
@@ -141,6 +140,10 @@ class Database(Protocol):
         """What tells an index row from those of other texts, as well as it can be told."""
         ...
 
+    def integrity(self) -> Sequence[str]:
+        """What the database itself finds wrong with its file, in its own words; it reads all of it."""
+        ...
+
     def full_text(
         self,
         table: str,
@@ -250,13 +253,3 @@ def find_all(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
         f" AND id IN ({', '.join(f':{name}' for name in names)}) AND {_NOT_DELETED}",
         names | {"org_id": org_id, "deleted": deleted_org(org_id)},
     )
-
-
-def author_params(author: Author) -> dict[str, Any]:
-    return {
-        "author_kind": author.kind,
-        "author_id": storable(author.id),
-        "author_agent_id": author.agent_id,
-        "author_run_id": author.run_id,
-        "author_message_id": author.message_id,
-    }

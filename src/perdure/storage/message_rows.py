@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from perdure.core.messages import Message, make_message, parts_from_json, parts_to_json
+from perdure.core.errors import StoreDamaged
+from perdure.core.messages import Message, Part, make_message, parts_from_json, parts_to_json
 from perdure.core.text import restored, storable
-from perdure.storage.database import Row, from_iso, iso
+from perdure.storage.checksums import MESSAGES
+from perdure.storage.database import DAMAGED_HELPS, Row, from_iso, iso
 
-__all__ = ["COLUMNS", "NULLABLE", "insert_statement", "message_of", "params_of"]
+__all__ = ["COLUMNS", "NULLABLE", "insert_statement", "message_of", "params_of", "parts_of"]
 
 COLUMNS = (
     "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
@@ -26,11 +28,12 @@ def insert_statement(given: frozenset[str]) -> str:
     """
     columns = [column.strip() for column in COLUMNS.split(",")]
     named = [column for column in columns if column != "revision" and (column not in NULLABLE or column in given)]
+    named.append("checksum")
     return f"INSERT INTO messages ({', '.join(named)}) VALUES ({', '.join(f':{column}' for column in named)})"
 
 
 def params_of(message: Message) -> dict[str, Any]:
-    return {
+    row = {
         "id": message.id,
         "agent_id": message.agent_id,
         "seq": message.seq,
@@ -48,6 +51,16 @@ def params_of(message: Message) -> dict[str, Any]:
         "created_at": iso(message.created_at),
         "occurred_at": iso(message.occurred_at),
     }
+    row["checksum"] = MESSAGES.of(row)
+    return row
+
+
+def parts_of(stored: str) -> tuple[Part, ...]:
+    """The parts of a message. Raises: StoreDamaged: they are not what was written."""
+    try:
+        return parts_from_json(restored(stored))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreDamaged(f"the store is damaged: a message in it can't be read: {DAMAGED_HELPS}") from error
 
 
 def message_of(row: Row) -> Message:
@@ -58,7 +71,7 @@ def message_of(row: Row) -> Message:
         conversation_seq=row[3],
         role=row[4],
         kind=row[5],
-        parts=parts_from_json(restored(row[6])),
+        parts=parts_of(row[6]),
         run_seq=row[7],
         run_id=row[8],
         step_id=row[9],

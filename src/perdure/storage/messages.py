@@ -28,7 +28,6 @@ from perdure.core.messages import (
     check_calls_kept,
     is_embedded,
     make_message,
-    parts_from_json,
     parts_to_json,
     text_of,
     text_of_json,
@@ -38,11 +37,12 @@ from perdure.core.text import Query, index_words, restored, storable
 from perdure.core.tools import REPEATING_TOOLS
 from perdure.core.tx import Matches, MessageFilter, Turn
 from perdure.storage import word_index
+from perdure.storage.checksums import REVISIONS
 from perdure.storage.database import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import matches
 from perdure.storage.message_filters import BEFORE_NEXT_RUN, SHOWN, being_reset, conditions_of, listed, shown
 from perdure.storage.message_ids import place_of, places_of, register_others
-from perdure.storage.message_rows import COLUMNS, NULLABLE, insert_statement, message_of, params_of
+from perdure.storage.message_rows import COLUMNS, NULLABLE, insert_statement, message_of, params_of, parts_of
 from perdure.storage.vectors import forget_texts, queue_texts
 
 __all__ = ["Messages", "embedded_texts_of", "indexed_words_of", "message_words_of", "read_messages"]
@@ -354,19 +354,19 @@ class Messages:
             " RETURNING number, settings_revision, embedded, words_seq",
             {"id": before.agent_id},
         )[0]
+        row = params | {
+            "revision": revision,
+            "parts": None if parts is None else storable(parts_to_json(parts)),
+            "settings_revision": settings_revision,
+            "author_kind": author.kind,
+            "author_id": storable(author.id),
+            "created_at": iso(at),
+        }
         self._db.run(
             "INSERT INTO message_revisions (agent_id, seq, revision, parts, settings_revision, author_kind, author_id,"
-            " created_at) VALUES (:agent_id, :seq, :revision, :parts, :settings_revision, :author_kind, :author_id,"
-            " :at)",
-            params
-            | {
-                "revision": revision,
-                "parts": None if parts is None else storable(parts_to_json(parts)),
-                "settings_revision": settings_revision,
-                "author_kind": author.kind,
-                "author_id": storable(author.id),
-                "at": iso(at),
-            },
+            " created_at, checksum) VALUES (:agent_id, :seq, :revision, :parts, :settings_revision, :author_kind,"
+            " :author_id, :created_at, :checksum)",
+            row | {"checksum": REVISIONS.of(row)},
         )
         self._db.run(
             "UPDATE messages SET revision = :revision, removed = :removed WHERE agent_id = :agent_id AND seq = :seq",
@@ -432,9 +432,10 @@ def message_words_of(
         where, params = f"{where} AND conversation_seq = :conversation", params | {"conversation": conversation_seq}
         source += db.of_conversation
     for seq, role, parts, revision in db.rows(f"SELECT seq, role, parts, revision FROM {source} WHERE {where}", params):
-        text = _revised_parts(db, agent_id, seq, revision) if revision else restored(parts)
+        stored = _revised_parts(db, agent_id, seq, revision) if revision else parts
+        text = restored(stored)
         # Parts are made only of what may hold some that search leaves out: most messages are one text.
-        words = _words_in(parts_from_json(text)) if '"tool_result"' in text else index_words(text_of_json(text))
+        words = _words_in(parts_of(stored)) if '"tool_result"' in text else index_words(text_of_json(text))
         if words:
             yield seq, role, words
 
@@ -458,7 +459,7 @@ def _read(db: Database, where: str, params: dict[str, Any], *, of_conversation: 
 
 
 def _revised(db: Database, message: Message) -> Message:
-    return replace(message, parts=parts_from_json(_revised_parts(db, message.agent_id, message.seq, message.revision)))
+    return replace(message, parts=parts_of(_revised_parts(db, message.agent_id, message.seq, message.revision)))
 
 
 def _revised_parts(db: Database, agent_id: AgentId, seq: int, revision: int) -> str:
@@ -466,7 +467,8 @@ def _revised_parts(db: Database, agent_id: AgentId, seq: int, revision: int) -> 
         "SELECT parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq AND revision = :revision",
         {"agent_id": agent_id, "seq": seq, "revision": revision},
     )
-    return restored(rows[0][0])
+    text: str = rows[0][0]
+    return text
 
 
 def _as_of(db: Database, message: Message, settings_revision: int) -> Message | None:
@@ -479,7 +481,7 @@ def _as_of(db: Database, message: Message, settings_revision: int) -> Message | 
     if not rows:
         return replace(message, revision=0)
     revision, parts = rows[0]
-    return None if parts is None else replace(message, revision=revision, parts=parts_from_json(restored(parts)))
+    return None if parts is None else replace(message, revision=revision, parts=parts_of(parts))
 
 
 def _words(message: Message) -> tuple[int, str, str] | None:

@@ -22,6 +22,7 @@ from perdure.core.tx import Matches, PassageFilter, Postings
 from perdure.storage import word_index
 from perdure.storage.agents import contains, pattern_of
 from perdure.storage.archives import OWN_ARCHIVE
+from perdure.storage.checksums import PASSAGES
 from perdure.storage.database import Database, Row, dump, find_all, from_iso, iso, load, locate, register
 from perdure.storage.full_text import CLAUSE_ROWS, matches
 from perdure.storage.vectors import forget_texts, queue_texts
@@ -58,9 +59,9 @@ class Passages:
         ]
         register(self._db, self._org_id, archive_id, [(passage.id, passage.seq) for passage in added])
         self._db.run_many(
-            f"INSERT INTO passages ({_COLUMNS}) VALUES (:id, :archive_id, :seq, :text, :tags, :metadata, :source,"
-            " :created_at, :occurred_at)",
-            [{"id": passage.id, "created_at": iso(passage.created_at), **_own_columns(passage)} for passage in added],
+            f"INSERT INTO passages ({_COLUMNS}, checksum) VALUES (:id, :archive_id, :seq, :text, :tags, :metadata,"
+            " :source, :created_at, :occurred_at, :checksum)",
+            [_row(passage) for passage in added],
         )
         self._tag(archive_id, added)
         word_index.index_words(self._db, "passage_words", number, [_words(passage) for passage in added])
@@ -81,8 +82,8 @@ class Passages:
         after = replace(passage, archive_id=before.archive_id, seq=before.seq, tags=tuple(dict.fromkeys(passage.tags)))
         self._db.run(
             "UPDATE passages SET text = :text, tags = :tags, metadata = :metadata, source = :source,"
-            " occurred_at = :occurred_at WHERE archive_id = :archive_id AND seq = :seq",
-            _own_columns(after),
+            " occurred_at = :occurred_at, checksum = :checksum WHERE archive_id = :archive_id AND seq = :seq",
+            _row(replace(after, created_at=before.created_at)),
         )
         number, embedded = self._changed(before.archive_id, 0)
         if after.tags != before.tags:
@@ -318,16 +319,20 @@ class Passages:
         return [_passage(row) for row in self._db.rows(sql, params | {"org_id": self._org_id})]
 
 
-def _own_columns(passage: Passage) -> dict[str, Any]:
-    return {
+def _row(passage: Passage) -> dict[str, Any]:
+    row = {
+        "id": passage.id,
         "archive_id": passage.archive_id,
         "seq": passage.seq,
         "text": storable(passage.text),
         "tags": dump(passage.tags),
         "metadata": dump(passage.metadata),
         "source": dump(passage.source),
+        "created_at": iso(passage.created_at),
         "occurred_at": iso(passage.occurred_at),
     }
+    row["checksum"] = PASSAGES.of(row)
+    return row
 
 
 def tag_label(tag: str) -> str:

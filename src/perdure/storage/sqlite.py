@@ -38,6 +38,9 @@ BUSY_TIMEOUT_S = 5.0
 LIMIT_SLACK_BYTES = 1 << 20
 """What one commit may have had to write beyond a file's size, where the size is limited."""
 
+FAULTS_MAX = 20
+"""So many that `integrity` tells: where there is one, the file can't be trusted."""
+
 READER_CACHE_KB = 8_000
 """Of each reader; SQLite's own 2,000 leave a search in 100,000 texts to read 280 pages anew, which takes 0.7 ms."""
 
@@ -153,6 +156,10 @@ class SqliteDatabase:
 
     def index_mark(self, number: int, label: str, words: str) -> Any:
         return [1 + len(label.split()), len(words.split())]
+
+    def integrity(self) -> Sequence[str]:
+        rows = self.rows(f"PRAGMA integrity_check({FAULTS_MAX})", {})
+        return [row[0] for row in rows if row[0] != "ok"]
 
     def full_text(
         self,

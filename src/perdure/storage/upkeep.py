@@ -11,8 +11,9 @@ from typing import Any
 
 from perdure.core.ids import OrgId
 from perdure.core.text import storable
-from perdure.core.tx import Checked, Fault, FaultKind, Owner, OwnerKind
+from perdure.core.tx import Checked, CheckedBlocks, Fault, FaultKind, Owner, OwnerKind
 from perdure.storage import word_index
+from perdure.storage.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, check_rows
 from perdure.storage.database import Database, load
 from perdure.storage.message_filters import SHOWN, being_reset
 from perdure.storage.messages import embedded_texts_of
@@ -20,6 +21,8 @@ from perdure.storage.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuildin
 from perdure.storage.vectors import forget_texts, queue_texts
 
 __all__ = ["Upkeep"]
+
+SHOWN_MAX = 10
 
 
 class Upkeep:
@@ -39,19 +42,75 @@ class Upkeep:
         rows = self._db.rows(ROWS[owner.kind], {"id": owner.id, "from": from_seq, "limit": limit})
         more = len(rows) == limit
         part = _Part(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
+        next_seq = rows[-1][0] + 1 if more else None
+        bare = part.texts()
+        if part.faults:  # what is derived from a damaged text can't be told to be wrong
+            return Checked(part.faults, next_seq, bare)
         part.words()
         if owner.kind == "archive":
             part.tags()
         part.vectors()
         if not more:
             part.counts()
-        return Checked(part.faults, rows[-1][0] + 1 if more else None)
+        return Checked(part.faults, next_seq, bare)
+
+    def check_blocks(
+        self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
+    ) -> CheckedBlocks:
+        params = {"org_id": self._org_id, "id": after[0], "version": after[1], "limit": limit}
+        rows = self._db.rows(
+            "SELECT v.block_id, v.version, v.version = b.version AND (v.value <> b.value OR v.label <> b.label)"
+            " FROM block_versions v JOIN blocks b ON b.id = v.block_id WHERE b.org_id = :org_id"
+            " AND (v.block_id, v.version) > (:id, :version) ORDER BY v.block_id, v.version LIMIT :limit",
+            params,
+        )
+        if not rows:
+            return CheckedBlocks((), None, 0)
+        last = (rows[-1][0], rows[-1][1])
+        damaged, bare = check_rows(
+            self._db,
+            VERSIONS,
+            "(block_id, version) > (:id, :version) AND (block_id, version) <= (:last_id, :last_version)"
+            " AND block_id IN (SELECT id FROM blocks WHERE org_id = :org_id)",
+            params | {"last_id": last[0], "last_version": last[1]},
+            repair=repair,
+        )
+        wrong = {(row[0], row[1]) for row in damaged}
+        faults = _damaged("versions of this block", sorted(wrong))
+        other = "value that is not its newest version's"
+        faults += [
+            Fault("damage", block_id, other, 1, False)
+            for block_id, version, differs in rows
+            if differs and (block_id, version) not in wrong
+        ]
+        return CheckedBlocks(faults, last if len(rows) == limit else None, bare)
+
+    def integrity(self) -> Sequence[str]:
+        return self._db.integrity()
 
     def rebuild_words(self, kind: OwnerKind, *, limit: int = 500) -> tuple[int, int] | None:
         return rebuild_words(self._db, kind, limit=limit)
 
     def rebuilding(self) -> Sequence[OwnerKind]:
         return rebuilding(self._db)
+
+
+def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
+    """A fault for each owner: how many are damaged, and the numbers of the first."""
+    numbers: dict[str, list[int]] = {}
+    for owner_id, number in rows:
+        numbers.setdefault(owner_id, []).append(number)
+    return [
+        Fault(
+            "damage",
+            owner_id,
+            f"{what} that are not as they were written: number {', '.join(map(str, found[:SHOWN_MAX]))}"
+            + (", ..." if len(found) > SHOWN_MAX else ""),
+            len(found),
+            False,
+        )
+        for owner_id, found in numbers.items()
+    ]
 
 
 class _Part:
@@ -61,6 +120,20 @@ class _Part:
         self._db, self._owner, self._first, self._last, self._repair = db, owner, first, last, repair
         self._params = {"id": owner.id, "agent_id": owner.id, "number": owner.number, "first": first, "last": last}
         self.faults: list[Fault] = []
+
+    def texts(self) -> int:
+        """Damage; how many rows have no checksum."""
+        bare = 0
+        kinds = [(MESSAGES, "messages"), (REVISIONS, "revisions of messages")]
+        column = "agent_id"
+        if self._owner.kind == "archive":
+            kinds, column = [(PASSAGES, "passages")], "archive_id"
+        for what, name in kinds:
+            where = f"{column} = :id AND seq BETWEEN :first AND :last"
+            damaged, without = check_rows(self._db, what, where, self._params, repair=self._repair)
+            self.faults += _damaged(name, [(self._owner.id, row[1]) for row in damaged])
+            bare += without
+        return bare
 
     def words(self) -> None:
         table, number = TABLES[self._owner.kind], self._owner.number

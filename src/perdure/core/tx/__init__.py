@@ -28,7 +28,7 @@ from perdure.core.tx.runs import Runs
 from perdure.core.tx.secrets import Secrets
 from perdure.core.tx.steps import Prefixes, Steps
 from perdure.core.tx.tools import ToolFilter, Tools
-from perdure.core.tx.upkeep import Checked, Fault, FaultKind, Owner, Upkeep
+from perdure.core.tx.upkeep import Checked, CheckedBlocks, Fault, FaultKind, Owner, Upkeep
 from perdure.core.tx.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorBlock, VectorRow, Vectors
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "Blocks",
     "Captures",
     "Checked",
+    "CheckedBlocks",
     "Claim",
     "Conversations",
     "Events",

@@ -8,10 +8,12 @@ from typing import Literal, Protocol
 
 from perdure.core.tx.vectors import OwnerKind
 
-__all__ = ["Checked", "Fault", "FaultKind", "Owner", "Upkeep"]
+__all__ = ["Checked", "CheckedBlocks", "Fault", "FaultKind", "Owner", "Upkeep"]
 
-FaultKind = Literal["words", "stale words", "tags", "counts", "vectors", "queue"]
-"""`stale words`: the full-text index has something else than the text, which on SQLite only a rebuild mends."""
+FaultKind = Literal["words", "stale words", "tags", "counts", "vectors", "queue", "damage"]
+"""`damage`: a text is not what was written, which nothing mends.
+
+`stale words`: the full-text index has something else than the text, which on SQLite only a rebuild mends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What differs from the rows, in plain words, how often, and whether it was made to agree."""
+    """What differs from the rows, in plain words, how often, and whether it was made to agree. Of damage `owner_id` may
+    be a block."""
 
     kind: FaultKind
     owner_id: str
@@ -37,10 +40,20 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`next_seq`: where to go on; None: all of the owner was compared."""
+    """`next_seq`: where to go on; None: all of the owner was compared. `bare`: how many rows had no checksum."""
 
     faults: Sequence[Fault]
     next_seq: int | None
+    bare: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBlocks:
+    """`after`: the block and version to go on after; None: all were compared. `bare`: as of `Checked`."""
+
+    faults: Sequence[Fault]
+    after: tuple[str, int] | None
+    bare: int
 
 
 class Upkeep(Protocol):
@@ -49,7 +62,19 @@ class Upkeep(Protocol):
         ...
 
     def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> Checked:
-        """Compare the next `limit` texts of an owner with what is derived from them; with the last ones, its counts."""
+        """Compare the next `limit` texts of an owner with their checksums, and with what is derived from them; with the
+        last ones, its counts. `repair` makes anew what is derived, and gives a checksum to rows that have none.
+        """
+        ...
+
+    def check_blocks(
+        self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
+    ) -> CheckedBlocks:
+        """Compare the next `limit` versions of blocks with their checksums, and each block with its newest version."""
+        ...
+
+    def integrity(self) -> Sequence[str]:
+        """What the database itself finds wrong with its file; it reads all of it."""
         ...
 
     def rebuild_words(self, kind: OwnerKind, *, limit: int = 500) -> tuple[int, int] | None:

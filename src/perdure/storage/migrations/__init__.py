@@ -32,6 +32,7 @@ from perdure.storage.migrations import (
     m0020_of_runs,
     m0021_passage_uses,
     m0022_markers,
+    m0023_checksums,
 )
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
@@ -59,6 +60,7 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (20, "of_runs", m0020_of_runs.apply),
     (21, "passage_uses", m0021_passage_uses.apply),
     (22, "markers", m0022_markers.apply),
+    (23, "checksums", m0023_checksums.apply),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1][0]

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import Text
@@ -32,6 +33,40 @@ def faults_of(tx: Tx, *, limit: int = 3, repair: bool = False) -> list[Fault]:
 
 
 class UpkeepContract(Contract):
+    async def test_what_was_written_has_checksums_that_agree(self) -> None:
+        """Of messages, their revisions and tombstones, passages that were changed, and each version of a block, a few
+        at a time."""
+        async with self.opened() as store:
+
+            def fill(tx: Tx) -> None:
+                agent, archive = self.add_agent(tx), self.add_archive(tx)
+                self.say(tx, agent.id, *AWKWARD, "a walrus", self.draft("seen", role="tool"))
+                messages = tx.messages.list(agent.id)
+                tx.messages.revise(messages[0].id, [Text("other words")], author=ADA, at=AT)
+                tx.messages.revise(messages[1].id, None, author=ADA, at=AT)
+                passages = [self.add_passage(tx, archive.id, text, "sea") for text in AWKWARD]
+                tx.passages.put(replace(passages[0], text="changed", created_at=AT + timedelta(days=1)))
+                block = self.add_block(tx, "human", agent_id=agent.id)
+                for value in ("one", "two", "three"):
+                    block = replace(block, value=value)
+                    block = tx.blocks.put(block, expected=block.version, author=ADA, at=AT)
+
+            await store.write(fill)
+
+            def compare(tx: Tx) -> tuple[list[Fault], int, int]:
+                faults, bare, pages = faults_of(tx), 0, 0
+                bare += sum(tx.upkeep.check(owner).bare for owner in tx.upkeep.owners())
+                after: tuple[str, int] | None = ("", -1)
+                while after is not None:
+                    checked = tx.upkeep.check_blocks(after=after, limit=2)
+                    faults += checked.faults
+                    bare += checked.bare
+                    after, pages = checked.after, pages + 1
+                return faults, bare, pages
+
+            assert await store.read(compare) == ([], 0, 3)
+            assert list(await store.read(lambda tx: tx.upkeep.integrity())) == []
+
     async def test_what_is_derived_agrees_with_the_rows(self) -> None:
         """After adding, changing, tagging, removing and deleting, with vectors and without; rebuilt it still does."""
         async with self.opened() as store:
