@@ -60,6 +60,7 @@ def test_arguments_that_fit_are_taken(text: str, arguments: dict[str, Any]) -> N
         ('{"city": "Rome"', "not valid JSON"),
         ("city=Rome", "not valid JSON"),
         ("[" * 100_000, "nested too deep"),
+        ('{"city": ["x"' + ',{"":[]}' * 1_000_000 + "]}", "more than 20,000 arrays and objects"),
         ("[]", r"a JSON object was expected, not \[\]"),
         ('"Rome"', "a JSON object was expected, not 'Rome'"),
         ("null", "a JSON object was expected, not null"),

@@ -26,9 +26,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 from uuid import UUID
 
-from perdure.core.errors import InvalidArguments
+from perdure.core.errors import DataTooLarge, InvalidArguments
+from perdure.core.json_limits import JsonLimits, check_json
 
-__all__ = ["fit_arguments", "parse_arguments", "read_json"]
+__all__ = ["ARGUMENTS", "fit_arguments", "parse_arguments", "read_json"]
 
 EXACT_FLOAT = 2**53
 """Below it every whole number is a float of its own."""
@@ -108,8 +109,14 @@ def _sized(path: str, value: int | float) -> None:
     raise _Misfit(f"{path!r} must be a number of at most {sys.float_info.max:.4g}; this number is too large")
 
 
+ARGUMENTS = JsonLimits(size_bytes=8 << 20, depth=1_000, containers=20_000)
+"""What the arguments of a call may hold: they are a model's, and each byte of them can become 300 bytes of objects."""
+
+
 def read_json(text: str) -> Any:
-    """What a JSON text holds. Raises: ValueError: no JSON, NaN, a name that is given twice; RecursionError."""
+    """What a JSON text holds. Raises: ValueError: no JSON, NaN, a name that is given twice, or more than is parsed, as
+    DataTooLarge; RecursionError."""
+    check_json(text.encode("utf-8", "surrogatepass"), ARGUMENTS)
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
@@ -133,6 +140,8 @@ def read_json(text: str) -> Any:
 def _unreadable(text: str, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deep"
+    if isinstance(error, DataTooLarge):
+        return f"nested too deep or too full ({error})"
     if not isinstance(error, json.JSONDecodeError):
         return f"not valid JSON ({error!s:.200})"
     begun = text.lstrip()[:1] in ("{", "[")

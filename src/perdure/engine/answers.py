@@ -7,7 +7,6 @@ back has its result then, what was approved is run by the new run as any call.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,11 +19,12 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, MessageId, ToolId
+from perdure.core.json_limits import parse_json
 from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, ToolResult, Waits
 from perdure.core.models import Models
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run, RunKey
-from perdure.core.tool_arguments import fit_arguments, parse_arguments, read_json
+from perdure.core.tool_arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tool_rules import rules_of
 from perdure.core.tools import Tool, ToolSpec
 from perdure.core.tx import Tx
@@ -198,7 +198,7 @@ def is_usable(spec: ToolSpec, arguments: str) -> bool:
     """Whether a call with these arguments could be run, so that somebody is asked about it."""
     try:
         if spec.kind == "client":  # its schema is the caller's, and so is the check
-            return isinstance(json.loads(arguments) if arguments.strip() else {}, dict)
+            return isinstance(parse_json(arguments, ARGUMENTS) if arguments.strip() else {}, dict)
         parse_arguments(spec.name, spec.parameters, arguments)
     except (InvalidArguments, ValueError, RecursionError):
         return False

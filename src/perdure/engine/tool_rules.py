@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.context.tool_rules_section import rule_sentence
+from perdure.core.json_limits import parse_json
 from perdure.core.messages import Message, ToolCall, ToolDecision
 from perdure.core.models import ToolChoice
 from perdure.core.quick import quick
+from perdure.core.tool_arguments import ARGUMENTS
 from perdure.core.tool_rules import (
     ChildTools,
     Conditional,
@@ -234,7 +236,7 @@ def prefilled(arguments: str, filled: Mapping[str, Any] | None) -> str:
     if not filled:
         return arguments
     try:
-        own = json.loads(arguments) if arguments.strip() else {}
+        own = parse_json(arguments, ARGUMENTS) if arguments.strip() else {}
     except (ValueError, RecursionError):
         return arguments
     if not isinstance(own, dict) or all(name in own and own[name] == value for name, value in filled.items()):
