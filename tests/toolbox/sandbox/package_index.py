@@ -57,11 +57,15 @@ def make_source(name: str, marker: Path, version: str = "1.0") -> tuple[str, byt
 
 
 class PackageIndex:
-    """Pages of links, one for each package, and the files; used as a context manager."""
+    """Pages of links, one for each package, and the files; used as a context manager.
+
+    `place` is put before the links: where the files are said to lie.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.place = ""
         self.headers: list[dict[str, str]] = []
         self._swaps: dict[str, tuple[int, bytes]] = {}
         self.gate, self.reached = threading.Event(), threading.Event()
@@ -125,5 +129,7 @@ class PackageIndex:
         links = []
         for file, data in self.files.items():
             if file.replace("_", "-").lower().startswith(f"{name}-"):
-                links.append(f'<a href="/files/{file}#sha256={hashlib.sha256(data).hexdigest()}">{file}</a>')
+                links.append(
+                    f'<a href="{self.place}/files/{file}#sha256={hashlib.sha256(data).hexdigest()}">{file}</a>'
+                )
         return f"<html><body>{''.join(links)}</body></html>".encode() if links else None

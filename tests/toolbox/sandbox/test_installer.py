@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.toolbox.sandbox import installer
 from perdure.toolbox.sandbox.installer import LOCK_NAME, Installer, InstallFailed
 from perdure.toolbox.sandbox.proxy import ForwardProxy
 from perdure.toolbox.sandbox.requirements import Requirements, RequirementsFailed
@@ -40,8 +41,8 @@ async def installed(folder: Path, *wanted: str, bytes_max: int = 1 << 30, timeou
     """A set, installed in this folder."""
     scratch = folder / "scratch"
     scratch.mkdir()
-    installer = Installer(timeout_s=timeout_s)
-    return await installer.install(wanted, scratch, bytes_max=bytes_max, progress=lambda line: None)
+    pip = Installer(timeout_s=timeout_s)
+    return await pip.install(wanted, scratch, bytes_max=bytes_max, progress=lambda line: None)
 
 
 async def test_wheels_are_installed_from_a_lock(index: PackageIndex, tmp_path: Path) -> None:
@@ -108,6 +109,29 @@ async def test_nobody_but_the_index_is_asked(index: PackageIndex, tmp_path: Path
             await installed(tmp_path, "hostile")
 
         assert service.asked == []
+
+
+@pytest.mark.parametrize(("address", "reached"), [("127.0.0.1", True), ("127.0.0.2", False)])
+async def test_files_may_lie_on_another_name_of_the_index(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, reached: bool
+) -> None:
+    """As where a mirror inside stands for both. Another machine inside is not asked, and the error says why."""
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return [address if host == "files.test" else "127.0.0.1"]
+
+    monkeypatch.setattr(installer, "resolve", resolve)
+    port = index.address.rpartition(":")[2]
+    index.place = f"http://files.test:{port}"
+    monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("127.0.0.1", "index.test"))
+    monkeypatch.setenv("PIP_TRUSTED_HOST", "index.test files.test")
+    index.add(make_wheel("good"))
+
+    if reached:
+        assert (await installed(tmp_path, "good") / "good.py").exists()
+    else:
+        with pytest.raises(InstallFailed, match=f"'files.test:{port}' was not asked for: port"):
+            await installed(tmp_path, "good")
 
 
 async def test_a_wheel_that_changed_meanwhile_is_not_taken(index: PackageIndex, tmp_path: Path) -> None:
@@ -178,8 +202,8 @@ async def test_the_installer_gets_no_secret(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "scratch").mkdir()
 
     with pytest.raises(InstallFailed, match="what pip would install can't be read"):
-        installer = Installer(command=(str(program),))
-        await installer.install(["x"], tmp_path / "scratch", bytes_max=1 << 20, progress=lambda line: None)
+        pip = Installer(command=(str(program),))
+        await pip.install(["x"], tmp_path / "scratch", bytes_max=1 << 20, progress=lambda line: None)
 
     environment = (tmp_path / "environment").read_text(encoding="utf-8")
     assert "PIP_CERT=/certificates" in environment

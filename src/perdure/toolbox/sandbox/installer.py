@@ -19,10 +19,11 @@ from typing import Any, Self
 
 import httpx
 
+from perdure.core.errors import AddressRefused
 from perdure.toolbox.sandbox.inside.installer import PROXY, SETTING_NAMES, SETTINGS
 from perdure.toolbox.sandbox.package_cache import tree_bytes
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
-from perdure.toolbox.web_guard import WebGuard, resolve
+from perdure.toolbox.web_guard import WebGuard, is_address, resolve
 
 __all__ = ["LOCK_NAME", "InstallFailed", "Installer"]
 
@@ -33,6 +34,7 @@ WATCH_S = 0.5
 PACKAGES_MAX = 500
 OUTPUT_CHARS = 1_000
 LINES_KEPT = 100
+REFUSALS_KEPT = 3
 LINE_CHARS = 200
 REPORT_BYTES = 64 << 20
 
@@ -161,7 +163,7 @@ class _Pip:
         if not watch.cancelled():
             raise InstallFailed(_too_large(watch.result(), 2 * self._bytes_max))
         if code:
-            raise InstallFailed(_why(lines))
+            raise InstallFailed(" ".join([_why(lines), *self._way_out.refused]))
 
     async def _watched(self, process: asyncio.subprocess.Process) -> int:
         """How much lies in the work folder when that is more than may; pip is ended then."""
@@ -188,6 +190,8 @@ class _WayOut:
         self._private_hosts = private_hosts
         self._guard: asyncio.Future[WebGuard] = asyncio.get_running_loop().create_future()
         self._upstream: Upstream | None = None
+        self._indexes: list[tuple[str, int]] = []
+        self.refused: deque[str] = deque(maxlen=REFUSALS_KEPT)
         password = secrets.token_urlsafe(16)
         self._proxy = ForwardProxy(self._admit, password=password, upstream=self._upstream_of)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -209,13 +213,30 @@ class _WayOut:
             found = json.loads(text)
             settings = {name: found[name] for name in SETTING_NAMES}
             self._upstream = _upstream(settings)
-            hosts = _index_hosts(settings)
+            self._indexes = _index_hosts(settings)
         except (KeyError, TypeError, ValueError, httpx.InvalidURL) as error:
             raise InstallFailed(f"where pip looks can't be read: {error}") from None
+        hosts = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._indexes]
         self._guard.set_result(WebGuard([*hosts, *self._private_hosts], resolver=self._addresses))
 
     async def _admit(self, host: str, port: int) -> Sequence[str]:
-        return await (await asyncio.shield(self._guard)).addresses_of(host, port)
+        guard = await asyncio.shield(self._guard)
+        try:
+            return await guard.addresses_of(host, port)
+        except AddressRefused as error:
+            at_index = port in {port for _, port in self._indexes}
+            if at_index and not is_address(host) and not self._upstream_of(host):
+                # A mirror inside may stand for the index and for where its files lie, by the names of both.
+                found = await self._addresses(host, port)
+                if found and set(found) <= await self._index_addresses():
+                    return found
+            if str(error) not in self.refused:  # pip tries again
+                self.refused.append(str(error))
+            raise
+
+    async def _index_addresses(self) -> set[str]:
+        found = [await self._addresses(host, port) for host, port in self._indexes]
+        return {address for addresses in found for address in addresses}
 
     async def _addresses(self, host: str, port: int) -> Sequence[str]:
         return [ELSEWHERE] if self._upstream_of(host) else await resolve(host, port)
@@ -224,15 +245,15 @@ class _WayOut:
         return None if urllib.request.proxy_bypass(host) else self._upstream
 
 
-def _index_hosts(settings: Mapping[str, Any]) -> list[str]:
-    """`host:port` of every place that pip is set up to look at over HTTP."""
+def _index_hosts(settings: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """(host, port) of every place that pip is set up to look at over HTTP."""
     indexes = [] if settings["no_index"] else [settings["index_url"], *settings["extra_index_urls"]]
     found = []
     for text in (*indexes, *settings["find_links"]):
         if text.startswith(("http://", "https://")):
             url = httpx.URL(text)
             port = url.port or (443 if url.scheme == "https" else 80)
-            found.append(f"{url.raw_host.decode('ascii').rstrip('.').lower()}:{port}")
+            found.append((url.raw_host.decode("ascii").strip("[]").rstrip(".").lower(), port))
     return found
 
 
