@@ -67,7 +67,7 @@ class Settings(Limits):
 
     home: str = ""
     model: str = ""
-    message_limit_chars: int = 1_000_000
+    message_limit_chars: int = 500_000
     max_steps: int = 50
     context_window_tokens: int = 128_000
     lease_s: float = 15.0

@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure import AsyncPerdure, TooMany
+from perdure import AsyncPerdure, RunFailed, TooMany
 from perdure.memory.agents import NewBlock
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
-from perdure.testing import ScriptedModel
+from perdure.testing import ScriptedModel, says
 from tests.server.served import BASE, MODEL, in_process
 
 FEW = replace(
@@ -90,3 +90,41 @@ async def test_limits_are_settings_for_library_and_server_alike(tmp_path: Path) 
             with pytest.raises(TooMany):
                 await refused
         assert len(await agent.blocks.list()) == 4
+
+
+async def test_a_text_to_look_for_that_databases_do_not_take_is_refused(tmp_path: Path) -> None:
+    """It was answered with 500."""
+    async with in_process(tmp_path) as (client, perdure):
+        archive = await perdure.archives.create("a")
+        deleted = await client.post(f"/v1/archives/{archive.id}/passages/delete", json={"text": "a" * 60_000})
+        listed = await client.get("/v1/agents/", params={"query_text": "a" * 45_000})
+
+        for answer in (deleted, listed):
+            assert answer.status_code == 422
+            assert "give a shorter one" in answer.json()["detail"]
+
+
+async def test_memory_that_no_window_holds_ends_a_run_before_it_is_read(tmp_path: Path) -> None:
+    """The run says how large it is and which setting it is about; with less the agent answers."""
+    models = {MODEL: ScriptedModel(says("hello"))}
+    few = replace(Settings(), model=MODEL, memory_limit_chars=50)
+    async with await AsyncPerdure.open(tmp_path / "p.db", models=models, settings=few) as perdure:
+        agent = await perdure.create_agent(blocks=[NewBlock(label="a", value="b" * 51)])
+        with pytest.raises(RunFailed, match=r"51 characters in the blocks of an agent .* PERDURE_MEMORY_LIMIT_CHARS"):
+            await agent.send("hi")
+        await agent.blocks.update("a", value="b")
+
+        assert (await agent.send("hi")).text == "hello"
+
+
+async def test_client_tools_that_are_too_large_together_are_refused(tmp_path: Path) -> None:
+    """And the message with them."""
+    models = {MODEL: ScriptedModel(says("hello"))}
+    few = replace(Settings(), model=MODEL, client_limit_chars=200)
+    async with await AsyncPerdure.open(tmp_path / "p.db", models=models, settings=few) as perdure:
+        agent = await perdure.create_agent()
+        tool = {"name": "look", "description": "d" * 200}
+        with pytest.raises(TooMany, match="client tools and skills"):
+            await agent.send("hi", client_tools=[tool])
+
+        assert await agent.message_count() == 0

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -582,3 +583,31 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
 
     assert min(alone) > 0
     assert all(now < 2 * before for before, now in zip(alone, among_others, strict=True)), (alone, among_others)
+
+
+async def test_units_that_take_long_don_t_wait_for_each_other(tmp_path: Path) -> None:
+    """Of many that arrive together only as many share a commit as take a moment; small ones still share it."""
+    store = opened(tmp_path / "perdure.db")
+    commits: list[int] = []
+    done: list[int] = []
+    commit = store._database.commit
+
+    def counted() -> None:
+        commit()
+        commits.append(len(done))
+
+    store._database.commit = counted  # type: ignore[method-assign]
+
+    def unit(tx: Tx, number: int, seconds: float) -> None:
+        began = time.thread_time()
+        while time.thread_time() - began < seconds:
+            pass
+        done.append(number)
+
+    await asyncio.gather(*(store.write(unit, number, 0.03) for number in range(9)))
+    long, commits[:], done[:] = len(commits), [], []
+    await asyncio.gather(*(store.write(unit, number, 0.0) for number in range(100)))
+    await store.close()
+
+    assert long >= 5
+    assert len(commits) < 50

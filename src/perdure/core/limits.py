@@ -23,6 +23,8 @@ class Limits:
         secrets_per_owner: secrets of one agent, or of the organisation.
         tags_per_item: tags of one agent, block, passage or tool.
         block_limit_chars: the value of one block, in characters.
+        memory_limit_chars: the values of all blocks of one agent together, when a model is asked.
+        client_limit_chars: tools and skills of the client that come with a message, in characters of JSON.
         metadata_limit_chars: one item's metadata, settings or source, in characters of JSON.
         messages_per_request: messages that are sent, or that an agent begins with, at once.
         imports_per_request: messages from elsewhere in one request over HTTP.
@@ -34,10 +36,12 @@ class Limits:
     tools_per_agent: int = 500
     folders_per_agent: int = 100
     archives_per_agent: int = 100
-    tool_rules_per_agent: int = 500
-    secrets_per_owner: int = 500
+    tool_rules_per_agent: int = 300
+    secrets_per_owner: int = 200
     tags_per_item: int = 200
     block_limit_chars: int = 1_000_000
+    memory_limit_chars: int = 500_000
+    client_limit_chars: int = 300_000
     metadata_limit_chars: int = 500_000
     messages_per_request: int = 1_000
     imports_per_request: int = 5_000
@@ -62,6 +66,8 @@ WORDS = {
     "secrets_per_owner": "secrets for an agent or the organisation",
     "tags_per_item": "tags",
     "block_limit_chars": "characters in a block",
+    "memory_limit_chars": "characters in the blocks of an agent",
+    "client_limit_chars": "characters of client tools and skills",
     "metadata_limit_chars": "characters of metadata",
     "messages_per_request": "messages in a request",
     "imports_per_request": "messages to import in a request",

@@ -40,6 +40,7 @@ SECRET_VALUE_CHARS_MAX = 32_768
 """As much as a variable of a process's environment can well hold."""
 
 NAMES_SHOWN = 10
+_NOT_IN_ENVIRONMENTS = re.compile("[\x00\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
@@ -91,7 +92,7 @@ def check_secret(name: str, value: str) -> None:
     if len(value) > SECRET_VALUE_CHARS_MAX:
         size = f"{len(value):,} characters, the limit is {SECRET_VALUE_CHARS_MAX:,}"
         raise InvalidInput(f"the value of secret {name} has {size}: keep it in a file, and its place in the secret")
-    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
+    if _NOT_IN_ENVIRONMENTS.search(value):
         raise InvalidInput(f"the value of secret {name} has a NUL or half a character, which no environment can hold")
 
 

@@ -312,6 +312,7 @@ def _append_rows(
 
 def _with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> Run:
     text = json.dumps(list(tools), ensure_ascii=False, sort_keys=True)
+    tx.limits.check("client_limit_chars", len(text))
     return tx.runs.put_client_tools(run, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), tools)
 
 

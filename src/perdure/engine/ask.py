@@ -15,13 +15,13 @@ from perdure.context.prefix import rewrite_reason
 from perdure.context.segments import segments
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Opening
-from perdure.core.errors import IrreducibleFloor
+from perdure.core.errors import IrreducibleFloor, TooMany
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import MessageId, step_id
 from perdure.core.messages import Draft, Message, MessageKind, Text
 from perdure.core.nodes import SummaryNode
 from perdure.core.quick import changed
-from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey, make_recipe
+from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey, StopReason, make_recipe
 from perdure.core.tx import Tx
 from perdure.engine.accept import Accepted, Request, accept, add_waiting_input, begin_input, decode_drafts
 from perdure.engine.asking import Asking, AutoRecalled
@@ -139,6 +139,11 @@ def _ask(
     opening = opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq, known=asking.agent)
     agent, conversation = opening.agent, opening.conversation
     memory = read_memory(tx, opening)
+    if memory.versions != conversation.seen:
+        try:
+            tx.limits.check("memory_limit_chars", tx.blocks.size(agent.id))
+        except TooMany as error:  # nothing is read of it, or counted: others wait for this transaction
+            return _ended(tx, log, IrreducibleFloor.stop_reason, IrreducibleFloor.kind, error, asking, events)
     recalled = recalled_for(tx, log, agent, conversation, memory, asking)
     if action.abandoned is not None:
         log = log.after(step=tx.steps.end(action.abandoned, status="abandoned", at=now))
@@ -263,8 +268,7 @@ def _full(
     try:
         found = plan(situation)
     except IrreducibleFloor as floor:
-        end = Finish(floor.stop_reason, Failure(kind=floor.kind, message=str(floor)))
-        return end_run(tx, log, end, events, ids=asking.ids, counter=counter, settings=asking.settings, now=asking.now)
+        return _ended(tx, log, floor.stop_reason, floor.kind, floor, asking, events)
     if found is None:
         # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
         tx.conversations.fit(
@@ -332,6 +336,16 @@ def _view(tx: Tx, log: RunLog, prefix: Prefix, have: View | None, stubs: Mapping
             log.run.key.agent_id, log.run.conversation_seq, from_seq=have.next_seq, upto_seq=log.messages[-1].seq
         )
     return have.with_stubs(stubs).extended(rows)
+
+
+def _ended(
+    tx: Tx, log: RunLog, reason: StopReason, kind: str, error: Exception, asking: Asking, events: list[Event]
+) -> Progress:
+    """The run, ended before its request was made."""
+    end = Finish(reason, Failure(kind=kind, message=str(error)))
+    return end_run(
+        tx, log, end, events, ids=asking.ids, counter=asking.counter, settings=asking.settings, now=asking.now
+    )
 
 
 def _prefix(

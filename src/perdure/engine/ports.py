@@ -37,7 +37,7 @@ class EngineSettings:
     lease_s: float = 15.0
     beat_s: float = 1.0
     poll_s: float = 0.1
-    message_limit_chars: int = 1_000_000
+    message_limit_chars: int = 500_000
     limits: Limits = DEFAULT_LIMITS
     context_window_tokens: int = 128_000
     reserve_tokens: int = 8_000

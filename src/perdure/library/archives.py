@@ -252,8 +252,11 @@ class AsyncArchive:
         store = self._app.store
         above, count = -1, 0
         while seqs := await store.read(selected_seqs, self.id, selection, above=above, limit=BATCH):
-            above = seqs[-1]
-            count += len(seqs) if dry_run else await store.write(delete_selected, self.id, selection, seqs)
+            if dry_run:
+                gone, above = len(seqs), seqs[-1]
+            else:
+                gone, above = await store.write(delete_selected, self.id, selection, seqs)
+            count += gone
         return count
 
     async def attach_to(self, agent_id: AgentId) -> None:

@@ -332,9 +332,11 @@ class AsyncAgentFiles:
 def attach_opening(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId, *, opens: bool = True) -> None:
     """Give an agent a folder, and open its files while there is room. Raises: NotFound."""
     if attach_folder(tx, agent_id, folder_id, opens=opens) and opens:
+        files = tx.files.list(folder_id, limit=FILES_A_STEP)
+        if not files:
+            return
         agent = tx.agents.get(agent_id)
         limits = limits_of(agent, window_tokens(agent, ports.models, ports.settings))
-        files = tx.files.list(folder_id, limit=FILES_A_STEP)
         open_where_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
 
 

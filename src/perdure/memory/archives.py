@@ -156,8 +156,9 @@ def selected_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above:
     return [passage.seq for passage in found]
 
 
-def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: Sequence[int]) -> int:
-    """Remove those of these passages that are still selected; how many there were.
+def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: Sequence[int]) -> tuple[int, int]:
+    """Remove those of these passages that are still selected, as many as one transaction may; how many there were, and
+    up to which number all is done.
 
     Raises: NotFound; InvalidInput: the archive is a folder's.
     """
@@ -165,7 +166,9 @@ def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: S
     found = tx.passages.page(
         archive_id, where=selection.where, text=selection.text or None, among=seqs, limit=len(seqs)
     )
-    return tx.passages.delete(archive_id, [passage.seq for passage in found])
+    some = next(batches(found), ())
+    gone = tx.passages.delete(archive_id, [passage.seq for passage in some])
+    return gone, some[-1].seq if len(some) < len(found) else seqs[-1]
 
 
 def check_own(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.core.agents import Agent, make_agent
-from perdure.core.errors import AlreadyExists, NotFound
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text import restored, storable
 from perdure.core.tx.agents import AgentFilter, AgentOrder
@@ -23,6 +23,9 @@ _COLUMNS = (
     " a.message_count"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM agents a JOIN agent_details d ON d.agent_id = a.id"
+
+PATTERN_BYTES = 40_000
+"""SQLite takes patterns of 50,000 bytes."""
 
 # What requests are made of; a name or a tag is not.
 _SHAPING = ("agent_type", "model", "system", "settings")
@@ -232,9 +235,11 @@ def contains(column: str, name: str) -> str:
 
 
 def pattern_of(text: str) -> str:
-    """What stands for "anything with this in it"."""
-    escaped = text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-    return f"%{storable(escaped)}%"
+    """What stands for "anything with this in it". Raises: InvalidInput: the text is longer than databases take."""
+    escaped = storable(text.replace("!", "!!").replace("%", "!%").replace("_", "!_"))
+    if len(escaped.encode()) > PATTERN_BYTES:
+        raise InvalidInput(f"a part of a text to look for has {len(text):,} characters: give a shorter one")
+    return f"%{escaped}%"
 
 
 def has_tags(column: str, tags: Sequence[str], *, every: bool) -> tuple[str, dict[str, Any]]:

@@ -169,6 +169,14 @@ class Blocks:
         )
         return [_block(row) for row in rows]
 
+    def size(self, agent_id: AgentId) -> int:
+        rows = self._db.rows(
+            "SELECT SUM(LENGTH(b.value)) FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
+            " WHERE x.agent_id = :agent_id AND b.org_id = :org_id",
+            {"agent_id": agent_id, "org_id": self._org_id},
+        )
+        return int(rows[0][0] or 0)
+
     def find(self, agent_id: AgentId, label: str) -> Block | None:
         rows = self._db.rows(
             f"SELECT {_OF_B} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"

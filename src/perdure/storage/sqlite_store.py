@@ -44,6 +44,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 GROUP_COMMIT_UNITS = 256
+GROUP_COMMIT_S = 0.05
+"""Of CPU: so long units are taken into one transaction. Small ones share a commit, large ones don't wait for each
+other."""
 READERS = 4
 IN_A_ROW = 8
 """So many units a loop runs itself before it looks after everything else again."""
@@ -200,12 +203,14 @@ class SqliteStore:
         """The writer's thread: take what is waiting, write it, then tell."""
         while True:
             jobs, last = self._next_jobs()
-            with self._writing:
-                outcomes = self._write([job.unit for job in jobs])
-            for job, (result, raised) in zip(jobs, outcomes, strict=True):
-                # The caller's loop may have ended meanwhile; what it asked for is durable all the same.
-                with contextlib.suppress(RuntimeError):
-                    job.loop.call_soon_threadsafe(_resolve, job.future, result, raised)
+            while jobs:
+                with self._writing:
+                    outcomes = self._write([job.unit for job in jobs])
+                for job, (result, raised) in zip(jobs, outcomes, strict=False):
+                    # The caller's loop may have ended meanwhile; what it asked for is durable all the same.
+                    with contextlib.suppress(RuntimeError):
+                        job.loop.call_soon_threadsafe(_resolve, job.future, result, raised)
+                jobs = jobs[len(outcomes) :]
             if last:
                 return
 
@@ -224,14 +229,17 @@ class SqliteStore:
         return jobs, True
 
     def _write(self, units: Sequence[Callable[[Tx], Any]], *, wait: bool = True) -> list[Outcome]:
-        """Run the units in one transaction and commit it, if need be after another process's. Who calls this has
-        `_writing`."""
+        """Run the units in one transaction and commit it, if need be after another process's; what came of the first
+        ones, if they take long. Who calls this has `_writing`."""
         outcomes: list[Outcome] = []
         try:
             if units:
                 self._begin(wait=wait)
-                alone = len(units) == 1
-                outcomes += [run_unit(self._writer, self._tx, unit, self._path, alone=alone) for unit in units]
+                alone, began = len(units) == 1, time.thread_time()
+                for unit in units:
+                    outcomes.append(run_unit(self._writer, self._tx, unit, self._path, alone=alone))
+                    if time.thread_time() - began > GROUP_COMMIT_S:
+                        break
                 if self._writer.in_transaction:
                     self._commit(marked=any(raised is None for _, raised in outcomes))
         except BaseException as error:

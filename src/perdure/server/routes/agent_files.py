@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 
 from perdure.core.files import AgentFile
-from perdure.core.ids import FileId
+from perdure.core.ids import AgentId, FileId
 from perdure.core.tx import Tx
 from perdure.engine.ports import window_tokens
 from perdure.library.folders import AsyncAgentFiles, attach_opening
@@ -17,8 +17,7 @@ from perdure.memory.folders import detach_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, FilePath, FolderPath
-from perdure.server.routes.agents import agent_reply, parts_of
-from perdure.server.wire.agents import AgentParts
+from perdure.server.routes.agents import changed_agent
 from perdure.server.wire.folders import agent_file_shape, file_id_of, folder_shape
 from perdure.server.wire.paging import Limit, Order, Page, pages
 
@@ -52,22 +51,22 @@ async def attach(agent_id: AgentPath, folder_id: FolderPath, library: Library) -
     """Give the agent a folder, and the tools to read files; its files are opened while there is room."""
     ports = library.app.ports
 
-    def unit(tx: Tx) -> AgentParts:
+    def unit(tx: Tx) -> AgentId:
         attach_opening(tx, ports, agent_id, folder_id)
-        return parts_of(tx, tx.agents.get(agent_id))
+        return agent_id
 
-    return json_answer(agent_reply(library, await ports.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.patch("/v1/agents/{agent_id}/folders/detach/{folder_id}")
 async def detach(agent_id: AgentPath, folder_id: FolderPath, library: Library) -> Response:
     """Take a folder away, and with the last one the tools to read files."""
 
-    def unit(tx: Tx) -> AgentParts:
+    def unit(tx: Tx) -> AgentId:
         detach_folder(tx, agent_id, folder_id)
-        return parts_of(tx, tx.agents.get(agent_id))
+        return agent_id
 
-    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.get("/v1/agents/{agent_id}/files")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -44,7 +44,7 @@ from perdure.server.wire.models import facts_of, handles_of
 from perdure.server.wire.paging import Page, pages
 from perdure.server.wire.secrets import set_secrets
 
-__all__ = ["agent_replies", "agent_reply", "parts_of", "router"]
+__all__ = ["agent_replies", "agent_reply", "changed_agent", "parts_of", "router"]
 
 router = APIRouter(tags=["agents"])
 
@@ -137,7 +137,7 @@ async def create(body: AgentIn, library: Library) -> Response:
     said = _drafts(library, body.initial_message_sequence or ())
     now = app.ports.clock.now()
 
-    def unit(tx: Tx) -> AgentParts:
+    def unit(tx: Tx) -> AgentId:
         agent = create_agent(tx, new, ids=app.ports.ids, author=WIRE_AUTHOR, at=now)
         if body.hidden or HIDDEN_TAG in tags:
             tx.agents.put(replace(agent, hidden=True))
@@ -151,9 +151,9 @@ async def create(body: AgentIn, library: Library) -> Response:
         if said:
             drafts, tokens = zip(*said, strict=True)
             tx.messages.append(agent.id, drafts, conversation_seq=0, at=now, tokens=tokens)
-        return parts_of(tx, tx.agents.get(agent.id))
+        return agent.id
 
-    return json_answer(agent_reply(library, await app.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.get("/v1/agents/")
@@ -209,7 +209,7 @@ async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) ->
     handle = await _model_of(body, app, agent_id)
     now = app.ports.clock.now()
 
-    def unit(tx: Tx) -> AgentParts:
+    def unit(tx: Tx) -> AgentId:
         tx.agents.lock(agent_id)
         before = tx.agents.get(agent_id)
         settings = merged_settings(before.settings, body, model_changes=handle not in (None, before.model))
@@ -239,9 +239,9 @@ async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) ->
         if (folder_ids := body.folder_ids if body.folder_ids is not None else body.source_ids) is not None:
             _set_folders(tx, app, agent_id, folder_ids)
         set_secrets(tx, agent_id, body.asked_secrets, cipher=app.cipher, at=now)
-        return parts_of(tx, tx.agents.get(agent_id))
+        return agent_id
 
-    return json_answer(agent_reply(library, await app.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.delete("/v1/agents/{agent_id}")
@@ -286,6 +286,12 @@ def _pending(tx: Tx, agent_id: AgentId) -> Mapping[str, Any] | None:
     """The request for approval in the agent's first conversation."""
     found = find_pending(tx, tx.conversations.at(agent_id, 0))
     return None if found is None else pending_shape(found.message, {one.call.call_id for one in found.waiting})
+
+
+async def changed_agent(library: AsyncPerdure, unit: Callable[[Tx], AgentId]) -> Response:
+    """What `unit` leaves of the agent whose id it gives. All of an agent is read when others may write again."""
+    agent_id = await library.app.store.write(unit)
+    return json_answer(agent_reply(library, await library.app.store.read(_whole, agent_id)))
 
 
 def agent_reply(library: AsyncPerdure, parts: AgentParts) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from perdure.core.blocks import Block
-from perdure.core.ids import BlockId
+from perdure.core.ids import AgentId, BlockId
 from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter
 from perdure.core.tx.blocks import BlockFilter
@@ -15,8 +15,7 @@ from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, BlockPath
 from perdure.server.limits import Items, Tags
-from perdure.server.routes.agents import agent_replies, agent_reply, parts_of
-from perdure.server.wire.agents import AgentParts
+from perdure.server.routes.agents import agent_replies, changed_agent
 from perdure.server.wire.blocks import (
     BlockChanges,
     NewWireBlock,
@@ -61,23 +60,23 @@ async def list_of_agent(
 async def attach(agent_id: AgentPath, block_id: BlockPath, library: Library) -> Response:
     """Give the agent a block, which it may share with others; twice is no error."""
 
-    def unit(tx: Tx) -> AgentParts:
+    def unit(tx: Tx) -> AgentId:
         tx.blocks.attach(agent_id, block_id)
-        return parts_of(tx, tx.agents.get(agent_id))
+        return agent_id
 
-    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/detach/{block_id}")
 async def detach(agent_id: AgentPath, block_id: BlockPath, library: Library) -> Response:
     """Take a block out of the agent's memory; the block itself stays."""
 
-    def unit(tx: Tx) -> AgentParts:
-        agent = tx.agents.get(agent_id)
+    def unit(tx: Tx) -> AgentId:
+        tx.agents.model(agent_id)
         tx.blocks.detach(agent_id, block_id)
-        return parts_of(tx, agent)
+        return agent_id
 
-    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.get("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")

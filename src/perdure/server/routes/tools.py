@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import ToolId
+from perdure.core.ids import AgentId, ToolId
 from perdure.core.tools import Tool
 from perdure.core.tx import ToolFilter, Tx
 from perdure.library.approval import set_approval
@@ -27,8 +27,7 @@ from perdure.server.disconnect import ClientGone, while_connected
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ToolPath
 from perdure.server.limits import Items
-from perdure.server.routes.agents import agent_reply, parts_of
-from perdure.server.wire.agents import AgentParts
+from perdure.server.routes.agents import agent_reply, changed_agent, parts_of
 from perdure.server.wire.base import WIRE_AUTHOR, stamp
 from perdure.server.wire.input import read_body
 from perdure.server.wire.paging import Page, pages
@@ -281,12 +280,12 @@ async def list_of_agent(
 async def attach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Response:
     """Give the agent a tool; twice is no error."""
 
-    def unit(tx: Tx) -> AgentParts:
-        agent = tx.agents.get(agent_id)
+    def unit(tx: Tx) -> AgentId:
+        tx.agents.model(agent_id)
         tx.tools.attach(agent_id, tx.tools.get(tool_id).spec.name)
-        return parts_of(tx, agent)
+        return agent_id
 
-    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.patch("/v1/agents/{agent_id}/tools/approval/{tool_name}")
@@ -303,22 +302,23 @@ async def change_approval(
         requires_approval = read_body(ApprovalWanted, body).requires_approval
     wanted, now = requires_approval, library.app.ports.clock.now()
 
-    def unit(tx: Tx) -> AgentParts:
-        return parts_of(tx, set_approval(tx, agent_id, tool_name, required=wanted, at=now))
+    def unit(tx: Tx) -> AgentId:
+        set_approval(tx, agent_id, tool_name, required=wanted, at=now)
+        return agent_id
 
-    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.patch("/v1/agents/{agent_id}/tools/detach/{tool_id}")
 async def detach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Response:
     """Take a tool away from the agent."""
 
-    def unit(tx: Tx) -> AgentParts:
-        agent = tx.agents.get(agent_id)
+    def unit(tx: Tx) -> AgentId:
+        tx.agents.model(agent_id)
         tx.tools.detach(agent_id, tx.tools.get(tool_id).spec.name)
-        return parts_of(tx, agent)
+        return agent_id
 
-    return json_answer(agent_reply(library, await library.app.store.write(unit)))
+    return await changed_agent(library, unit)
 
 
 @router.post("/v1/agents/{agent_id}/tools/{tool_name}/run")

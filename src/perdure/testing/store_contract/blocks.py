@@ -226,6 +226,7 @@ class BlockContract(Contract):
             labels = await store.read(labels_of, agent.id)
 
             assert labels == [f"b{number}" for number in range(most)]
+            assert await store.read(lambda tx: tx.blocks.size(agent.id)) == 0
             assert (refused.error.count, refused.error.limit) == (most + 1, most)
             assert refused.error.setting == "PERDURE_BLOCKS_PER_AGENT"
 

@@ -1,0 +1,254 @@
+"""A store in which everything has as much as it may have, and requests that fit it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from perdure import AsyncPerdure
+from perdure.core.blocks import Author
+from perdure.core.ids import AgentId, BlockId, McpServerId, ToolId
+from perdure.core.limits import Limits
+from perdure.core.mcp import Definition, McpServer, ToolListing
+from perdure.core.tools import Tool, ToolCode, ToolSpec
+from perdure.core.tx import Tx
+from perdure.memory.blocks import create_block
+from perdure.memory.mcp import register_server
+from tests.server.largest import Largest, Operation, Text, words
+
+__all__ = ["FullStore", "fill"]
+
+AUTHOR = Author(kind="user", id="ada")
+AGENTS = 50
+"""That share a block, a tool and a folder."""
+
+BLOCK_CHARS = 900
+MESSAGES = 300
+SOURCE = 'def {name}(text: str) -> str:\n    """Say.\n\n    Args:\n        text: a text.\n    """\n    return text\n'
+
+
+@dataclass
+class FullStore:
+    """Names of what there is, by what paths of routes call it; `spare` agents are deleted."""
+
+    model: str
+    limits: Limits
+    paths: Mapping[str, str]
+    blocks: Sequence[str]
+    tools: Sequence[str]
+    tool_names: Sequence[str]
+    folders: Sequence[str]
+    archives: Sequence[str]
+    message_chars: int
+    names: Iterator[int] = field(default_factory=itertools.count)
+
+    def _name(self, number: int) -> str:
+        return f"name {next(self.names)}"
+
+    def path(self, operation: Operation) -> str:
+        """The path of a request."""
+        paths = dict(self.paths)
+        if "/attach/" in operation.path or "/detach/" in operation.path:  # others are asked for afterwards
+            paths |= {"folder_id": self.folders[-1], "archive_id": self.archives[-1]}
+        path = operation.path.format_map(paths)
+        return f"{path}?agent_id={self.paths['agent_id']}" if path == "/v1/conversations/" else path
+
+    def largest(self, document: Mapping[str, Any], size: int) -> Largest:
+        """What makes bodies that this store takes."""
+        half = size // 2
+        most = {
+            "name": 100,
+            "label": 100,
+            "value": self.limits.block_limit_chars,
+            "description": 5_000,
+            "instructions": 5_000,
+            "query": 1_000,
+            "tags[]": half // self.limits.tags_per_item,
+            "metadata{}": self.limits.metadata_limit_chars // 20,
+            "metadata_{}": self.limits.metadata_limit_chars // 20,
+            "system": half,
+            "otid": 100,
+            "K": 1_000,
+        }
+        return Largest(document, self._known(), most, size)
+
+    def _known(self) -> dict[str, Any]:
+        def message(number: int) -> Any:
+            return {"role": "user", "content": Text(self.message_chars // self.limits.messages_per_request)}
+
+        def past(number: int) -> Any:
+            return {"role": "user", "text": Text(10_000), "occurred_at": f"2020-01-01T00:00:00.{number:06}Z"}
+
+        def rule(number: int) -> Any:
+            return {"type": "constrain_child_tools", "tool_name": f"a{number}", "children": [f"b{number}"]}
+
+        return {
+            # Read instead of written where it is left out; or of no use beside another field.
+            **dict.fromkeys(
+                (
+                    *("embedding", "created_at", "occurred_at", "input", "conversation_id", "agent_id", "run_id"),
+                    *("before", "after", "start_date", "end_date", "llm_config", "model_settings"),
+                    *("response_format", "context_window_limit", "override_model", "override_system", "callback_url"),
+                    *("identity_ids", "message_ids", "from_template", "memory_variables", "bypass_session_patterns"),
+                    *("auto_recall", "auto_capture", "source_type", "args_json_schema", "json_schema", "agent_type"),
+                    *("isolated_block_labels", "model_id", "embedding_config", "source_ids", "project_id"),
+                    *("tool_exec_environment_variables", "include_return_message_types", "max_steps", "timeout_s"),
+                    *("memory_mb", "return_char_limit", "npm_requirements", "network", "client_tools", "max_tokens"),
+                    *("max_reasoning_tokens", "max_files_open", "per_file_view_window_char_limit", "conversation_ids"),
+                )
+            ),
+            "model": self.model,
+            "block_ids[]": lambda number: self.blocks[number % len(self.blocks)],
+            "folder_ids[]": lambda number: self.folders[number % len(self.folders)],
+            "archive_ids[]": lambda number: self.archives[number % len(self.archives)],
+            "run_ids[]": self.paths["run_id"],
+            "label": lambda number: f"new{number}",
+            "AgentIn.tools": None,
+            "tool_rules[]": rule,
+            "messages[]": message,
+            "initial_message_sequence[]": message,
+            "ImportRequest.messages[]": past,
+            "tags[]": lambda number: Text(100),
+            "AgentIn.agent_type": "letta_v1_agent",
+            "name": self._name,
+            "PassageIn.text": Text(900_000),
+            "PassageChangesIn.text": Text(900_000),
+            "archive_id": self.paths["archive_id"],
+            "timezone": "UTC",
+            "limit": 10,
+            "env_vars": {},
+            "environment": {},
+            "secrets": {f"S{number}": "x" * 1_000 for number in range(self.limits.secrets_per_owner)},
+            "BlockChanges.metadata": None,
+            "NewWireBlock.metadata": None,
+            "ClientSkill.description": Text(100),
+            "ClientSkill.location": "a place",
+            "AgentIn.block_ids": None,
+            "AgentIn.metadata": None,
+            "AgentChangesIn.metadata": None,
+            "conversation_settings": None,
+            "CreateConversation.model": None,
+            "ToolChangesIn.source_code": SOURCE.format(name="tool_0"),
+            "ToolIn.name": None,
+            "ToolChangesIn.name": None,
+            "ToolRunIn.name": None,
+            "DeleteSelected.text": "zz",
+            "NewWireBlock.limit": None,
+            "BlockChanges.limit": None,
+            "tool_ids[]": lambda number: self.tools[number % (len(self.tools) - 20)],
+            "include_base_tools": False,
+            "source_code": SOURCE.format(name="newest") + "# " + words(1_000),
+            "code": SOURCE.format(name="newest"),
+            "pip_requirements": [],
+        }
+
+
+async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
+    """Fill a store."""
+    app, limits = perdure.app, perdure.app.settings
+    ports, now = app.ports, app.ports.clock.now()
+    window = {"context_window_tokens": 10_000_000}
+    full, other = [await perdure.create_agent(name, model=model, settings=window) for name in ("full", "other")]
+    tool_ids = [ToolId(ports.ids.new("tool")) for _ in range(limits.tools_per_agent)]
+    tool_names = [f"tool_{number}" for number in range(limits.tools_per_agent)]
+
+    def blocks(tx: Tx) -> list[BlockId]:
+        made = [
+            create_block(
+                tx, BlockId(ports.ids.new("block")), f"b{number}", words(BLOCK_CHARS // 8), author=AUTHOR, at=now
+            )
+            for number in range(limits.blocks_per_agent)
+        ]
+        for label in ("persona", "human"):
+            block = tx.blocks.find(full.id, label)
+            assert block is not None
+            tx.blocks.detach(full.id, block.id)
+        tx.blocks.attach(full.id, *(block.id for block in made))
+        return [block.id for block in made]
+
+    def tools(tx: Tx) -> None:
+        for tool_id, name in zip(tool_ids, tool_names, strict=True):
+            spec = ToolSpec(
+                name=name,
+                description="Say a text.",
+                parameters={"type": "object", "properties": {}},
+                kind="custom",
+                tool_type="custom",
+            )
+            tx.tools.add(
+                Tool(id=tool_id, spec=spec), code=ToolCode(source=SOURCE.format(name=name), function=name), at=now
+            )
+        for tool in tx.tools.of_agent(full.id):
+            tx.tools.detach(full.id, tool.spec.name)
+        tx.tools.attach(full.id, *tool_names[:-9])
+
+    block_ids = await ports.store.write(blocks)
+    await ports.store.write(tools)
+    archives = [await perdure.archives.create(f"archive {number}") for number in range(limits.archives_per_agent)]
+    folders = [await perdure.folders.create(f"folder {number}") for number in range(limits.folders_per_agent)]
+    for archive in archives[:-1]:
+        await archive.attach_to(full.id)
+    passages = await archives[0].insert_many(
+        [words(40, seed=number) + " zz" * (number > 99) for number in range(1_000)]
+    )
+    file = await folders[0].upload(b"a line\n" * 10_000, name="a.txt")
+    await folders[0].wait()
+    for folder in folders[:-1]:
+        await full.files.attach(folder.id)
+
+    def shared(tx: Tx) -> None:
+        for number in range(AGENTS):
+            agent = replace(other.info, id=AgentId(ports.ids.new("agent")), name=f"other {number}")
+            tx.agents.add(agent)
+            tx.blocks.attach(agent.id, block_ids[0])
+            tx.tools.attach(agent.id, tool_names[0])
+            tx.folders.attach(agent.id, folders[0].id, opens=True)
+
+    await ports.store.write(shared)
+    said = [("user", None, words(20, seed=number), now) for number in range(MESSAGES)]
+    await full.import_messages(said)
+    conversation = await full.new_conversation()
+    run = await full.send("hello")
+    server = McpServer(
+        id=McpServerId(ports.ids.new("mcp_server")),
+        org_id=full.info.org_id,
+        name="server",
+        transport="sse",
+        url="https://mcp.example",
+        created_at=now,
+        updated_at=now,
+    )
+    definitions = [
+        Definition(name=f"look_{number}", description="Look.", parameters={"type": "object", "properties": {}})
+        for number in range(500)
+    ]
+    await ports.store.write(register_server, server, ToolListing(definitions=definitions), ids=ports.ids, at=now)
+    return FullStore(
+        model=model,
+        limits=limits,
+        paths={
+            "agent_id": full.id,
+            "block_id": block_ids[0],
+            "block_label": "b1",
+            "archive_id": archives[0].id,
+            "passage_id": passages[0].id,
+            "memory_id": passages[1].id,
+            "folder_id": folders[0].id,
+            "file_id": file.id,
+            "conversation_id": conversation.id,
+            "run_id": run.run_id,
+            "tool_id": tool_ids[0],
+            "tool_name": tool_names[1],
+            "mcp_server_id": server.id,
+            "mcp_server_name": server.name,
+            "mcp_tool_name": "look_0",
+        },
+        blocks=block_ids,
+        tools=tool_ids,
+        tool_names=tool_names,
+        folders=[folder.id for folder in folders],
+        archives=[archive.id for archive in archives],
+        message_chars=app.settings.message_limit_chars,
+    )
