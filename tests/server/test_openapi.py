@@ -50,6 +50,18 @@ async def test_every_route_is_in_the_document() -> None:
         )
 
 
+async def test_answers_are_documented() -> None:
+    """Each has a shape, and names of shapes are told once."""
+    async with routed() as server:
+        document = await server.get("/openapi.json")
+        for name, operation in operations(document):
+            content = operation["responses"].get("200", {}).get("content", {})
+            assert content.get("application/json", {"schema": "a stream"})["schema"], name
+        agent = document["components"]["schemas"]["Agent"]
+        assert agent["properties"]["description"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
+        assert {"id", "blocks", "tools", "llm_config"} <= set(agent["required"])
+
+
 async def test_errors_are_documented_as_they_are_sent() -> None:
     """422 in its own shape, the statuses of failed runs where a model is asked, and nothing of the framework's."""
     async with routed() as server:

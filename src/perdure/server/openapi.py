@@ -1,4 +1,5 @@
-"""The OpenAPI document: what the routes say of themselves, and what all of them have in common.
+"""The OpenAPI document: what the routes say of themselves, and what all of them have in common. What they answer when
+all went well is in `server.answers`.
 
 Errors are documented here and nowhere else: which an operation can answer follows from its method, its path and what it
 takes. `server.errors` and `server.guards` send them in these shapes.
@@ -10,7 +11,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel, TypeAdapter
@@ -247,12 +248,31 @@ def _complete(document: Shape, *, has_key: bool) -> None:
             _without_null(parameter)
         _add_streams(name, operation)
         _add_errors(name, operation, schemas, has_key=has_key and path not in OPEN_PATHS)
+    _add_answers(document, schemas)
 
 
 def _operations(document: Shape) -> Iterator[tuple[str, str, Shape]]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
+
+
+def _add_answers(document: Shape, schemas: Shape) -> None:
+    """What an operation answers when all went well, where it answers JSON."""
+    from perdure.server.answers import answer_of  # not sooner: making its shapes takes longer than most requests
+
+    places: dict[str, Shape] = {}
+    for path, method, operation in _operations(document):
+        content = operation["responses"].get("200", {}).get("content", {})
+        if JSON in content:
+            places[f"{method.upper()} {path}"] = content[JSON]
+    kinds: list[tuple[str, Literal["serialization"], TypeAdapter[Any]]] = [
+        (name, "serialization", TypeAdapter(answer_of(name))) for name in places
+    ]
+    shapes, defs = TypeAdapter.json_schemas(kinds, ref_template=_REF)
+    schemas |= defs.get("$defs", {})
+    for name, place in places.items():
+        place["schema"] = shapes[name, "serialization"]
 
 
 def _without_null(parameter: Shape) -> None:

@@ -19,6 +19,7 @@ from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.tool_rules import rules_to_settings
 from perdure.core.tools import Tool, ToolCode
+from perdure.memory.agents import CONTEXT_WINDOW_TOKENS_MIN
 from perdure.memory.automatic import AUTOMATIC_SETTINGS
 from perdure.memory.tool_specs import DEFAULT_TOOLS
 from perdure.server.ids import IdFormat
@@ -39,7 +40,7 @@ from perdure.server.wire.models import (
 )
 from perdure.server.wire.secrets import SecretsIn, secret_shape, secrets_of
 from perdure.server.wire.tools import tool_shape
-from perdure.server.wire.values import JsonObject
+from perdure.server.wire.values import JsonObject, keywords
 
 __all__ = [
     "BASE_TOOLS",
@@ -90,6 +91,7 @@ _Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w '\-]+$
 _BlockId = Annotated[BlockId, IdFormat("block")]
 _FolderId = Annotated[FolderId, IdFormat("folder")]
 _ToolId = Annotated[ToolId, IdFormat("tool")]
+_WINDOW = keywords(minimum=CONTEXT_WINDOW_TOKENS_MIN)
 _Count = Annotated[int | None, Field(ge=0, le=2**53)]
 
 # What an agent is given and only gives back: nothing here works by it.
@@ -148,7 +150,7 @@ class AgentChangesIn(WireRequest):
     model: Annotated[str, Field(pattern="^[^/]+/.+$")] | None = None
     model_settings: ModelSettings | None = None
     llm_config: LlmConfig | None = None
-    context_window_limit: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    context_window_limit: Annotated[int, Field(ge=1, le=2**53), _WINDOW] | None = None
     max_tokens: _Count = None
     max_reasoning_tokens: _Count = None
     parallel_tool_calls: bool | None = None

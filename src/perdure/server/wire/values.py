@@ -37,5 +37,5 @@ Filled = Annotated[str, keywords(pattern=FILLED)]
 Label = Annotated[str, keywords(pattern=f"^{LABEL_PATTERN}$")]
 """What a block can be called."""
 
-Date = Annotated[str, keywords(anyOf=[{"format": "date"}, {"format": "date-time"}, {"maxLength": 0}])]
+Date = Annotated[str, keywords(anyOf=[{"format": "date"}, {"format": "date-time"}, {"pattern": r"^\s*$"}])]
 """A day or a moment; empty is none."""

@@ -1,0 +1,489 @@
+"""The shapes of what routes answer, as the OpenAPI document tells them: the fields that clients can rely on, and which
+of them can be null. The other modules here make such shapes; the tests hold every answer against these.
+
+It is imported when the document is first asked for, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import WithJsonSchema
+from typing_extensions import TypedDict
+
+from perdure.core.ids import ID_PATTERNS
+from perdure.core.runs import StopReason
+from perdure.server.wire.messages import MessageType
+
+__all__ = [
+    "Agent",
+    "AgentFiles",
+    "AgentId",
+    "Archive",
+    "Block",
+    "Context",
+    "Conversation",
+    "Definition",
+    "Deleted",
+    "File",
+    "Folder",
+    "FoundMessage",
+    "FoundPassages",
+    "Health",
+    "Imported",
+    "JsonSchema",
+    "McpConfig",
+    "McpListing",
+    "McpServer",
+    "McpTool",
+    "Memory",
+    "Message",
+    "Model",
+    "Object",
+    "Passage",
+    "PassageHit",
+    "Recalled",
+    "Reply",
+    "Run",
+    "Secret",
+    "Step",
+    "Synced",
+    "Told",
+    "Tool",
+    "ToolHit",
+    "ToolMessage",
+    "ToolRun",
+    "Trace",
+    "Usage",
+]
+
+_TIME: dict[str, Any] = {"type": "string", "format": "date-time"}
+Time = Annotated[str, WithJsonSchema(_TIME)]
+Object = dict[str, Any]
+
+
+def _id(kind: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": ID_PATTERNS[kind]})
+
+
+AgentId = Annotated[str, _id("agent")]
+ArchiveId = Annotated[str, _id("archive")]
+BlockId = Annotated[str, _id("block")]
+FileId = Annotated[str, _id("file")]
+FolderId = Annotated[str, _id("folder")]
+MessageId = Annotated[str, _id("message")]
+RunId = Annotated[str, _id("run")]
+StepId = Annotated[str, _id("step")]
+ToolId = Annotated[str, _id("tool")]
+ConversationId = Annotated[str, _id("conversation")]
+McpServerId = Annotated[str, _id("mcp_server")]
+
+
+class _Stamped(TypedDict):
+    created_by_id: str | None
+    last_updated_by_id: str | None
+    created_at: Time | None
+    updated_at: Time | None
+
+
+class Block(TypedDict):
+    id: BlockId
+    label: str | None
+    value: str
+    limit: int
+    description: str | None
+    read_only: bool
+    metadata: Object
+    tags: list[str]
+    hidden: bool | None
+    is_template: bool
+    created_by_id: str | None
+    last_updated_by_id: str | None
+
+
+class Tool(TypedDict):
+    id: ToolId
+    name: str
+    tool_type: str
+    description: str | None
+    source_type: str | None
+    source_code: str | None
+    json_schema: Object
+    tags: list[str]
+    return_char_limit: int
+    pip_requirements: list[Object] | None
+    npm_requirements: list[Object] | None
+    default_requires_approval: bool | None
+    enable_parallel_execution: bool | None
+    metadata_: Object
+
+
+class ToolHit(TypedDict):
+    tool: Tool
+    embedded_text: str | None
+    fts_rank: int | None
+    vector_rank: int | None
+    combined_score: float
+
+
+class ToolRun(TypedDict):
+    status: Literal["success", "error"]
+    func_return: Any
+    agent_state: Agent | None
+    stdout: list[str] | None
+    stderr: list[str] | None
+
+
+class ToolMessage(TypedDict):
+    id: MessageId
+    date: Time
+    message_type: Literal["tool_return_message"]
+    tool_return: str
+    status: Literal["success", "error"]
+    stdout: list[str]
+    stderr: list[str]
+
+
+class JsonSchema(TypedDict):
+    name: str
+    description: str | None
+    parameters: Object
+
+
+class Folder(_Stamped):
+    id: FolderId
+    name: str
+    description: str | None
+    instructions: str | None
+    metadata: Object | None
+    embedding_config: Object | None
+
+
+class File(_Stamped):
+    id: FileId
+    source_id: FolderId
+    file_name: str | None
+    original_file_name: str | None
+    file_type: str | None
+    file_size: int | None
+    processing_status: Literal["pending", "parsing", "embedding", "completed", "error"]
+    error_message: str | None
+    progress: int
+    total_chunks: int | None
+    chunks_embedded: int | None
+    content: str | None
+
+
+class AgentFile(TypedDict):
+    id: str
+    file_id: FileId
+    file_name: str
+    folder_id: FolderId
+    folder_name: str
+    is_open: bool
+    last_accessed_at: Time | None
+    visible_content: str | None
+    start_line: int | None
+    end_line: int | None
+
+
+class AgentFiles(TypedDict):
+    files: list[AgentFile]
+    next_cursor: str | None
+    has_more: bool
+
+
+class Secret(TypedDict):
+    agent_id: str
+    key: str
+    value: str
+
+
+class Memory(TypedDict):
+    agent_type: str
+    blocks: list[Block]
+
+
+class Agent(_Stamped):
+    id: AgentId
+    name: str
+    agent_type: str
+    system: str
+    description: str | None
+    model: str
+    model_settings: Object
+    llm_config: Object
+    embedding: str | None
+    embedding_config: Object | None
+    response_format: Object | None
+    metadata: Object
+    memory: Memory
+    blocks: list[Block]
+    tools: list[Tool]
+    tool_rules: list[Object]
+    sources: list[Folder]
+    tags: list[str]
+    secrets: list[Secret]
+    message_ids: list[MessageId]
+    pending_approval: Object | None
+    timezone: str
+    last_run_completion: Time | None
+    last_run_duration_ms: int | None
+    last_stop_reason: StopReason | None
+    max_files_open: int | None
+    per_file_view_window_char_limit: int | None
+    hidden: bool | None
+
+
+class Archive(_Stamped):
+    id: ArchiveId
+    name: str
+    description: str | None
+    metadata: Object | None
+    embedding: str | None
+    embedding_config: Object | None
+    passage_count: int
+
+
+class Passage(_Stamped):
+    id: Annotated[str, _id("passage")]
+    text: str
+    tags: list[str] | None
+    metadata: Object
+    archive_id: ArchiveId | None
+    source_id: FolderId | None
+    file_id: FileId | None
+    file_name: str | None
+
+
+class PassageHit(TypedDict):
+    passage: Passage
+    score: float
+    metadata: Object
+
+
+class FoundPassage(TypedDict):
+    id: Annotated[str, _id("passage")]
+    timestamp: Time
+    content: str
+    tags: list[str]
+
+
+class FoundPassages(TypedDict):
+    results: list[FoundPassage]
+    count: int
+
+
+class FoundMessage(TypedDict):
+    message_type: str
+    message_id: MessageId
+    content: str
+    created_at: Time
+    agent_id: AgentId
+    conversation_id: ConversationId | None
+    name: str | None
+    score: float
+
+
+class Deleted(TypedDict):
+    matched: int
+    deleted: int
+    dry_run: bool
+
+
+class Message(TypedDict):
+    """One of the typed messages; the others of its fields depend on `message_type`."""
+
+    id: MessageId
+    date: Time
+    message_type: MessageType
+    name: str | None
+    otid: str | None
+    step_id: StepId | None
+    run_id: RunId | None
+
+
+class Stop(TypedDict):
+    message_type: Literal["stop_reason"]
+    stop_reason: StopReason
+
+
+class Usage(TypedDict):
+    completion_tokens: int
+    prompt_tokens: int
+    total_tokens: int
+
+
+class RequestUsage(Usage):
+    message_type: Literal["usage_statistics"]
+    step_count: int
+    cached_input_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
+    context_tokens: int | None
+
+
+class Reply(TypedDict):
+    messages: list[Message]
+    stop_reason: Stop
+    usage: RequestUsage
+
+
+class Imported(TypedDict):
+    conversation_id: ConversationId
+    imported: int
+    skipped: int
+    out_of_order: int
+    reset: int
+    hint: str | None
+
+
+class Conversation(_Stamped):
+    id: ConversationId
+    agent_id: AgentId
+    summary: str | None
+    description: str | None
+    in_context_message_ids: list[MessageId] | None
+    last_message_at: Time | None
+    archived: bool
+    archived_at: Time | None
+
+
+class Run(TypedDict):
+    id: RunId
+    agent_id: AgentId
+    conversation_id: ConversationId | None
+    status: Literal["created", "running", "completed", "failed", "cancelled"]
+    created_at: Time
+    completed_at: Time | None
+    background: bool | None
+    metadata: Object
+    stop_reason: StopReason | None
+    total_duration_ns: int | None
+
+
+class Step(Usage):
+    id: StepId
+    run_id: RunId
+    agent_id: AgentId
+    provider_name: str
+    model: str
+    model_handle: str
+    status: Literal["pending", "success", "failed", "cancelled"]
+    stop_reason: StopReason | None
+    error_type: str | None
+    error_data: Object | None
+
+
+class Trace(TypedDict):
+    id: str
+    step_id: StepId
+    run_id: RunId
+    agent_id: AgentId
+    request_json: Object
+    response_json: Object
+    created_at: Time
+
+
+class Model(TypedDict):
+    handle: str
+    name: str
+    display_name: str
+    provider_type: str
+    provider_name: str
+    model_type: Literal["llm"]
+    context_window: int
+    max_context_window: int
+
+
+class Context(TypedDict):
+    """The tokens of the parts (`num_tokens_...`) and their texts; they sum to `context_window_size_current`."""
+
+    context_window_size_max: int
+    context_window_size_current: int
+    num_messages: int
+    num_archival_memory: int
+    num_recall_memory: int
+    system_prompt: str
+    core_memory: str
+    functions_definitions: list[Object] | None
+    messages: list[Object]
+
+
+class Recalled(TypedDict):
+    text: str
+    tokens: int
+    budget_tokens: int
+    sources: list[Object]
+    left_out: int
+    ran: Object
+
+
+McpKind = Literal["stdio", "sse", "streamable_http"]
+
+
+class _McpReached(TypedDict):
+    command: NotRequired[str]
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str]]
+    server_url: NotRequired[str]
+    auth_header: NotRequired[str | None]
+    auth_token: NotRequired[str | None]
+    custom_headers: NotRequired[dict[str, str]]
+
+
+class McpServer(_McpReached):
+    id: McpServerId
+    server_name: str
+    mcp_server_type: McpKind
+
+
+class McpConfig(_McpReached):
+    server_name: str
+    type: McpKind
+
+
+class Definition(TypedDict):
+    """A tool of an MCP server as it is known here: what was approved, and what the server offers now."""
+
+    name: str
+    tool_name: str | None
+    tool_id: ToolId | None
+    status: str
+    problem: str | None
+    approved: Object | None
+    offered: Object | None
+
+
+class Synced(TypedDict):
+    """Names of the server's tools, by how they stand."""
+
+    active: list[str]
+    pending: list[str]
+    changed: list[str]
+    missing: list[str]
+    removed: list[str]
+    unusable: list[str]
+    added: list[str]
+    left_out: list[Object]
+
+
+class McpTool(TypedDict):
+    name: str
+    description: str | None
+    inputSchema: Object
+    health: Object | None
+
+
+class McpListing(TypedDict):
+    status: Literal["success"]
+    tools: list[McpTool]
+
+
+class Health(TypedDict):
+    version: str
+    status: str
+
+
+class Told(TypedDict):
+    message: str
