@@ -139,13 +139,13 @@ def queries(operation: Mapping[str, Any], size: int) -> Iterator[tuple[str, str]
 
 
 def bodies(
-    schemas: Schemas, operation: Mapping[str, Any], size: int, known: Mapping[str, Any], *, full: bool
+    schemas: Schemas, operation: Mapping[str, Any], size: int, known: Mapping[str, Any], *, of_one: int = 0
 ) -> Iterator[tuple[str, bytes]]:
     """(what it is, body) for an operation, also for one that needs none.
 
     Args:
         size: about how many bytes each has.
-        full: the bulk stands in one field after the other too, not only in all at once, and at the top.
+        of_one: also bodies with so many bytes in one field after the other, and with `size` bytes at the top.
     """
     content = operation.get("requestBody", {}).get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
@@ -155,16 +155,16 @@ def bodies(
     for wrong in (False, True) if fields else ():
         kind = "wrong" if wrong else "right"
         yield f"{kind} everywhere", json_of(schemas.large(schema, size, known, wrong=wrong))
-        for name, one in fields.items() if full else ():
-            yield f"{kind} {name}", json_of(base | {name: schemas.large(one, size, known, wrong=wrong)})
+        for name, one in fields.items() if of_one else ():
+            yield f"{kind} {name}", json_of(base | {name: schemas.large(one, of_one, known, wrong=wrong)})
     for kind, make in KINDS.items():
-        if full or (not fields and kind in ("objects", "deep")):
+        if of_one or (not fields and kind in ("objects", "deep")):
             yield f"{kind} alone", json_of(make(size))
         if fields:
             value = make(size // len(fields))
             yield f"{kind} everywhere", json_of(base | {name: value for name in fields if name not in known})
-        value = make(size) if full else None
-        for name in fields if full else ():
+        value = make(of_one) if of_one else None
+        for name in fields if of_one else ():
             yield f"{kind} {name}", json_of(base | {name: value})
 
 

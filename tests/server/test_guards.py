@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from perdure import InvalidInput
 from perdure.core import json_limits
+from perdure.server import guards
 from perdure.server.config import ServerConfig
 from tests.server.served import BASE, MODEL, in_process, served
 
@@ -132,6 +133,48 @@ async def test_a_body_of_numbers_does_not_stop_the_server(tmp_path: Path, monkey
                 assert (refused.status_code, "250,000 values" in refused.json()["detail"]) == (422, True)
         text = await client.post("/v1/agents/", content=b'{"name":"' + b"," * 1_000_000 + b'"}', headers=JSON)
         assert (text.status_code, "name" in text.json()["detail"]) == (422, True)
+
+
+async def test_bodies_that_arrive_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While slow clients hold what there may be, the next is told to come back; after them all is as before."""
+    monkeypatch.setattr(guards, "HELD_BYTES", 250_000)
+    ended = asyncio.Event()
+    begun = asyncio.Semaphore(0)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'{"label":"a","value":"' + b"x" * 1_000 + b'"'
+        yield b" " * 100_000
+        begun.release()
+        await ended.wait()
+        yield b"}"
+
+    async with in_process(tmp_path) as (client, _):
+        held = [asyncio.create_task(client.post("/v1/blocks/", content=slow(), headers=JSON)) for _ in range(2)]
+        for _ in held:
+            await begun.acquire()
+        large = {"label": "a", "value": "x" * 90_000}
+        assert (await client.post("/v1/blocks/", json=large)).status_code == 503
+        ended.set()
+        assert [(await one).status_code for one in held] == [200, 200]
+        assert (await client.post("/v1/blocks/", json=large)).status_code == 200
+
+
+async def test_a_client_that_leaves_its_upload_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is answered, nothing is logged as an error, and the next is served."""
+    async with served(tmp_path) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        folder = (await client.post("/v1/folders/", json={"name": "notes"})).json()["id"]
+        host, port = address.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        head = f"POST /v1/folders/{folder}/upload HTTP/1.1\r\nhost: localhost\r\nx-requested-with: test\r\n"
+        head += "content-type: multipart/form-data; boundary=x\r\ncontent-length: 1000000\r\n\r\n--x\r\n"
+        writer.write(head.encode())
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.close()
+        await writer.wait_closed()
+        assert (await client.get(f"/v1/folders/{folder}/files")).json() == []
+
+    assert "defect" not in caplog.text
 
 
 async def test_an_upgrade_that_would_lose_the_body_is_refused(tmp_path: Path) -> None:

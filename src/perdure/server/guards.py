@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.errors import DataTooLarge, FileTooLarge
@@ -37,6 +38,9 @@ WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 VALUES_MAX = 250_000
 """Values in one body: all numbers of 5 MB of vectors in full precision. Reading holds the event loop: 700,000 floats or
 400,000 fields take 0.4 s, so many 0.15 s."""
+
+HELD_BYTES = 200 * 2**20
+"""Of all bodies that are arriving: hundreds of slow clients must not fill the memory together."""
 
 FORM_BYTES = 100_000
 """What the form around an uploaded file may take."""
@@ -61,6 +65,7 @@ class Guard:
         self._origins = Origins(config)
         self._limits = JsonLimits(size_bytes=config.max_body_bytes, depth=config.max_depth, values=VALUES_MAX)
         self._key = config.api_key.encode() if config.api_key else None
+        self._held_bytes = 0  # of bodies that are arriving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -105,6 +110,8 @@ class Guard:
 
         try:
             await self._app(scope, receive, watched)
+        except ClientDisconnect:
+            pass  # in the middle of an upload: there is nobody to answer
         except Exception:
             log.exception("%s %s stopped at a defect", scope["method"], scope["path"])
             # An answer that has begun can't be taken back: the connection closes without its end.
@@ -141,19 +148,25 @@ class Guard:
             return too_large
         pieces: list[bytes] = []
         size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            piece = message.get("body", b"")
-            size += len(piece)
-            if size > limit:
-                if message.get("more_body", False):
-                    await _drained(receive)
-                return too_large
-            pieces.append(piece)
-            if not message.get("more_body", False):
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                piece = message.get("body", b"")
+                size += len(piece)
+                self._held_bytes += len(piece)
+                if size > limit:
+                    if message.get("more_body", False):
+                        await _drained(receive)
+                    return too_large
+                if self._held_bytes > HELD_BYTES:
+                    return 503, {"detail": "too many large bodies arrive at once: try again"}
+                pieces.append(piece)
+                if not message.get("more_body", False):
+                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        finally:
+            self._held_bytes -= size
 
     def _counted(self, headers: Mapping[bytes, bytes], receive: Receive) -> Receive:
         """A `receive` that raises FileTooLarge where the body of an upload is larger than it may be."""
