@@ -1,4 +1,4 @@
-"""The loop under a seeded simulation: 100 histories in `make test`, 2,000 in `make faults`."""
+"""The loop under a seeded simulation: 60 histories in `make test`, 2,000 in `make faults`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from perdure.engine import call_tools
 from perdure.testing.simulator import Violation, simulate
 
-SEEDS, CHUNK = (2_000, 50) if os.environ.get("PERDURE_FAULTS") == "full" else (100, 10)
+SEEDS, CHUNK = (2_000, 50) if os.environ.get("PERDURE_FAULTS") == "full" else (60, 6)
 
 pytestmark = pytest.mark.faults
 

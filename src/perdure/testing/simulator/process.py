@@ -212,5 +212,5 @@ class _Hook(Hook):
         if payload.point == "before_tool" and chance < 0.1:
             return Verdict(block="not now")
         if chance < 0.3:
-            return Verdict(context=f"{self._name} says {self._said} at {payload.point} of {payload.run_id}")
+            return Verdict(context=f"{self._name} says {self._said} at {payload.point}")
         return Verdict()

@@ -84,7 +84,7 @@ class _Simulation:
             facts=Facts(),
             turn=asyncio.Lock(),
             knows_dead=self.rng.random() < 0.5,
-            window_tokens=self.rng.choice((128_000, 128_000, 4_800)),
+            window_tokens=self.rng.choice((128_000, 128_000, 6_000)),
             embeds=seed % 4 == 1,
             hooked=seed % 3 == 2,
             found=self.violations.append,
@@ -126,16 +126,22 @@ class _Simulation:
         return process
 
     async def _stop(self) -> None:
-        if self._agent_id is not None and not self._settling:
-            await self.observer.write(stop_runs, self._agent_id, at=VirtualClock().now())
+        await self._outside(stop_runs)
 
     async def _meanwhile(self) -> None:
         """While a model makes a summary somebody may change the agent, or ask its runs to stop."""
         chance = self.rng.random()
-        if self._agent_id is not None and not self._settling and chance < 0.3:
-            await self.observer.write(
-                change_agent if chance < 0.2 else stop_runs, self._agent_id, at=VirtualClock().now()
-            )
+        if chance < 0.3:
+            await self._outside(change_agent if chance < 0.2 else stop_runs)
+
+    async def _outside(self, unit: Callable[..., None]) -> None:
+        """What another program does to the agent, until the history is about to end."""
+
+        def still(tx: Tx) -> None:
+            if self._agent_id is not None and not self._settling:  # looked at when its turn has come
+                unit(tx, self._agent_id, at=VirtualClock().now())
+
+        await self.observer.write(still)
 
     async def run(self) -> Report:
         self.main = asyncio.current_task()
