@@ -6,7 +6,6 @@ own code found is put behind it (`with_missing`). Everything is linear in the te
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from bisect import bisect_left
@@ -18,11 +17,13 @@ from typing import Literal, NamedTuple
 from perdure.context.extract import SPACELESS, Extract, Item, by_value, clip, lines_of, most_that_fit, spread
 from perdure.context.prompts import summary_prompt
 from perdure.core.ids import AgentId, MessageId
+from perdure.core.json_limits import parse_json
 from perdure.core.markup import escape_tags
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
+from perdure.core.tool_arguments import ARGUMENTS
 
 __all__ = ["RejectedReason", "SummaryRejected", "check_summary", "summary_request", "transcript", "with_missing"]
 
@@ -342,7 +343,7 @@ def _is_data(text: str) -> bool:
     if text[0] not in "{[" or text[-1] not in "}]":
         return False
     try:
-        return isinstance(json.loads(text), (dict, list))
+        return isinstance(parse_json(text, ARGUMENTS), (dict, list))
     except (ValueError, RecursionError):
         return False
 

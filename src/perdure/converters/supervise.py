@@ -19,6 +19,7 @@ from typing import IO
 from perdure.converters.limits import Limits, Refused
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
+from perdure.core.json_limits import JsonLimits, parse_json
 
 __all__ = ["Child"]
 
@@ -127,7 +128,7 @@ def _lines(process: subprocess.Popen[bytes], limits: Limits) -> Iterator[object]
                 raise Refused("the converter answered what it should not")
             for line in whole:
                 try:
-                    yield json.loads(line)
+                    yield parse_json(line, JsonLimits(size_bytes=LINE_BYTES))
                 except ValueError as error:
                     raise Refused("the converter answered what it should not") from error
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId, derived_id, is_id
+from perdure.core.json_limits import JsonLimits, parse_json
 from perdure.core.passages import Archive, Passage
 from perdure.core.tx import Tx
 from perdure.memory.archives import check_archive, check_own, create_archive
@@ -18,6 +19,9 @@ from perdure.memory.passages import check_passage
 from perdure.memory.values import check_kept
 
 __all__ = ["FORMAT_VERSION", "Header", "add_carried", "archive_line", "open_carried", "parse_line", "passage_line"]
+
+LINE = JsonLimits(size_bytes=16 << 20)
+"""One line of a file that is brought in."""
 
 FORMAT_VERSION = 1
 
@@ -69,7 +73,7 @@ def parse_line(text: str) -> Header | Passage:
     Raises: InvalidInput: what is wrong with it.
     """
     try:
-        said = json.loads(text)
+        said = parse_json(text, LINE)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"it is no JSON ({error})") from error
     if not isinstance(said, dict):

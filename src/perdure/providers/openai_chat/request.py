@@ -16,8 +16,10 @@ from functools import partial
 from typing import Any
 
 from perdure.core.errors import ModelRequestRefused
+from perdure.core.json_limits import parse_json
 from perdure.core.messages import Message, MessageKind, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
+from perdure.core.tool_arguments import ARGUMENTS
 from perdure.providers.openai_chat.endpoint import Dialect
 from perdure.providers.openai_chat.fragments import Fragments
 
@@ -208,7 +210,7 @@ def _arguments(text: str) -> str:
     if not text.strip():
         return "{}"
     try:
-        value = json.loads(text, parse_constant=_no_number)
+        value = parse_json(text, ARGUMENTS, parse_constant=_no_number)
         usable = isinstance(value, dict)
         if usable and "\\u" in text:
             _encode(value).encode()  # an escaped lone surrogate is JSON, but no text

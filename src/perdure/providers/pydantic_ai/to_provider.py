@@ -8,8 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from perdure.core.json_limits import parse_json
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
+from perdure.core.tool_arguments import ARGUMENTS
 from perdure.providers.pydantic_ai.cache_marks import marked
 from perdure.providers.pydantic_ai.dialects import Dialect
 from perdure.providers.pydantic_ai.signatures import unpack
@@ -168,7 +170,7 @@ def _legal_arguments(text: str) -> str:
     if not text.strip():
         return "{}"
     try:
-        shape = json.loads(text, parse_constant=_no_json)
+        shape = parse_json(text, ARGUMENTS, parse_constant=_no_json)
     except (ValueError, RecursionError):
         shape = None
     if not isinstance(shape, dict):

@@ -6,14 +6,15 @@ it runs for every message of every answer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import MessageId
+from perdure.core.json_limits import parse_json
 from perdure.core.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.tool_arguments import ARGUMENTS
 
 __all__ = [
     "SEND_MESSAGE",
@@ -65,7 +66,7 @@ class Shown:
         if not self.use_assistant_message or call.name != self.tool_name:
             return None
         try:
-            said = json.loads(call.arguments)[self.tool_argument]
+            said = parse_json(call.arguments, ARGUMENTS)[self.tool_argument]
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
         return said if isinstance(said, str) else None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.json_encoder import compact_json
+from perdure.core.json_limits import JsonLimits, parse_json
 from perdure.core.tools import ToolOutcome
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["RESULT_CHARS_MAX", "outcome_of"]
 
 RESULT_CHARS_MAX = 1_000_000
+SHOWN = JsonLimits(size_bytes=4 * RESULT_CHARS_MAX)
 """More than any tool's own limit lets through; what is beyond is not looked at."""
 
 
@@ -63,6 +64,6 @@ def _says(text: str, structured: Any) -> bool:
     if isinstance(structured, dict) and structured.keys() == {"result"}:
         return True
     try:
-        return bool(json.loads(text) == structured)
+        return bool(parse_json(text, SHOWN) == structured)
     except (ValueError, RecursionError):
         return False
