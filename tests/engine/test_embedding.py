@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,16 @@ import pytest
 from perdure.app import SystemClock
 from perdure.core.errors import ModelAuthenticationFailed, ModelOverloaded, ModelRequestRefused
 from perdure.core.passages import Archive
-from perdure.core.ports import EmbedPurpose, Store
+from perdure.core.ports import Clock, EmbedPurpose, Store
 from perdure.core.tx import ScopeCounts, Tx
 from perdure.engine import embedding
 from perdure.engine.embedding import EmbeddingWorker, WatchedStore
-from perdure.memory.embedding import reindex
+from perdure.memory.embedding import Waiting, reindex
 from perdure.storage.sqlite_store import SqliteStore
 from perdure.testing import InlineStore, ScriptedEmbedder
 from perdure.testing.clock import START
 from perdure.testing.store_contract.base import AWKWARD, Contract
+from tests.passing_time import time_passes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,11 +63,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(embedding, name, seconds)
 
 
+class LoopClock:
+    """`Clock` that goes as the running loop's does."""
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+
 @asynccontextmanager
-async def working(path: Path, embedder: ScriptedEmbedder) -> AsyncIterator[Store]:
+async def working(path: Path, embedder: ScriptedEmbedder, *, clock: Clock | None = None) -> AsyncIterator[Store]:
     """A store with a worker."""
     store = SqliteStore.open(path, at=START)
-    worker = EmbeddingWorker(store, embedder, clock=SystemClock(), randomness=Fixed())
+    worker = EmbeddingWorker(store, embedder, clock=clock or SystemClock(), randomness=Fixed())
     await worker.start()
     try:
         yield WatchedStore(store, embedder.handle, worker.nudge)
@@ -180,15 +189,27 @@ async def test_closing_gives_back_what_was_taken(tmp_path: Path) -> None:
 
 async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts are not taken a second time, by this worker or another one, while the first is still waiting for them."""
-    monkeypatch.setattr(embedding, "LEASE_S", 0.3)
     path, embedder, other = tmp_path / "p.db", ScriptedEmbedder(local=False), ScriptedEmbedder()
     embedder.hang()
-    async with working(path, embedder) as store:
+    clock, renewed = LoopClock(), list[datetime]()
+
+    def renew(tx: Tx, waiting: Sequence[Waiting], *, claimed: datetime, until: datetime) -> None:
+        as_it_is(tx, waiting, claimed=claimed, until=until)
+        renewed.append(until)
+
+    as_it_is = embedding._renew
+    monkeypatch.setattr(embedding, "_renew", renew)
+    async with working(path, embedder, clock=clock) as store:
         archive = await store.write(units.add_archive)
         await store.write(fill, archive, ["one", "two"])
         await soon(lambda: bool(embedder.asked))
-        async with working(path, other):
-            await asyncio.sleep(1)
+        async with working(path, other, clock=clock):
+            for times in range(1, 6):  # longer than a lease
+                time_passes(embedding.LEASE_S / 3)
+                await soon(lambda times=times: len(renewed) >= times)  # type: ignore[misc]
+                await store.write(lambda tx: None)  # behind the one that renewed: its task goes on before this one
+                for _ in range(20):
+                    await asyncio.sleep(0)
             embedder.recover()
             await until(store, lambda counts: counts.scope.row_count == 2, number=archive.number)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from perdure import AsyncPerdure, RunFailed, tool
 from perdure.context.assemble import check_legal
 from perdure.core.errors import ModelError
 from perdure.core.messages import Message, Text, ToolCall
-from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.providers.openai_chat import Connections, OpenAIChat
@@ -33,13 +33,13 @@ from perdure.testing import (
     thinks,
 )
 from perdure.testing.http_model import HttpLine
+from tests.passing_time import when_it_hangs
 
 pytestmark = pytest.mark.faults
 
 MODEL = "openai/test"
 TRIES = 2
-TIMEOUT_S = 20.0
-SHORT_TIMEOUT_S = 0.05
+TIMEOUT_S = 10.0
 POLICY = RetryPolicy(retries=TRIES - 1, first_delay_s=0.001, max_delay_s=0.002, deadline_s=30)
 
 FLOOR = "context_window_overflow_in_system_prompt"
@@ -161,18 +161,6 @@ def assert_legal_body(body: Mapping[str, Any]) -> None:
     assert not waiting
 
 
-@dataclass(frozen=True)
-class HastyWhere:
-    """A short time limit where the server is known to hang: elsewhere it would fail tests on a loaded machine."""
-
-    hangs: Callable[[], bool]
-    hasty: OpenAIChat
-    patient: OpenAIChat
-
-    def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        return (self.hasty if self.hangs() else self.patient).respond(request)
-
-
 @asynccontextmanager
 async def scene(
     *lines: HttpLine,
@@ -197,17 +185,15 @@ async def scene(
         assert_legal_body(asked)
         return then if outcome["broken"] and then is not None else says("OK.")
 
-    async with HttpModel(*lines, otherwise=line) as server, Connections() as connections:
-
-        def hangs() -> bool:
-            said = len(server.asked)
-            return isinstance(lines[said] if said < len(lines) else outcome["broken"] and then, Hanging)
-
-        patient, hasty = (
-            OpenAIChat(model="test", base_url=server.url, stream=stream, timeout_s=limit, connections=connections)
-            for limit in (TIMEOUT_S, SHORT_TIMEOUT_S)
+    async with (
+        HttpModel(*lines, otherwise=line) as server,
+        Connections() as connections,
+        when_it_hangs(server, seconds=TIMEOUT_S),
+    ):
+        chat = OpenAIChat(
+            model="test", base_url=server.url, stream=stream, timeout_s=TIMEOUT_S, connections=connections
         )
-        model = Retrying(HastyWhere(hangs, hasty, patient), policy=POLICY, random=lambda: 0.5)
+        model = Retrying(chat, policy=POLICY, random=lambda: 0.5)
         async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
             agent = await perdure.create_agent("a", model=MODEL, tools=["look"])
             yield Scene(agent, server, looked, outcome)

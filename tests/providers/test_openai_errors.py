@@ -46,6 +46,7 @@ from perdure.testing import (
     thinks,
 )
 from perdure.testing.strategies import any_text, effort
+from tests.passing_time import when_it_hangs
 
 KEY = "sk-canary-0123456789"
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
@@ -204,10 +205,8 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
 )
 async def test_a_connection_that_fails_is_a_typed_error(line: Any, expected: type[ModelError], stream: bool) -> None:
     """Before the answer, in it, or when it is something else."""
-    async with HttpModel(line) as server:
-        timeout_s = 0.05 if isinstance(line, Hanging) else 20
-
-        error = await failure(OpenAIChat(model="test", base_url=server.url, stream=stream, timeout_s=timeout_s))
+    async with HttpModel(line) as server, when_it_hangs(server, seconds=20):
+        error = await failure(OpenAIChat(model="test", base_url=server.url, stream=stream, timeout_s=20))
 
     assert type(error) is expected
     assert server.url in str(error)

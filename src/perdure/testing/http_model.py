@@ -126,7 +126,7 @@ class HttpModel:
     A request decides whether its answer is streamed. `asked` holds the bodies of the chat requests, `headers` their
     headers, in order; `connections` counts how many were opened. `GET /v1/models` lists `models` and uses up no line.
     Texts to embed, by OpenAI's API or Ollama's, get the vectors of `embedder`, after the lines of `then_embeds`;
-    `asked_to_embed` holds those bodies. Port 0 is any free one.
+    `asked_to_embed` holds those bodies. `hanging` is set when a request begins to hang. Port 0 is any free one.
     """
 
     def __init__(
@@ -149,6 +149,7 @@ class HttpModel:
         self.asked_to_embed: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.connections = 0
+        self.hanging = asyncio.Event()
         self.url = ""
 
     def then(self, *script: Script) -> None:
@@ -209,6 +210,11 @@ class HttpModel:
         script = self._script.pop(0) if self._script else self._otherwise
         return await self._say(wire, script(asked) if callable(script) else script, asked)
 
+    async def _hang(self) -> None:
+        """Until the client leaves, or the server is closed."""
+        self.hanging.set()
+        await asyncio.Event().wait()
+
     async def _embed(self, wire: _Wire, asked: dict[str, Any], headers: Mapping[str, str]) -> bool:
         """Whether the connection stays open."""
         self.asked_to_embed.append(asked)
@@ -230,7 +236,7 @@ class HttpModel:
             case Unanswered():
                 return False
             case Hanging(None):
-                await asyncio.Event().wait()
+                await self._hang()
             case Status(status, body, headers):
                 return await wire.whole(status, body if isinstance(body, str) else json.dumps(body), headers)
             case RawBody(data, content_type):
@@ -255,7 +261,8 @@ class HttpModel:
             case CutOff(after=after, clean=clean):
                 return await wire.stream(events[:after], end="clean" if clean else "cut")
             case Hanging(after=after):
-                return await wire.stream(events[:after], end="hang")
+                await wire.stream(events[:after], end="open")
+                await self._hang()
             case Malformed(at=at, text=text):
                 events[at] = f"data: {text}\n\n".encode()
         return await wire.stream([*events, _event("[DONE]")])
@@ -274,7 +281,7 @@ class HttpModel:
                 await wire.head(200, {"content-type": "application/json", "content-length": str(len(data))})
                 await wire.send(data[: len(data) * min(after, JSON_PIECES - 1) // JSON_PIECES])
                 if isinstance(line, Hanging):
-                    await asyncio.Event().wait()
+                    await self._hang()
                 return False
         return await wire.whole(200, text)
 
@@ -304,8 +311,6 @@ class _Wire:
         await self.head(200, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
         for event in events:
             await self.send(b"%x\r\n%b\r\n" % (len(event), event))
-        if end == "hang":
-            await asyncio.Event().wait()
         if end == "clean":
             await self.send(b"0\r\n\r\n")
         return end == "clean"
