@@ -87,7 +87,8 @@ async def delete_agent(agent_id: AgentId, ports: Ports) -> None:
 async def carry_out_left(ports: Ports) -> None:
     """Carry out the resets, and remove what there is of deleted agents, that a process left which is gone. Raises:
     StoreError."""
-    await _carry_out_deletes(ports)
+    if await ports.store.read(lambda tx: tx.agents.unfinished()):
+        await _carry_out_deletes(ports)
     while agents := await ports.store.read(lambda tx: tx.resets.unfinished()):
         for agent_id in agents:
             await _carry_out(agent_id, ports)

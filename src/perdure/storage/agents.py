@@ -11,7 +11,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text import restored, storable
 from perdure.core.tx.agents import AgentFilter, AgentOrder
-from perdure.storage.database import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
+from perdure.storage.database import OWN_AGENT, Database, Row, deleted_org, dump, from_iso, iso, load, next_number
 from perdure.storage.deleted import carry_out_delete, hide_agent
 from perdure.storage.vectors import Vectors
 
@@ -192,6 +192,10 @@ class Agents:
 
     def carry_out(self, *, limit: int = 500, chars: int = 250_000) -> bool:
         return carry_out_delete(self._db, self._org_id, limit=limit, chars=chars)
+
+    def unfinished(self) -> bool:
+        params = {"deleted": deleted_org(self._org_id)}
+        return bool(self._db.rows("SELECT 1 FROM agents WHERE org_id = :deleted LIMIT 1", params))
 
     def _first(self, sql: str, params: dict[str, Any]) -> Agent | None:
         rows = self._db.rows(sql, params)

@@ -95,3 +95,7 @@ class Agents(Protocol):
         """Remove up to `limit` rows of agents that are deleted, or messages of about `chars` characters. False: none is
         left. Nobody sees a difference but in time and room."""
         ...
+
+    def unfinished(self) -> bool:
+        """Whether there are rows of deleted agents."""
+        ...

@@ -16,6 +16,10 @@ from perdure.testing.store_contract.organisations import fill
 __all__ = ["DeleteContract"]
 
 
+TELLS = {("agents", "carry_out"), ("agents", "unfinished")}
+"""The verbs that see a difference."""
+
+
 class DeleteContract(Contract):
     async def test_a_deleted_agent_is_gone_from_the_first_step_on(self) -> None:
         """Every verb of the store gives or raises what it will at last, whichever step of one row was the last."""
@@ -23,7 +27,7 @@ class DeleteContract(Contract):
             await store.write(self.add_agent)
             own = await store.write(lambda tx: fill(self, tx))
             calls = [call for call in calls_of(own, own) if "=them" not in call.name and " of them" not in call.name]
-            calls = [call for call in calls if (call.noun, call.verb) != ("agents", "carry_out")]
+            calls = [call for call in calls if (call.noun, call.verb) not in TELLS]
 
             async def outcomes() -> dict[str, Any]:
                 def outcome(tx: Tx, call: Any) -> Any:
@@ -66,7 +70,9 @@ class DeleteContract(Contract):
             with contextlib.suppress(NotFound):
                 await store.write(self.say, own.agent.id, "hello")
                 raise AssertionError("a message was taken for an agent that is deleted")
+            assert await store.read(lambda tx: tx.agents.unfinished())
             while await store.write(lambda tx: tx.agents.carry_out()):
                 pass
+            assert not await store.read(lambda tx: tx.agents.unfinished())
             with raises(NotFound):
                 await store.read(lambda tx: tx.messages.get(own.message.id))
