@@ -22,7 +22,7 @@ from tests.server.served import MODEL, in_process
 
 LIMIT_S = 0.25
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
-PARTS = 8 if FULL else 1
+PARTS = 24 if FULL else 1
 BODY_BYTES = 5_000_000
 FIELD_BYTES = 500_000
 SHORT_BYTES = 40_000  # 20,000 wrong items in so many bytes once took 40 s
@@ -157,7 +157,7 @@ async def test_no_request_holds_the_event_loop(tmp_path: Path, monkeypatch: pyte
                 body = json_of(make(BODY_BYTES))
                 await check(what, "POST", "/v1/agents/", body=body)
 
-    assert number > 100
+    assert number > 50
     assert not slow, "\n".join(slow)
 
 
