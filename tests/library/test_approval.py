@@ -302,6 +302,20 @@ def test_a_tool_of_the_caller_stops_the_run_which_goes_on_with_what_it_brings_ba
     assert "Bash" not in [shape["name"] for shape in model.asked[2].tools]
 
 
+def test_what_the_caller_says_went_wrong_is_an_error_in_the_log() -> None:
+    """What it brings back is kept with its status, what it printed, and for the model to see."""
+    perdure, model = opened(calls("Bash", c="ls"), says("I see"))
+    with perdure:
+        agent = perdure.create_agent(tools=("look",))
+        agent.send("go", client_tools=[BASH])
+        (call,) = agent.pending()
+        agent.answer([ToolReturn(call.call_id, "no such file", "error", ("out",), ("err",))])
+        (result,) = [result for message in agent.messages() for result in message.results]
+
+    assert (result.text, result.status, result.stdout, result.stderr) == ("no such file", "error", ("out",), ("err",))
+    assert [one.status for message in model.asked[1].messages for one in message.results] == ["error"]
+
+
 def test_functions_of_the_caller_are_run_by_the_library() -> None:
     """In place of the agent's own tool of the name, as often as the model asks."""
 

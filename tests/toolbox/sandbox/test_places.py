@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,3 +152,24 @@ def test_no_call_takes_longer_than_the_setting() -> None:
         cage.close()
 
     assert (result.status, result.error) == ("timeout", "it did not end within 0.3 s, and was stopped")
+
+
+@pytest.mark.parametrize("when", ["waiting", "served"])
+async def test_who_gives_up_keeps_no_place(when: str) -> None:
+    """Whether it waited still, or had been given its place in the same moment: the next one gets it."""
+    places = Places(1, 1)
+
+    async def wait() -> None:
+        async with places.taken("second"):
+            raise AssertionError("it had given up")
+
+    async with places.taken("first"):
+        waiter = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        if when == "waiting":
+            waiter.cancel()
+    waiter.cancel()
+    await asyncio.gather(waiter, return_exceptions=True)
+
+    async with asyncio.timeout(5), places.taken("third"):
+        assert not places.waiting

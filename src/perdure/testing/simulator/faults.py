@@ -27,7 +27,7 @@ class FaultRates:
     stall: float = 0.006
     slow: float = 0.1
     defect: float = 0.004
-    stop: float = 0.006
+    stop: float = 0.003
 
 
 class Faults:

@@ -84,7 +84,7 @@ class _Simulation:
             facts=Facts(),
             turn=asyncio.Lock(),
             knows_dead=self.rng.random() < 0.5,
-            window_tokens=self.rng.choice((128_000, 128_000, 6_000)),
+            window_tokens=self.rng.choice((128_000, 128_000, 5_200)),
             embeds=seed % 4 == 1,
             hooked=seed % 3 == 2,
             found=self.violations.append,

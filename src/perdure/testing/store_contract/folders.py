@@ -356,10 +356,13 @@ class FolderContract(Contract):
             assert found[4:] == [[x], [a], [md], []]
             assert (await store.read(lambda tx: tx.agent_files.get(agent.id, x))).path == "one/x.py"
 
+            await store.write(lambda tx: tx.agent_files.open(agent.id, x, 1, 2, at=AT))
             assert await store.write(lambda tx: tx.folders.detach(agent.id, one.id))
             assert not await store.write(lambda tx: tx.folders.detach(agent.id, one.id))
             with raises(NotFound):
                 await store.read(lambda tx: tx.agent_files.get(agent.id, x))
+            await store.write(lambda tx: tx.folders.attach(agent.id, one.id, opens=False))
+            assert ids(await store.read(lambda tx: tx.agent_files.opened(agent.id))) == []
 
     async def test_open_files_are_known_by_their_views(self) -> None:
         """The one used last first; every view has a version of its own, and is told with the folders'."""
