@@ -70,12 +70,12 @@ async def test_errors_are_documented_as_they_are_sent() -> None:
         assert "HTTPValidationError" not in schemas
         for name, operation in operations(document):
             responses = operation["responses"]
-            assert {"403", "500", "503"} <= set(responses), name
+            assert {"403", "431", "500", "503", "507"} <= set(responses), name
             assert "401" not in responses or name.endswith(("/messages", "/stream", "/async")), name
             if "422" in responses:
                 content = responses["422"]["content"]["application/json"]
                 assert content["schema"]["$ref"].endswith("/Unprocessable"), name
-            assert ("requestBody" in operation) <= {"413", "415", "422"}.issubset(responses), name
+            assert ("requestBody" in operation) <= {"408", "413", "415", "422"}.issubset(responses), name
         sending = dict(operations(document))["POST /v1/agents/{agent_id}/messages"]["responses"]
         assert {str(status) for status in STATUS_OF_FAILURE.values()} <= set(sending)
         assert set(STATUS_OF_FAILURE.values()) <= set(DESCRIPTIONS)

@@ -42,12 +42,14 @@ DESCRIPTIONS: Mapping[int, str] = {
     402: "The model provider's account has no credit left.",
     403: "`Host`, `Origin`, or what the request asks for, is not allowed here.",
     404: "Something the request names is not here.",
+    408: "The body did not arrive in time.",
     409: "The state has moved on, or is in use; `run_id` is the run that is in the way.",
     410: "The stream is no longer kept.",
     413: "The body is larger than this server takes.",
     415: "The body is of another media type than the one that is asked for.",
     422: "The request is not of the form that is asked for. `detail` names each field, with what is wrong.",
     429: "The model provider's rate limit is reached.",
+    431: "The head of the request is too large, or has too many headers.",
     500: "A defect, or a run that failed.",
     501: "This server does not do what is asked for, or lacks what it needs for it. Nothing was written.",
     502: "A server that was asked, of a model or of MCP tools, can't be reached or failed.",
@@ -100,7 +102,7 @@ _MCP = r"/v1/(mcp-servers|tools/mcp/servers)"
 _RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
     (re.compile(pattern), frozenset(statuses))
     for pattern, statuses in (
-        (_ANY, {403, 500, 503, 507}),
+        (_ANY, {403, 431, 500, 503, 507}),
         (_CHANGING, {400, 409}),
         (_SENDS, {401, 402, 429, 501, 502, 504}),
         (r"POST /v1/(runs|conversations)/{\w+}/stream", {410}),
@@ -111,7 +113,7 @@ _RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
         (r"GET /v1/tools/mcp/servers/{\w+}/tools", {501, 502}),
     )
 ]
-"""`METHOD /path` -> statuses; all that match count. 401, 404, 413, 415 and 422 follow from what an operation takes."""
+"""`METHOD /path` -> statuses; all that match count. What an operation takes adds 401, 404, 408, 413, 415 and 422."""
 
 _BODIES: Mapping[str, tuple[type[BaseModel], bool]] = {
     "POST /v1/agents/{agent_id}/messages": (SendRequest, True),
@@ -296,7 +298,7 @@ def _add_errors(name: str, operation: Shape, schemas: Shape, *, has_key: bool) -
     statuses = {status for pattern, found in _RULES if pattern.fullmatch(name) for status in found}
     body = operation.get("requestBody")
     if body is not None:
-        statuses |= {413, 415, 422}
+        statuses |= {408, 413, 415, 422}
     if operation.get("parameters"):
         statuses.add(422)
     if "{" in name or _names_an_id([operation.get("parameters"), body], schemas):
