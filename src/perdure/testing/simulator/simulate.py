@@ -227,10 +227,13 @@ class _Simulation:
         self.struck += process.faults.struck
         process.faults.heal()
         before = self.observer.read_now(held)
-        try:
-            await process.close()
-        except Crash:  # a fault that one of its tasks had come to before
+        # In a task of its own, which goes down with its process: one of its tasks may have come to a fault before.
+        closing = asyncio.create_task(process.close())
+        await asyncio.wait((closing,))
+        if closing.cancelled() or isinstance(error := closing.exception(), Crash):
             return
+        if error is not None:
+            raise error
         if left := before & self.observer.read_now(held):
             self.violations.append(Violation(f"{process.name} was closed and holds {left} still"))
 
