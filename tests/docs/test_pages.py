@@ -26,6 +26,18 @@ README, README_ZH = ROOT / "README.md", ROOT / "README.zh.md"
 ERRORS = [getattr(errors, name) for name in errors.__all__]
 
 
+def test_the_security_page_names_tests_that_are_there() -> None:
+    """Each row of its tables says where it is tested."""
+    text = (DOCS / "security.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| what is")]
+    assert len(rows) > 25
+
+    for row in rows:
+        assert "`tests/" in row, row
+    for name in re.findall(r"`(tests/[\w/.]+)`", text):
+        assert (ROOT / name).exists(), name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_between_pages_resolve(page: Path) -> None:
     """The file is there, and so is the heading after the #."""
