@@ -115,6 +115,18 @@ async def test_where_all_places_are_taken_probes_are_answered(tmp_path: Path) ->
                 assert (await client.get("/v1/agents/")).status_code == 200
 
 
+async def test_answered_requests_keep_no_place(tmp_path: Path) -> None:
+    """Whoever was refused and goes on with its body is closed for the next, not waited for."""
+    config = ServerConfig(port=0, connections=3, connections_per_address=0, api_key="a long random text")
+    async with served(tmp_path, config=config) as (address, _), contextlib.AsyncExitStack() as stack:
+        for _ in range(3):
+            reader, writer = await stack.enter_async_context(connected(address))
+            writer.write(POST + b"content-length: 1000000\r\n\r\n{")
+            assert b" 401 " in await reader.readline()
+        async with httpx.AsyncClient(base_url=address, headers={"authorization": f"Bearer {config.api_key}"}) as client:
+            assert (await client.get("/v1/agents/")).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("head", "piece"),
     [

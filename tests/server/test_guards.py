@@ -159,6 +159,25 @@ async def test_bodies_that_arrive_together_are_bounded(tmp_path: Path, monkeypat
         assert (await client.post("/v1/blocks/", json=large)).status_code == 200
 
 
+async def test_no_body_is_read_before_the_key(tmp_path: Path) -> None:
+    """Slow bodies of strangers would take the room that there is for those of others, on the probes' paths too."""
+
+    async def body() -> AsyncIterator[bytes]:
+        raise AssertionError("the body was read")
+        yield b""
+
+    async with in_process(tmp_path, config=ServerConfig(api_key=KEY)) as (client, _):
+        for method, path, status in (
+            ("POST", HEALTH, 405),
+            ("POST", "/v1/ready", 405),
+            ("GET", HEALTH, 200),
+            ("POST", "/v1/blocks/", 401),
+            ("POST", "/v1/folders/any/upload", 401),
+        ):
+            answer = await client.request(method, path, content=body(), headers=JSON)
+            assert answer.status_code == status, (method, path)
+
+
 async def test_a_client_that_leaves_its_upload_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody is answered, nothing is logged as an error, and the next is served."""
     async with served(tmp_path) as (address, _), httpx.AsyncClient(base_url=address) as client:

@@ -200,13 +200,15 @@ class Connection(HttpToolsProtocol):
         self._silent_bytes = 0
         self._in_body, self._since_s = False, self.loop.time()
         super().on_message_complete()
-        self._wait_if_idle()
+        if not self._is_answering:
+            self._all.wait(self)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._in_body:
             self._since_s = self.loop.time()
-        self._wait_if_idle()
+        if not self._is_answering:  # nobody needs what is left of a body: no place is kept for it
+            self._all.wait(self)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser can't read, or what is too large, in the wire's shape."""
@@ -219,10 +221,6 @@ class Connection(HttpToolsProtocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """Some clients offer HTTP/2 with every first request, which is nothing to warn of."""
-
-    def _wait_if_idle(self) -> None:
-        if not self._in_body and not self._is_answering:
-            self._all.wait(self)
 
     def _count(self, size: int) -> None:
         self._head_bytes += size

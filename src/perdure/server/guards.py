@@ -76,7 +76,8 @@ class Guard:
             return
         headers = _wanted(scope["headers"])
         refusal = self._refusal(scope, headers)
-        has_body = _has_body(scope, headers)
+        # Probes need no key, so nothing that is sent with one is read.
+        has_body = scope["path"] not in OPEN_PATHS and _has_body(scope, headers)
         if refusal is None and has_body and _asks_for_upgrade(headers):
             # Uvicorn's parser takes what follows such a request's head for another protocol, and the body is lost.
             text = "this server speaks HTTP/1.1 and no other protocol: send the request without an Upgrade header"
