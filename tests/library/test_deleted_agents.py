@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, NotFound
+from perdure.core.errors import StoreDamaged, StoreFull
+from perdure.engine.reset import carry_out_left
 from perdure.testing import ScriptedModel
 
 MODEL = "test/scripted"
@@ -84,4 +86,52 @@ async def test_what_a_process_left_of_a_deleted_agent_goes_when_the_store_is_ope
             break
         await asyncio.sleep(0.02)
     assert rows_of(tmp_path, agent_id) == 0
+    await perdure.close()
+
+
+async def test_a_full_disk_behind_the_delete_is_no_failure_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is gone, which its deleter is told; its rows go when there is room."""
+    perdure = await opened(tmp_path)
+    agent_id = await talkative(perdure)
+    write, written = perdure.app.store.write, 0
+
+    async def full(*args: Any, **kwargs: Any) -> Any:
+        nonlocal written
+        written += 1
+        if written > 2:
+            raise StoreFull("no space left")
+        return await write(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(perdure.app.store, "write", full)
+        await perdure.delete_agent(agent_id)  # type: ignore[arg-type]
+    with pytest.raises(NotFound):
+        await perdure.agent(agent_id)
+    assert rows_of(tmp_path, agent_id) > 0
+
+    await carry_out_left(perdure.app.ports)
+    assert rows_of(tmp_path, agent_id) == 0
+    await perdure.close()
+
+
+@pytest.mark.parametrize("parts", ['[{"type":', '[{"type":"text"}]'])
+async def test_a_damaged_text_does_not_keep_deleted_agents(tmp_path: Path, parts: str) -> None:
+    """Neither this one nor the next; and until then verify names it, whether it has a checksum or not."""
+    perdure = await opened(tmp_path)
+    agent_id = await talkative(perdure)
+    damaging = sqlite3.connect(tmp_path / "p.db")
+    damaging.execute("UPDATE messages SET parts = ?, checksum = NULL WHERE agent_id = ? AND seq = 7", [parts, agent_id])
+    damaging.commit()
+    damaging.close()
+    with pytest.raises(StoreDamaged):
+        owner = (await perdure.app.store.read(lambda tx: tx.upkeep.owners()))[0]
+        await perdure.app.store.read(lambda tx: tx.upkeep.check(owner))
+
+    await perdure.delete_agent(agent_id)  # type: ignore[arg-type]
+    other = await talkative(perdure)
+    await perdure.delete_agent(other)  # type: ignore[arg-type]
+
+    assert (rows_of(tmp_path, agent_id), rows_of(tmp_path, other)) == (0, 0)
     await perdure.close()

@@ -13,7 +13,7 @@ from datetime import datetime
 from perdure.core import hooks
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation, Reset
-from perdure.core.errors import ConversationBusy, InvalidInput
+from perdure.core.errors import ConversationBusy, InvalidInput, StoreError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.tx import Tx
@@ -78,10 +78,15 @@ async def reset_conversations(
 async def delete_agent(agent_id: AgentId, ports: Ports) -> None:
     """Remove the agent with its whole history. From the first transaction on nobody sees it.
 
-    Raises: NotFound; StoreError: what is left of it goes when a process opens the store, or deletes another one.
+    What can't be removed now, such as on a full disk, goes with the next recovery of runs, in whichever process.
+
+    Raises: NotFound, StoreError: nothing was done.
     """
     await ports.store.write(lambda tx: tx.agents.delete(agent_id))
-    await _carry_out_deletes(ports)
+    try:
+        await _carry_out_deletes(ports)
+    except StoreError as error:
+        log.warning("%s is deleted, and removing what is left of it waits: %s", agent_id, error)
 
 
 async def carry_out_left(ports: Ports) -> None:

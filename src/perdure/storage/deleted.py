@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.core.errors import StoreDamaged
 from perdure.core.ids import AgentId, OrgId
 from perdure.storage import word_index
 from perdure.storage.database import Database, Row, deleted_org
@@ -76,7 +77,10 @@ def carry_out_delete(db: Database, org_id: OrgId, *, limit: int, chars: int) -> 
         first, last = messages[0][0], within(messages, chars)[-1][0]
         params |= {"first": first, "last": last}
         these = "FROM messages WHERE agent_id = :agent_id AND seq BETWEEN :first AND :last"
-        words = list(indexed_words_of(db, agent_id, first, last))
+        try:
+            words = list(indexed_words_of(db, agent_id, first, last))
+        except StoreDamaged:  # what stays in the index belongs to nobody; one damaged text must not keep all others
+            words = []
         word_index.unindex_words(db, "message_words", number, words)
         db.run(f"DELETE FROM ids WHERE id IN (SELECT id {these})", params)
         db.run(f"DELETE {these}", params)

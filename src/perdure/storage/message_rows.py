@@ -6,17 +6,20 @@ import functools
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
-from perdure.core.messages import Message, Part, make_message, parts_from_json, parts_to_json
+from perdure.core.messages import Message, Part, make_message, parts_from_json, parts_to_json, text_of_json
 from perdure.core.text import restored, storable
 from perdure.storage.checksums import MESSAGES
 from perdure.storage.database import DAMAGED_HELPS, Row, from_iso, iso
 
-__all__ = ["COLUMNS", "NULLABLE", "insert_statement", "message_of", "params_of", "parts_of"]
+__all__ = ["COLUMNS", "NULLABLE", "insert_statement", "message_of", "params_of", "parts_of", "stored_text"]
 
 COLUMNS = (
     "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
     " created_at, occurred_at, revision"
 )
+_NO_PARTS = (ValueError, KeyError, TypeError, AttributeError)
+_UNREADABLE = f"the store is damaged: a message in it can't be read: {DAMAGED_HELPS}"
+
 NULLABLE = ("run_seq", "run_id", "step_id", "name", "otid", "sender_id")
 
 
@@ -59,8 +62,16 @@ def parts_of(stored: str) -> tuple[Part, ...]:
     """The parts of a message. Raises: StoreDamaged: they are not what was written."""
     try:
         return parts_from_json(restored(stored))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreDamaged(f"the store is damaged: a message in it can't be read: {DAMAGED_HELPS}") from error
+    except _NO_PARTS as error:
+        raise StoreDamaged(_UNREADABLE) from error
+
+
+def stored_text(stored: str) -> str:
+    """The text of a message. Raises: StoreDamaged: its parts are not what was written."""
+    try:
+        return text_of_json(restored(stored))
+    except _NO_PARTS as error:
+        raise StoreDamaged(_UNREADABLE) from error
 
 
 def message_of(row: Row) -> Message:
