@@ -245,7 +245,7 @@ async def test_a_full_disk_is_told_to_whoever_waits_and_the_file_is_read_once_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it was tried meanwhile: that there was no room is not the file's fault."""
-    async with await open_async(tmp_path / "agents.db", lease_s=0.2) as perdure:
+    async with await open_async(tmp_path / "agents.db", lease_s=1) as perdure:
         store, tried, often = perdure.app.store, 0, asyncio.Event()
         write = store.write
 

@@ -151,8 +151,8 @@ async def test_bad_queries_name_their_field(tmp_path: Path) -> None:
         ('{"messages": {}}', "body.messages: Input should be a list, not {}"),
         ('{"messages": [null]}', "body.messages.0: Input should be an object, not null"),
         (
-            json.dumps({"messages": [{}] * 1_001}),
-            "1,001 messages in a request (`messages`) are too many, the limit is 1,000: use fewer, or raise"
+            json.dumps({"messages": [{}] * 501}),
+            "501 messages in a request (`messages`) are too many, the limit is 500: use fewer, or raise"
             " PERDURE_MESSAGES_PER_REQUEST",
         ),
         (

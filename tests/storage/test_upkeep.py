@@ -32,7 +32,7 @@ DAMAGES = {
     "INSERT INTO embedding_queue (number, seq) SELECT number, 77 FROM archives": "but no text",
     "DELETE FROM messages WHERE seq = 0": "found by words they don't have",
     "DELETE FROM passages WHERE seq = 0": "but no text",
-    "UPDATE passages SET text = 'one two three four'": "found by words they don't have",
+    "UPDATE passages SET text = 'one two three four', checksum = NULL": "found by words they don't have",
     "UPDATE vector_scopes SET row_count = 5": "vectors counted",
     "DELETE FROM vectors WHERE vector IS NOT NULL": "not waiting for one",
 }

@@ -43,7 +43,7 @@ class Limits:
     memory_limit_chars: int = 500_000
     client_limit_chars: int = 300_000
     metadata_limit_chars: int = 500_000
-    messages_per_request: int = 1_000
+    messages_per_request: int = 500
     imports_per_request: int = 5_000
     passages_per_request: int = 5_000
     items_per_request: int = 1_000
