@@ -125,6 +125,25 @@ async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path)
     assert await _is_gone(int((tmp_path / "child").read_text()))
 
 
+def _new_loop(kind: str) -> asyncio.AbstractEventLoop:
+    return pytest.importorskip("uvloop").new_event_loop() if kind == "uvloop" else asyncio.new_event_loop()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("command", ["yes & yes", "setsid sleep 4 & sleep 60"])
+def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path, command: str, loop: str) -> None:
+    """Neither when more was written than is ever read, nor when a process that got away holds them."""
+
+    async def three_times() -> list[str]:
+        async with asyncio.timeout(3):
+            return [(await fired(tmp_path, command, timeout_s=0.1)).events[0].text for _ in range(3)]
+
+    with asyncio.Runner(loop_factory=lambda: _new_loop(loop)) as runner:
+        texts = runner.run(three_times())
+
+    assert all("it took more than 0.1 s" in text for text in texts)
+
+
 async def test_what_a_command_leaves_behind_is_ended_too(tmp_path: Path) -> None:
     """One that answers and leaves a child in the background has not gained a daemon."""
     outcome = await fired(tmp_path, "sleep 60 >/dev/null 2>&1 & echo $! > child")

@@ -8,7 +8,6 @@ import contextlib
 import os
 import shlex
 import shutil
-import signal
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.hooks import GO_ON, HookInfo, HookPayload, Verdict, payload_to_json
 from perdure.core.json_limits import JsonLimits, parse_json
 from perdure.toolbox.hooks.functions import checked
+from perdure.toolbox.processes import end_group
 
 __all__ = ["HOOKS_FILE", "CommandFailed", "CommandHook", "command_hooks"]
 
@@ -90,10 +90,7 @@ class CommandHook:
             )
             code = await process.wait()
         finally:
-            # What it has started and left goes with it; the group is gone when nobody is left in it.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            await end_group(process)  # what it has started and left goes with it
         return _verdict(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 import httpx
 
 from perdure.core.errors import AddressRefused
+from perdure.toolbox.processes import end_group
 from perdure.toolbox.sandbox.inside.installer import PROXY, SETTING_NAMES, SETTINGS
 from perdure.toolbox.sandbox.package_cache import tree_bytes
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
@@ -156,8 +157,7 @@ class _Pip:
             code = await process.wait()
         finally:
             if process.returncode is None:
-                _kill(process)
-                await process.wait()
+                await end_group(process)
             watch.cancel()
             await asyncio.wait([watch])
         if not watch.cancelled():

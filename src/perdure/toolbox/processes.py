@@ -1,0 +1,28 @@
+"""The end of a program that was started for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+
+__all__ = ["end_group"]
+
+
+async def end_group(process: asyncio.subprocess.Process) -> None:
+    """Kill a program that leads a process group, and all that is left of the group; wait for the program alone.
+
+    `Process.wait` waits for the end of the pipes too. That may never come: a process that has left the group can hold
+    one, and one of which a lot was not read is not read to its end any more.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    transport = process._transport  # type: ignore[attr-defined]  # nothing public leads to the pipes of its output
+    stdin = transport.get_pipe_transport(0)
+    if stdin is not None and (stdin.get_write_buffer_size() or not stdin.is_closing()):
+        stdin.abort()  # closed, it would wait for somebody to read what is left
+    for fd in (1, 2):
+        if (pipe := transport.get_pipe_transport(fd)) is not None:
+            pipe.close()
+    await process.wait()
