@@ -18,6 +18,9 @@ __all__ = ["bound_body"]
 
 ENDLESS = 1 << 62
 
+_BEFORE_JSON = b" \t\r\n\0\xef\xbb\xbf\xff\xfe"
+"""White space, and what else may stand before the first bracket in one of the encodings that `json.loads` knows."""
+
 _EVENT_END = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 
 
@@ -34,7 +37,8 @@ def bound_body(
     Reading it raises `httpx2.StreamError`, or `httpx2.SSEError` for a stream of events.
 
     Args:
-        whole: of a body that is no stream; what JSON may hold counts where it is JSON.
+        whole: of a body that is no stream; what JSON may hold counts where it begins as JSON does, whatever type it
+            says it is: clients parse it all the same.
         event: of one event of a stream. Its brackets are counted in texts too: what is text is not known before the
             event is whole. So twice as many are let through.
         total_bytes: of a stream.
@@ -46,10 +50,12 @@ def bound_body(
     if encoding:
         del response.headers["content-encoding"]
         response.headers.pop("content-length", None)
+    if "charset" in kind:  # brackets are counted in UTF-8, so it must be read as nothing else
+        response.headers["content-type"] = kind.partition(";")[0]
     if kind.startswith("text/event-stream"):
         response.stream = _Events(inner, encoding, event, total_bytes, refused)
     else:
-        response.stream = _Whole(inner, encoding, whole, refused, is_json=kind.startswith("application/json"))
+        response.stream = _Whole(inner, encoding, whole, refused)
 
 
 class _Whole(httpx2.AsyncByteStream):
@@ -59,16 +65,13 @@ class _Whole(httpx2.AsyncByteStream):
         encoding: str,
         limits: JsonLimits,
         refused: Callable[[str], None],
-        *,
-        is_json: bool,
     ) -> None:
         self._inner, self._encoding, self._limits, self._refused = inner, encoding, limits, refused
-        self._is_json = is_json
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             body = await read_body(self._inner, self._encoding, self._limits.size_bytes)
-            if self._is_json:
+            if body.lstrip(_BEFORE_JSON)[:1] in (b"[", b"{"):
                 check_json(body, self._limits)
         except (DataTooLarge, BodyUnreadable) as error:
             self._refused(str(error))
@@ -96,14 +99,15 @@ class _Events(httpx2.AsyncByteStream):
         before = b""
         try:
             async for piece in unpacked(self._inner, self._encoding, self._total_bytes):
-                for number, part in enumerate(_EVENT_END.split(before + piece)):
+                text = before + piece
+                for number, part in enumerate(_EVENT_END.split(text)):
                     size, brackets = (size, brackets) if number == 0 else (0, 0)
                     size += len(part)
                     brackets += part.count(b"[") + part.count(b"{")
                     if size > self._limits.size_bytes or brackets > 2 * self._limits.containers:
                         limit = f"{self._limits.size_bytes:,} bytes or {self._limits.containers:,} arrays and objects"
                         raise DataTooLarge(f"an event of more than {limit}")
-                before = piece[-3:]  # an end may be cut; what is counted twice is little
+                before = text[len(text.rstrip(b"\r\n")) :][-3:]  # an end may be cut, even between any two bytes
                 yield piece
         except (DataTooLarge, BodyUnreadable) as error:
             self._refused(str(error))

@@ -14,6 +14,7 @@ import pytest
 
 from perdure.core.errors import McpUnreachable
 from perdure.core.http_answers import bound_body
+from perdure.core.json_limits import JsonLimits
 from perdure.toolbox.mcp.limits import ANSWER, LINES, TOO_LARGE
 from tests.library.opened import open_async
 from tests.toolbox.web_site import page, serving
@@ -104,6 +105,11 @@ async def test_answers_over_http_are_checked_before_they_are_parsed() -> None:
             await read("application/json; charset=utf-8", gzip.compress(body, 1), "gzip")
     with pytest.raises(httpx2.StreamError, match="not asked for"):
         await read("application/json", b"x", "gzip, gzip")
+    for kind in ("text/json", "application/vnd.api+json", "application/octet-stream", ""):  # clients parse those too
+        with pytest.raises(httpx2.StreamError, match="is not read"):
+            await read(kind, b"\r\n" + FULL)
+    with pytest.raises(httpx2.StreamError, match="UTF-8"):
+        await read("application/json", SMALL.decode().encode("utf-16"))
     assert await read("application/json", gzip.compress(SMALL), "gzip") == SMALL
     assert await read("text/html", b"<html>" + b"[" * 1_000) == b"<html>" + b"[" * 1_000
 
@@ -115,6 +121,27 @@ async def test_a_stream_may_go_on_when_its_events_are_small(end: bytes, size: in
     event = b"data: " + json.dumps([[[]] * 3_000] * 10).encode() + end
     stream = event * 30
     assert await read("text/event-stream", stream, size=size) == stream
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
+async def test_events_are_told_apart_that_come_byte_by_byte(end: bytes) -> None:
+    """Each end then lies in pieces of its own."""
+    stream = (b"data: [[]]" + end) * 200
+    response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=pieces(stream, 1))
+    bound_body(response, whole=ANSWER, event=JsonLimits(size_bytes=100, containers=10))
+
+    assert await response.aread() == stream
+
+
+async def test_an_answer_is_read_as_it_was_checked() -> None:
+    """In another encoding there would be other brackets in it."""
+    response = httpx2.Response(
+        200, headers={"content-type": "application/json; charset=utf-7"}, content=pieces(b'["+AFsAew-"]', 65_536)
+    )
+    bound_body(response, whole=ANSWER, event=ANSWER)
+    await response.aread()
+
+    assert response.text == '["+AFsAew-"]'
 
 
 async def test_a_server_that_answers_too_much_can_not_be_added(tmp_path: Path) -> None:
