@@ -11,7 +11,7 @@ from perdure.core.text import restored, storable
 from perdure.storage.checksums import MESSAGES
 from perdure.storage.database import DAMAGED_HELPS, Row, from_iso, iso
 
-__all__ = ["COLUMNS", "NULLABLE", "insert_statement", "message_of", "params_of", "parts_of", "stored_text"]
+__all__ = ["COLUMNS", "NULLABLE", "insert_statement", "message_of", "params_of", "parts_of", "row_text"]
 
 COLUMNS = (
     "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
@@ -66,7 +66,7 @@ def parts_of(stored: str) -> tuple[Part, ...]:
         raise StoreDamaged(_UNREADABLE) from error
 
 
-def stored_text(stored: str) -> str:
+def row_text(stored: str) -> str:
     """The text of a message. Raises: StoreDamaged: its parts are not what was written."""
     try:
         return text_of_json(restored(stored))

@@ -41,15 +41,7 @@ from perdure.storage.database import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import matches
 from perdure.storage.message_filters import BEFORE_NEXT_RUN, SHOWN, being_reset, conditions_of, listed, shown
 from perdure.storage.message_ids import place_of, places_of, register_others
-from perdure.storage.message_rows import (
-    COLUMNS,
-    NULLABLE,
-    insert_statement,
-    message_of,
-    params_of,
-    parts_of,
-    stored_text,
-)
+from perdure.storage.message_rows import COLUMNS, NULLABLE, insert_statement, message_of, params_of, parts_of, row_text
 from perdure.storage.vectors import forget_texts, queue_texts
 
 __all__ = ["Messages", "embedded_texts_of", "indexed_words_of", "message_words_of", "read_messages"]
@@ -333,7 +325,7 @@ class Messages:
             f" AND {among}",
             {"agent_id": agent_id, "org_id": self._org_id, **params},
         )
-        found = {row[0]: stored_text(row[1]) for row in rows if not row[2]}
+        found = {row[0]: row_text(row[1]) for row in rows if not row[2]}
         if revised := [row[0] for row in rows if row[2]]:
             found |= {message.seq: message.text for message in self.by_seqs(agent_id, revised)}
         return found
@@ -441,7 +433,7 @@ def message_words_of(
     for seq, role, parts, revision in db.rows(f"SELECT seq, role, parts, revision FROM {source} WHERE {where}", params):
         stored = _revised_parts(db, agent_id, seq, revision) if revision else parts
         # Parts are made only of what may hold some that search leaves out: most messages are one text.
-        words = _words_in(parts_of(stored)) if '"tool_result"' in stored else index_words(stored_text(stored))
+        words = _words_in(parts_of(stored)) if '"tool_result"' in stored else index_words(row_text(stored))
         if words:
             yield seq, role, words
 
