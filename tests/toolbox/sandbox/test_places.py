@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
+import os
 from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +17,7 @@ from hypothesis import strategies as st
 
 from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox.places import Places
-from tests.toolbox.sandbox.cages import Cage
+from tests.toolbox.sandbox.cages import LIMITS, Cage
 
 
 class Jobs:
@@ -173,3 +179,26 @@ async def test_who_gives_up_keeps_no_place(when: str) -> None:
 
     async with asyncio.timeout(5), places.taken("third"):
         assert not places.waiting
+
+
+def test_a_server_out_of_open_files_loses_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pipes of a call can't be made for a while: what was made of them is closed, and later calls run."""
+    small = Cage(concurrency=1, spares=0)
+
+    def few_pipes(made: Iterator[int], pipe: Callable[[], tuple[int, int]] = os.pipe) -> tuple[int, int]:
+        if next(made) % 3 == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return pipe()
+
+    try:
+        assert small.run("1").value == 1
+        files = len([*Path("/proc/self/fd").iterdir()])
+        monkeypatch.setattr(os, "pipe", partial(few_pipes, itertools.count()))
+        for _ in range(4):
+            with pytest.raises(OSError, match="Too many open files"):
+                small.wait(asyncio.wait_for(small.sandbox.run(SandboxJob(source="1", limits=LIMITS)), 5))
+        monkeypatch.undo()
+        assert len([*Path("/proc/self/fd").iterdir()]) == files
+        assert small.run("2").value == 2
+    finally:
+        small.close()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -75,23 +76,20 @@ class Stream:
 
 
 class Call:
-    """A process that was forked for one call, with its pipes."""
+    """A process that was forked for one call, with its pipes. Raises: OSError: there can be no more of those."""
 
     def __init__(
         self, server: ForkServer, slot: int, answer_keep: int, output_keep: int, *, network: bool = False
     ) -> None:
         self.server, self.slot = server, slot
         self._changed = asyncio.Event()
-        self._job, job = _pipe(keep_read=False)
-        answer_fd, answer = _pipe(keep_read=True)
-        out_fd, out = _pipe(keep_read=True)
-        err_fd, err = _pipe(keep_read=True)
+        ends = socket.socketpair() if network else ()
+        (job, self._job), (answer_fd, answer), (out_fd, out), (err_fd, err) = _pipes(4)
         self._theirs = [job, answer, out, err]
-        self._channel: socket.socket | None = None
-        if network:
-            self._channel, theirs = socket.socketpair()
-            self._channel.setblocking(False)
-            self._theirs.append(theirs.detach())
+        self._channel = ends[0] if ends else None
+        if ends:
+            ends[0].setblocking(False)
+            self._theirs.append(ends[1].detach())
         self.answer = Stream(server.loop, answer_fd, answer_keep, self._changed.set)
         self.stdout = Stream(server.loop, out_fd, output_keep, self._changed.set)
         self.stderr = Stream(server.loop, err_fd, output_keep, self._changed.set)
@@ -209,7 +207,13 @@ class Call:
             loop.remove_writer(self._job)
 
 
-def _pipe(*, keep_read: bool) -> tuple[int, int]:
-    """(ours, theirs)."""
-    read, write = os.pipe()
-    return (read, write) if keep_read else (write, read)
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """The ends to read from and to write to. Raises: OSError: there can be no more; then none is left."""
+    made: list[tuple[int, int]] = []
+    try:
+        made.extend(os.pipe() for _ in range(count))
+    except OSError:
+        for fd in chain.from_iterable(made):
+            os.close(fd)
+        raise
+    return made

@@ -377,11 +377,14 @@ class LinuxSandbox:
     async def _forked(self, server: ForkServer, how: Mapping[str, Any], job: SandboxJob) -> Call:
         slot = await self._places.slot()
         sizes = (answer_bytes_max(job), output_bytes_max(job.limits))
-        call = Call(server, slot, *sizes, network=bool(how["network"]))
         try:
-            await call.fork(how)
+            call = Call(server, slot, *sizes, network=bool(how["network"]))
+            try:
+                await call.fork(how)
+            except BaseException:
+                call.close()
+                raise
         except BaseException:
-            call.close()
             self._places.free(slot)
             raise
         call.ended.add_done_callback(lambda _: self._places.free(slot))
