@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.toolbox.sandbox.installer import InstallFailed
-from perdure.toolbox.sandbox.package_cache import remove_tree
+from perdure.toolbox.sandbox.installer import InstallFailed, take_over
+from perdure.toolbox.sandbox.package_cache import remove_tree, tree_bytes
 from perdure.toolbox.sandbox.requirements import InstallQueueFull, Requirements, RequirementsFailed
 from tests.toolbox.sandbox.cages import Cage
 from tests.toolbox.sandbox.conftest import options_of
@@ -227,3 +227,25 @@ def test_a_call_sees_its_own_set_and_no_other(who: str) -> None:
 
 def folders_in(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("root", [True, False])
+def test_a_package_may_nest_as_deep_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: bool) -> None:
+    """It is taken over and removed all the same: else nothing could be installed beside it any more."""
+    taken: list[str] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1_000)
+    monkeypatch.setattr(os, "lchown", lambda path, uid, gid: taken.append(os.fspath(path)))
+    deep = folder = tmp_path / "set"
+    folder.mkdir()
+    for _ in range(1_500):
+        deep /= "d"
+        deep.mkdir()
+    (deep / "file").write_text("x")
+
+    take_over(folder)
+    size = tree_bytes(folder)
+    remove_tree(folder)
+
+    assert size == 1_501 * 4_096
+    assert len(taken) == (1_502 if root else 0)
+    assert not folder.exists()

@@ -22,11 +22,11 @@ import httpx
 from perdure.core.errors import AddressRefused
 from perdure.toolbox.processes import end_group
 from perdure.toolbox.sandbox.inside.installer import PROXY, SETTING_NAMES, SETTINGS
-from perdure.toolbox.sandbox.package_cache import tree_bytes
+from perdure.toolbox.sandbox.package_cache import entries_of, tree_bytes
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
 from perdure.toolbox.web_guard import WebGuard, is_address, resolve
 
-__all__ = ["LOCK_NAME", "InstallFailed", "Installer"]
+__all__ = ["LOCK_NAME", "InstallFailed", "Installer", "take_over"]
 
 TIMEOUT_S = 300.0
 CPU_S = 600
@@ -106,7 +106,7 @@ class Installer:
         size = await asyncio.to_thread(tree_bytes, target)
         if size > bytes_max:
             raise InstallFailed(_too_large(size, bytes_max))
-        await asyncio.to_thread(_take_over, target)
+        await asyncio.to_thread(take_over, target)
         (target / LOCK_NAME).write_text(text, encoding="utf-8")
         return target
 
@@ -297,14 +297,13 @@ def _locked(item: Mapping[str, Any]) -> str:
     return f"{name}=={version} --hash=sha256:{sha256}\n"
 
 
-def _take_over(folder: Path) -> None:
+def take_over(folder: Path) -> None:
     """Make what pip left ours, where it had another user, and readable for the calls', which are others again."""
     if os.geteuid() != 0:
         return
     os.lchown(folder, 0, 0)
-    for inner, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            os.lchown(f"{inner}/{name}", 0, 0)
+    for entry in entries_of(folder):
+        os.lchown(entry.path, 0, 0)
 
 
 async def _line(output: asyncio.StreamReader) -> str:

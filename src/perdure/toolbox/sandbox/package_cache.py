@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CacheFull", "SetLock", "free_lock", "make_room", "remove_tree", "scratch_of", "tree_bytes"]
+__all__ = ["CacheFull", "SetLock", "entries_of", "free_lock", "make_room", "remove_tree", "scratch_of", "tree_bytes"]
 
 LOCK_POLL_S = 0.1
 ENTRY_BYTES = 4_096
@@ -116,29 +116,39 @@ def _kept(cache: Path) -> Iterator[_Kept]:
         yield _Kept(name, folder, tree_bytes(folder), used_at)
 
 
-def tree_bytes(folder: Path) -> int:
-    """What a folder and all in it take, in bytes; each entry at least 4,096. What goes meanwhile counts nothing."""
-    total = 0
-    waiting = [folder]
+def entries_of(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """All that is in a folder, at whatever depth: a package may nest deeper than functions can. What goes meanwhile is
+    left out."""
+    waiting = [str(folder)]
     while waiting:
         with contextlib.suppress(FileNotFoundError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):
-                    total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_size)
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(Path(entry.path))
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+
+
+def tree_bytes(folder: Path) -> int:
+    """What a folder and all in it take, in bytes; each entry at least 4,096."""
+    total = 0
+    for entry in entries_of(folder):
+        with contextlib.suppress(FileNotFoundError):
+            total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_size)
     return total
 
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder of ours and what is in it, file by file, never past the device that it lies on."""
     device = folder.lstat().st_dev
-    for entry in sorted(folder.iterdir()):
-        found = entry.lstat()
-        if found.st_dev != device:
-            raise OSError(errno.EXDEV, f"{entry} lies on another device: it was not removed")
-        if stat.S_ISDIR(found.st_mode):
-            remove_tree(entry)
-        else:
-            entry.unlink()
-    folder.rmdir()
+    folders = [folder]
+    for inner in folders:
+        for entry in sorted(inner.iterdir()):
+            found = entry.lstat()
+            if found.st_dev != device:
+                raise OSError(errno.EXDEV, f"{entry} lies on another device: it was not removed")
+            if stat.S_ISDIR(found.st_mode):
+                folders.append(entry)
+            else:
+                entry.unlink()
+    for inner in reversed(folders):
+        inner.rmdir()
