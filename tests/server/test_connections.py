@@ -109,6 +109,7 @@ async def test_where_all_places_are_taken_probes_are_answered(tmp_path: Path) ->
                     async with httpx.AsyncClient(base_url=address) as other:
                         refused = await other.get("/v1/agents/")
                         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+                        assert refused.json()["trace_id"] == refused.headers["x-trace-id"]
                         assert (await other.get("/v1/health/")).status_code == 200
                 model.free.set()
                 assert [(await answer).status_code for answer in answers] == [200] * 3

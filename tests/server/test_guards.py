@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from perdure import InvalidInput
 from perdure.core import json_limits
+from perdure.core.errors import StoreDamaged
 from perdure.server import guards
 from perdure.server.config import ServerConfig
 from tests.server.served import BASE, MODEL, in_process, served
@@ -153,7 +154,9 @@ async def test_bodies_that_arrive_together_are_bounded(tmp_path: Path, monkeypat
         for _ in held:
             await begun.acquire()
         large = {"label": "a", "value": "x" * 90_000}
-        assert (await client.post("/v1/blocks/", json=large)).status_code == 503
+        refused = await client.post("/v1/blocks/", json=large)
+        assert (refused.status_code, len(refused.json()["trace_id"])) == (503, 32)
+        assert refused.json()["trace_id"] == refused.headers["x-trace-id"]
         ended.set()
         assert [(await one).status_code for one in held] == [200, 200]
         assert (await client.post("/v1/blocks/", json=large)).status_code == 200
@@ -176,6 +179,25 @@ async def test_no_body_is_read_before_the_key(tmp_path: Path) -> None:
         ):
             answer = await client.request(method, path, content=body(), headers=JSON)
             assert answer.status_code == status, (method, path)
+
+
+async def test_who_asks_whether_the_store_is_ready_learns_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No key is needed to ask. The log says what is wrong."""
+    async with in_process(tmp_path, config=ServerConfig(api_key=KEY)) as (client, perdure):
+
+        async def damaged(*_: object) -> None:
+            raise StoreDamaged(f"{tmp_path}/p.db is damaged")
+
+        monkeypatch.setattr(perdure.app.store, "read", damaged)
+        answer = await client.get("/v1/ready/")
+        monkeypatch.undo()
+
+    assert (answer.status_code, answer.json()["detail"]) == (503, "store_damaged")
+    assert answer.json()["trace_id"] == answer.headers["x-trace-id"]
+    assert str(tmp_path) not in answer.text
+    assert f"{tmp_path}/p.db is damaged" in caplog.text
 
 
 async def test_a_client_that_leaves_its_upload_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import functools
 import ipaddress
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +20,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from perdure.server.config import ServerConfig
-from perdure.server.guards import OPEN_PATHS
+from perdure.server.guards import OPEN_PATHS, answer
+from perdure.server.trace import new_trace
 
 __all__ = ["Connection", "Connections"]
+
+log = logging.getLogger(__name__)
 
 PROBES = 32
 """Places beyond the limit, for probes: `GET /v1/health/` is answered while all others are taken."""
@@ -262,11 +266,10 @@ class _ProbesOnly:
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        body = json.dumps({"detail": "too many connections are busy: try again, or raise PERDURE_CONNECTIONS"}).encode()
-        headers = [(b"content-type", b"application/json"), (b"retry-after", b"1"), (b"connection", b"close")]
-        headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": 503, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        with new_trace():
+            log.warning("a request was refused: all connections, or all of one address, are busy")
+            text = "too many connections are busy: try again, or raise PERDURE_CONNECTIONS"
+            await answer(send, 503, {"detail": text}, (b"retry-after", b"1"), (b"connection", b"close"))
 
 
 def _network_of(host: str) -> str:

@@ -26,9 +26,9 @@ from perdure.core.errors import DataTooLarge, FileTooLarge
 from perdure.core.json_limits import JsonLimits, check_json
 from perdure.server.config import ServerConfig
 from perdure.server.origins import HEADERS, Origins, body_type_problem, upload_problem
-from perdure.server.trace import TRACE_HEADER, Trace, current_trace, trace_id
+from perdure.server.trace import TRACE_HEADER, new_trace, trace_id
 
-__all__ = ["Guard"]
+__all__ = ["OPEN_PATHS", "Guard", "answer"]
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,10 @@ class Guard:
                 return
             await self._app(scope, receive, send)
             return
+        with new_trace():
+            await self._checked(scope, receive, send)
+
+    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _wanted(scope["headers"])
         refusal = self._refusal(scope, headers)
         # Probes need no key, so nothing that is sent with one is read.
@@ -96,13 +100,12 @@ class Guard:
             else:
                 refusal = body
         if refusal is not None:
-            await _answer(send, *refusal)
+            await answer(send, *refusal)
             return
         await self._guarded(scope, receive, send)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
-        token = current_trace.set(Trace())
 
         async def watched(message: Message) -> None:
             nonlocal started
@@ -117,9 +120,7 @@ class Guard:
             log.exception("%s %s stopped at a defect", scope["method"], scope["path"])
             # An answer that has begun can't be taken back: the connection closes without its end.
             if not started:
-                await _answer(send, 500, {"detail": "An unknown error occurred", "trace_id": trace_id()})
-        finally:
-            current_trace.reset(token)
+                await answer(send, 500, {"detail": "An unknown error occurred"})
 
     def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> _Refusal | None:
         problem = self._origins.problem(headers)
@@ -162,6 +163,7 @@ class Guard:
                         await _drained(receive)
                     return too_large
                 if self._held_bytes > HELD_BYTES:
+                    log.warning("a body was refused: more than %d bytes of bodies arrive at once", HELD_BYTES)
                     return 503, {"detail": "too many large bodies arrive at once: try again"}
                 pieces.append(piece)
                 if not message.get("more_body", False):
@@ -257,12 +259,15 @@ async def _drained(receive: Receive) -> None:
                 size += len(message.get("body", b""))
 
 
-async def _answer(send: Send, status: int, shape: dict[str, Any]) -> None:
-    body = json.dumps(shape).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+async def answer(send: Send, status: int, shape: Mapping[str, Any], *more: tuple[bytes, bytes]) -> None:
+    """Send the shape as JSON, with more headers; from 500 on with the trace id of the request."""
+    headers = [(b"content-type", b"application/json"), *more]
+    if status >= 500:
+        shape = {**shape, "trace_id": trace_id()}
+        headers.append((TRACE_HEADER.encode(), shape["trace_id"].encode()))
     if status in (400, 413):
         headers.append((b"connection", b"close"))  # the rest of the body is not read
-    if status >= 500:
-        headers.append((TRACE_HEADER.encode(), trace_id().encode()))
+    body = json.dumps(shape).encode()
+    headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

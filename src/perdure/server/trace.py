@@ -5,10 +5,12 @@ It is made when it is first needed. Tasks that a request starts, such as the one
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+from collections.abc import Iterator
 from contextvars import ContextVar
 
-__all__ = ["TRACE_HEADER", "Trace", "current_trace", "trace_id"]
+__all__ = ["TRACE_HEADER", "Trace", "current_trace", "new_trace", "trace_id"]
 
 TRACE_HEADER = "x-trace-id"
 
@@ -30,6 +32,16 @@ class Trace:
 
 
 current_trace: ContextVar[Trace | None] = ContextVar("current_trace", default=None)
+
+
+@contextlib.contextmanager
+def new_trace() -> Iterator[None]:
+    """One request is answered while this holds."""
+    token = current_trace.set(Trace())
+    try:
+        yield
+    finally:
+        current_trace.reset(token)
 
 
 def trace_id() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import APIRouter
@@ -9,11 +10,14 @@ from starlette.responses import Response
 
 from perdure.core.errors import StoreError
 from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
+from perdure.server.encoding import json_answer, json_bytes
+from perdure.server.trace import TRACE_HEADER, trace_id
 
 __all__ = ["router"]
 
 router = APIRouter()
+
+log = logging.getLogger(__name__)
 
 
 def _version() -> str:
@@ -34,9 +38,11 @@ async def health() -> Response:
 
 @router.get("/v1/ready/")
 async def ready(library: Library) -> Response:
-    """The store can be read; else 503."""
+    """The store can be read; else 503 and the kind of the error: strangers may ask, the log says more."""
     try:
         await library.app.store.read(lambda tx: tx.agents.list(limit=1))
     except StoreError as error:
-        return json_answer({"version": VERSION, "status": "unavailable", "detail": str(error)}, 503)
+        log.warning("not ready: %s", error)
+        shape = {"version": VERSION, "status": "unavailable", "detail": error.code, "trace_id": trace_id()}
+        return Response(json_bytes(shape), 503, {TRACE_HEADER: trace_id()}, "application/json")
     return json_answer({"version": VERSION, "status": "ok"})
