@@ -155,6 +155,21 @@ async def test_an_endless_head_is_refused(tmp_path: Path, head: bytes, piece: by
         assert (await answer_to(address, [HEALTH + b"x: a\r\n" * 100 + b"\r\n"]))[0] == 431
 
 
+@pytest.mark.parametrize("before", [b"", HEALTH + b"\r\n"], ids=["first", "after another"])
+async def test_an_address_that_is_none_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, before: bytes
+) -> None:
+    """It is no defect: a traceback for each would fill the disk."""
+    async with served(tmp_path) as (address, _), connected(address) as (reader, writer):
+        if before:
+            writer.write(before)
+            assert b" 200 " in await reader.readuntil(b"}")
+        writer.write(b"CONNECT localhost:1 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_requests_that_nobody_waits_for_are_not_queued(tmp_path: Path) -> None:
     """Thousands of requests fit into what is read at once."""
     async with served(tmp_path) as (address, _):

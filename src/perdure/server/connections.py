@@ -186,8 +186,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._all.stop_waiting(self)
         self._silent_bytes = self._body_bytes = 0
+        super().on_headers_complete()  # which can't read every address; then no request has begun
         self._in_body, self._since_s = True, self.loop.time()
-        super().on_headers_complete()
         if len(self.pipeline) > PIPELINED_MAX:
             self._problem = 429, f"more than {PIPELINED_MAX} requests were sent before the first was answered"
             raise ValueError("too many requests in a row")
