@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from perdure.server.config import ServerConfig
+from perdure.server.guards import OPEN_PATHS
 from tests.server.routed import Routed, routed
 from tests.server.served import letta, served
 
@@ -63,7 +64,9 @@ async def test_a_body_that_a_form_can_send_is_refused_on_every_route() -> None:
                 sent = server.http.build_request(method, path, content=b'{"name":"x"}', headers=headers)
                 sent.headers.pop("authorization", None)
                 answer = await server.http.send(sent)
-                assert answer.status_code == 415, (method, path, kind, answer.text)
+                # What is sent with a probe is not read.
+                expected = 200 if path in OPEN_PATHS else 415
+                assert answer.status_code == expected, (method, path, kind, answer.text)
         assert await server.get("/v1/agents/count") == before
         for kind in ("application/json; charset=utf-8", "Application/JSON", "application/merge-patch+json"):
             made = await server.http.post(

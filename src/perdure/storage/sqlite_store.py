@@ -233,6 +233,8 @@ class SqliteStore:
         ones, if they take long. Who calls this has `_writing`."""
         outcomes: list[Outcome] = []
         try:
+            if self._broken is not None:  # these waited already when it broke
+                raise self._broken
             if units:
                 self._begin(wait=wait)
                 alone, began = len(units) == 1, time.thread_time()
