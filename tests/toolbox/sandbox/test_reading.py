@@ -20,7 +20,7 @@ from perdure.converters.convert import convert, convert_file
 from perdure.converters.limits import Limits
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing
-from perdure.core.sandbox import SandboxLimits
+from perdure.core.sandbox import SandboxJob, SandboxLimits
 from perdure.testing.files import docx_of, pdf_of, xlsx_of, zip_of
 from perdure.toolbox.sandbox.choose import NoSandbox
 from tests.toolbox.sandbox.cages import Cage
@@ -253,3 +253,28 @@ def test_a_large_file_is_handed_in_whole(cage: Cage, tmp_path: Path) -> None:
     result = cage.run(source, "f", input=path, limits=SandboxLimits(wall_s=20))
 
     assert result.value == hashlib.sha256(path.read_bytes()).hexdigest(), result.error
+
+
+def test_files_do_not_wait_for_tools_that_are_tried_by_hand(tmp_path: Path) -> None:
+    """Those have half of the places, however long they take."""
+    path = tmp_path / "a.docx"
+    path.write_bytes(docx_of(["read"]))
+    cage = Cage(concurrency=2)
+
+    async def read_beside() -> tuple[str, bool]:
+        job = SandboxJob(source="import time\ntime.sleep(5)", limits=SandboxLimits(wall_s=8))
+        trial = asyncio.create_task(cage.sandbox.run(job))
+        await asyncio.sleep(0)
+        document = await convert_file("a.docx", path, sandbox=cage.sandbox)
+        done = trial.done()
+        trial.cancel()
+        await asyncio.wait([trial])
+        return document.text, done
+
+    try:
+        assert cage.run("1").value == 1
+        text, done = cage.wait(read_beside())
+    finally:
+        cage.close()
+
+    assert ("read" in text, done) == (True, False)
