@@ -91,6 +91,7 @@ _NAMESPACE_FLAGS = 0x7E020000  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, m
 _CLONE_THREAD = 0x00010000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _SOCK_STREAM, _SOCK_DGRAM, _SOCK_TYPE_MASK = 1, 2, 0xF
+_PROTOCOLS = (0, 6, 17)  # the usual one, TCP, UDP; asked for another, the kernel may load a module
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
 _PRCTLS = (3, 15, 16, 23, 0x53564D41)  # PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ, PR_SET_VMA
 _FCNTLS = (
@@ -205,6 +206,7 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
         *allow,
         *refuse,
     ]
+    protocol = _one_of(2, _PROTOCOLS, then=allow, other=_fail(errno.EPROTONOSUPPORT))
     internet = [
         _argument(0),
         (_JUMP_EQUAL, 2, 0, _AF_INET),
@@ -214,8 +216,8 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
         (_AND, 0, 0, _SOCK_TYPE_MASK),
         (_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
         # Landlock can't hold datagrams back, so there are none where the network is the machine's.
-        (_JUMP_EQUAL, 0, 1, _SOCK_DGRAM if namespaces else _SOCK_STREAM),
-        *allow,
+        (_JUMP_EQUAL, 0, len(protocol), _SOCK_DGRAM if namespaces else _SOCK_STREAM),
+        *protocol,
         *refuse,
     ]
     if namespaces:
