@@ -61,6 +61,12 @@ def test_json_escapes_are_found(value: str, chance: random.Random) -> None:
     assert masked(f'{{"a":"{"".join(parts)}"}}', value) == '{"a":"[secret KEY]"}'
 
 
+@given(ENCODABLE)
+def test_the_value_as_bytes_is_found(value: str) -> None:
+    """As Python shows what a program wrote."""
+    assert masked(str({"out": value.encode()}), value) in ("{'out': b'[secret KEY]'}", "{'out': b\"[secret KEY]\"}")
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\\n", "\n    "])
 @pytest.mark.parametrize("offset", range(40, 64))
 def test_base64_over_lines_is_found(end: str, offset: int) -> None:

@@ -173,7 +173,8 @@ def _forms(value: str, name: str) -> Iterator[_Form]:
         data = plain.encode()
         texts = (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
         # Where a space is a plus, percent-encoding may be of any of the others.
-        for text in (*texts, plain.replace(" ", "+"), quote_plus(plain), data.hex(), data.hex().upper()):
+        encoded_whole = (plain.replace(" ", "+"), quote_plus(plain), data.hex(), data.hex().upper())
+        for text in (*texts, repr(data)[2:-1], *encoded_whole):
             yield _Form(text, name)
         for offset in range(3):
             encoded = base64.b64encode(bytes(offset) + data).decode().rstrip("=")
