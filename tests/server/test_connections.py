@@ -185,11 +185,11 @@ async def test_slow_clients_are_not_waited_for(tmp_path: Path) -> None:
     """Neither for a head nor for a body; those who wait for the server are, and so are slow bodies that do arrive."""
     model = WaitingModel()
     config = ServerConfig(port=0, header_s=0.4, body_s=0.4)
-    body = b'{"label":"a","value":"' + b"b" * 3_000 + b'"}'
+    body = b'{"label":"a","value":"' + b"b" * 6_000 + b'"}'
     long = POST + b"content-length: %d\r\n\r\n" % len(body)
 
     async def honest() -> tuple[int, int]:
-        return await answer_to(address, [long, *(body[at : at + 500] for at in range(0, len(body), 500))], pause_s=0.3)
+        return await answer_to(address, [long, *(body[at : at + 1_000] for at in range(0, len(body), 1_000))], pause_s=0.3)
 
     async def patient() -> int:
         async with httpx.AsyncClient(base_url=address, timeout=30) as client:
