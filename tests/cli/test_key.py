@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -11,6 +12,11 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import pytest
+
+from perdure.cli import serve as serving
+from perdure.server.config import ServerConfig
+from perdure.server.key import load_key
 from tests.cli.running import called, environment
 
 
@@ -46,6 +52,26 @@ def test_a_server_asks_for_the_key_that_it_made(tmp_path: Path) -> None:
     assert len(key) >= 40
     assert f"It asks for the API key of {tmp_path / 'api.key'}: `perdure key` prints it." in " ".join(err.split())
     assert key not in err
+
+
+async def test_a_key_that_was_made_is_masked_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one of the environment is."""
+
+    async def tell(config: ServerConfig, *_: object) -> int:
+        logging.getLogger("perdure").warning("somebody sent %s", config.api_key)
+        return 0
+
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    monkeypatch.setenv("PERDURE_API_KEY", "auto")
+    monkeypatch.setattr(serving, "_serve", tell)
+    await serving.serve(host=None, port=None)
+    told, key = capsys.readouterr().err, load_key(tmp_path / "api.key")
+
+    assert key is not None
+    assert "somebody sent" in told
+    assert key not in told
 
 
 def test_there_is_no_key_unless_one_is_made(tmp_path: Path) -> None:

@@ -189,7 +189,9 @@ async def test_slow_clients_are_not_waited_for(tmp_path: Path) -> None:
     long = POST + b"content-length: %d\r\n\r\n" % len(body)
 
     async def honest() -> tuple[int, int]:
-        return await answer_to(address, [long, *(body[at : at + 1_000] for at in range(0, len(body), 1_000))], pause_s=0.3)
+        return await answer_to(
+            address, [long, *(body[at : at + 1_000] for at in range(0, len(body), 1_000))], pause_s=0.3
+        )
 
     async def patient() -> int:
         async with httpx.AsyncClient(base_url=address, timeout=30) as client:

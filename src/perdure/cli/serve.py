@@ -41,7 +41,8 @@ async def serve(*, host: str | None, port: int | None) -> int:
     except PerdureError as error:
         TextView(terminal).error(error)
         return 1
-    with logging_to(err, form=config.log, level=config.log_level, environment=os.environ):
+    secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # where it is `auto`, the key is in a file
+    with logging_to(err, form=config.log, level=config.log_level, environment=secrets):
         return await _serve(config, terminal, _LogView(terminal) if config.log == "json" else TextView(terminal))
 
 
