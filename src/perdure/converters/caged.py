@@ -22,6 +22,8 @@ def read(name, kind, limits):
     return answer_to(name, kind, limits)
 """
 
+IMPORT = "import perdure.converters.child"
+
 OWNER = "files"
 """Of all of them together: they wait for no tools that are tried by hand, which are nobody's."""
 
@@ -63,7 +65,16 @@ async def read_caged(
                     progress(done, total)
 
     result = await sandbox.run(job, lines=heard)
+    # Only a job without the file is believed: a reader that the file has taken over must not have it read outside.
+    if _lacks_our_code(result) and _lacks_our_code(await sandbox.run(SandboxJob(source=IMPORT, owner=OWNER))):
+        log.warning("Perdure's own code can't be read in the sandbox: %s", result.error)
+        raise SandboxUnavailable("Perdure's own code can't be read in there")
     return _document(result, name, kind, limits)
+
+
+def _lacks_our_code(result: SandboxResult) -> bool:
+    """Whether Perdure is installed so that only its owner can read it, as far as the result says."""
+    return result.status == "error" and result.error.startswith("ModuleNotFoundError: No module named 'perdure")
 
 
 def _document(result: SandboxResult, name: str, kind: FileKind, limits: Limits) -> Document:
@@ -101,12 +112,6 @@ def _failure(result: SandboxResult, limits: Limits) -> Exception:
             return Refused(f"it took more than {limits.cpu_s:g} seconds of computing, or {limits.wall_s:g} in all")
         case "memory":
             return Refused(f"it needs more than {limits.memory_bytes:,} bytes of memory, the limit")
-        case "error" if result.error.startswith("ModuleNotFoundError: No module named 'perdure"):
-            # Installed so that only its owner can read it: that is nothing about this file.
-            log.warning("Perdure's own code can't be read in the sandbox: %s", result.error)
-            return SandboxUnavailable("Perdure's own code can't be read in there")
-        case "refused":
-            return SandboxUnavailable(result.error)
         case "crash":
             return Refused(f"reading it crashed the converter: {result.error}")
         case _:

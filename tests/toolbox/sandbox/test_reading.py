@@ -28,6 +28,12 @@ from tests.toolbox.sandbox.cages import Cage
 SERVERS = ["root", "user", "root without namespaces", "user without namespaces"]
 CONTENT = "the bytes of the file"
 
+FORGED = (
+    "import json, os, struct; body = json.dumps({}).encode();"
+    " os.write(4, struct.pack('<Q', len(body)) + body); os._exit(0)"
+)
+"""An answer past the return value."""
+
 ATTEMPTS = {
     "the network": "socket.create_connection(('127.0.0.1', int(port)), timeout=2)",
     "a name of the network": "socket.getaddrinfo('localhost.example', 80) and socket.socket(socket.AF_INET)",
@@ -175,6 +181,9 @@ def test_what_can_not_be_read_says_why(
         ("while True: pass", "1 seconds of computing"),
         ("while True: print('x' * 65536)", "computing|printed"),
         ("raise ValueError('odd')", "ValueError: odd"),
+        # What would have it read outside of the sandbox, if it were believed.
+        (FORGED.format("{'status': 'refused', 'error': 'not in here'}"), "not in here"),
+        ("raise ModuleNotFoundError(\"No module named 'perdure'\")", "No module named"),
     ],
 )
 def test_an_answer_is_trusted_as_little_as_the_file(
@@ -214,7 +223,8 @@ async def test_where_nothing_holds_code_back_a_plain_process_reads(tmp_path: Pat
 def test_where_our_own_code_can_not_be_read_a_plain_process_reads(
     cage: Cage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when it was installed for its owner's eyes only."""
+    """As when it was installed for its owner's eyes only: a job without the file has found so."""
+    monkeypatch.setattr(caged, "IMPORT", "import perdure.not_there")
     monkeypatch.setattr(caged, "SOURCE", "def read(name, kind, limits):\n    import perdure.not_there")
     path = tmp_path / "a.html"
     path.write_bytes(b"<p>x")
