@@ -24,9 +24,6 @@ def read(name, kind, limits):
 
 IMPORT = "import perdure.converters.child"
 
-OWNER = "files"
-"""Of all of them together: they wait for no tools that are tried by hand, which are nobody's."""
-
 BYTES_OF_A_CHARACTER = 4
 BESIDES_BYTES = 1 << 20
 LINE_CHARS = 40
@@ -48,7 +45,7 @@ async def read_caged(
         function="read",
         arguments={"name": name, "kind": kind, "limits": asdict(limits)},
         input=file,
-        owner=OWNER,
+        owner=str(file),  # one that is slow keeps no other waiting
         limits=SandboxLimits(
             wall_s=limits.wall_s,
             cpu_s=limits.cpu_s,
@@ -66,7 +63,7 @@ async def read_caged(
 
     result = await sandbox.run(job, lines=heard)
     # Only a job without the file is believed: a reader that the file has taken over must not have it read outside.
-    if _lacks_our_code(result) and _lacks_our_code(await sandbox.run(SandboxJob(source=IMPORT, owner=OWNER))):
+    if _lacks_our_code(result) and _lacks_our_code(await sandbox.run(SandboxJob(source=IMPORT, owner=job.owner))):
         log.warning("Perdure's own code can't be read in the sandbox: %s", result.error)
         raise SandboxUnavailable("Perdure's own code can't be read in there")
     return _document(result, name, kind, limits)

@@ -20,7 +20,7 @@ from perdure.converters.convert import convert, convert_file
 from perdure.converters.limits import Limits
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing
-from perdure.core.sandbox import SandboxJob, SandboxLimits
+from perdure.core.sandbox import SandboxLimits
 from perdure.testing.files import docx_of, pdf_of, xlsx_of, zip_of
 from perdure.toolbox.sandbox.choose import NoSandbox
 from tests.toolbox.sandbox.cages import Cage
@@ -265,26 +265,26 @@ def test_a_large_file_is_handed_in_whole(cage: Cage, tmp_path: Path) -> None:
     assert result.value == hashlib.sha256(path.read_bytes()).hexdigest(), result.error
 
 
-def test_files_do_not_wait_for_tools_that_are_tried_by_hand(tmp_path: Path) -> None:
-    """Those have half of the places, however long they take."""
-    path = tmp_path / "a.docx"
-    path.write_bytes(docx_of(["read"]))
+def test_a_file_does_not_wait_for_a_slow_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All places are there for files: each is an owner of its own."""
+    slow = caged.SOURCE.replace("    from", "    import time; time.sleep(5 * (name == 'slow.html'))\n    from", 1)
+    monkeypatch.setattr(caged, "SOURCE", slow)
+    for name in ("slow.html", "a.html"):
+        (tmp_path / name).write_bytes(b"<p>x")
     cage = Cage(concurrency=2)
 
     async def read_beside() -> tuple[str, bool]:
-        job = SandboxJob(source="import time\ntime.sleep(5)", limits=SandboxLimits(wall_s=8))
-        trial = asyncio.create_task(cage.sandbox.run(job))
-        await asyncio.sleep(0)
-        document = await convert_file("a.docx", path, sandbox=cage.sandbox)
-        done = trial.done()
-        trial.cancel()
-        await asyncio.wait([trial])
+        first = asyncio.create_task(convert_file("slow.html", tmp_path / "slow.html", sandbox=cage.sandbox))
+        await asyncio.sleep(0.3)
+        document = await convert_file("a.html", tmp_path / "a.html", sandbox=cage.sandbox)
+        done = first.done()
+        first.cancel()
+        await asyncio.wait([first])
         return document.text, done
 
     try:
-        assert cage.run("1").value == 1
         text, done = cage.wait(read_beside())
     finally:
         cage.close()
 
-    assert ("read" in text, done) == (True, False)
+    assert (text, done) == ("x\n", False)
