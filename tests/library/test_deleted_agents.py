@@ -14,7 +14,9 @@ import pytest
 from perdure import AsyncPerdure, NotFound
 from perdure.core.errors import StoreDamaged, StoreFull
 from perdure.engine.reset import carry_out_left
+from perdure.library.checks import USER
 from perdure.testing import ScriptedModel
+from perdure.testing.clock import START
 
 MODEL = "test/scripted"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -134,4 +136,46 @@ async def test_a_damaged_text_does_not_keep_deleted_agents(tmp_path: Path, parts
     await perdure.delete_agent(other)  # type: ignore[arg-type]
 
     assert (rows_of(tmp_path, agent_id), rows_of(tmp_path, other)) == (0, 0)
+    await perdure.close()
+
+
+async def test_a_reset_that_is_stored_is_no_failure_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its messages are out of view; what is left to do is done when there is room."""
+    perdure = await opened(tmp_path)
+    agent = await perdure.agent(await talkative(perdure))
+    write = perdure.app.store.write
+
+    async def full(unit: Any, *args: Any, **kwargs: Any) -> Any:
+        if unit.__qualname__.startswith("_carry_out"):
+            raise StoreFull("no space left")
+        return await write(unit, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(perdure.app.store, "write", full)
+        await agent.reset()
+    assert await agent.message_count() == 0
+    assert await perdure.app.store.read(lambda tx: tx.resets.unfinished()) == [agent.id]
+
+    await carry_out_left(perdure.app.ports)
+    assert await perdure.app.store.read(lambda tx: tx.resets.unfinished()) == []
+    await perdure.close()
+
+
+async def test_a_reset_of_damaged_messages_keeps_no_other_waiting(tmp_path: Path) -> None:
+    """It is told in the log, and the next agent's is carried out."""
+    perdure = await opened(tmp_path)
+    first, second = [await perdure.agent(await talkative(perdure)) for _ in range(2)]
+    damaging = sqlite3.connect(tmp_path / "p.db")
+    damaging.execute("UPDATE messages SET parts = '[{' WHERE agent_id = ? AND seq = 7", [first.id])
+    damaging.commit()
+    damaging.close()
+    for agent in (first, second):
+        conversation = (await agent.conversations())[0]
+        await perdure.app.store.write(lambda tx, one=conversation: tx.resets.add(one, author=USER, at=START))  # type: ignore[misc]
+
+    await carry_out_left(perdure.app.ports)
+
+    assert await perdure.app.store.read(lambda tx: tx.resets.unfinished()) == [first.id]
     await perdure.close()

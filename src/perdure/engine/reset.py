@@ -13,7 +13,7 @@ from datetime import datetime
 from perdure.core import hooks
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation, Reset
-from perdure.core.errors import ConversationBusy, InvalidInput, StoreError
+from perdure.core.errors import ConversationBusy, InvalidInput, StoreDamaged, StoreError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.tx import Tx
@@ -71,7 +71,7 @@ async def reset_conversations(
         fired = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
         if fired.context:
             await ports.store.write(_add_context, reset, fired.context, ids=ports.ids, counter=ports.counter, now=now)
-    await _carry_out(agent_id, ports, rows_a_step)
+    await _carry_out_now_or_later(agent_id, ports, rows_a_step)
     return resets
 
 
@@ -94,14 +94,27 @@ async def carry_out_left(ports: Ports) -> None:
     StoreError."""
     if await ports.store.read(lambda tx: tx.agents.unfinished()):
         await _carry_out_deletes(ports)
-    while agents := await ports.store.read(lambda tx: tx.resets.unfinished()):
-        for agent_id in agents:
-            await _carry_out(agent_id, ports)
+    damaged: set[AgentId] = set()
+    while agents := set(await ports.store.read(lambda tx: tx.resets.unfinished())) - damaged:
+        for agent_id in sorted(agents):
+            try:
+                await _carry_out(agent_id, ports)
+            except StoreDamaged as error:  # it must not keep the others waiting
+                log.error("a reset of %s can't be carried out: %s", agent_id, error)
+                damaged.add(agent_id)
 
 
 async def _carry_out_deletes(ports: Ports) -> None:
     while await ports.store.write(lambda tx: tx.agents.carry_out(limit=ROWS_A_STEP)):
         pass
+
+
+async def _carry_out_now_or_later(agent_id: AgentId, ports: Ports, rows: int = ROWS_A_STEP) -> None:
+    """Carry out a reset that is stored already: what fails now, such as on a full disk, goes with the next recovery."""
+    try:
+        await _carry_out(agent_id, ports, rows)
+    except StoreError as error:
+        log.warning("the messages of %s are out of view, and what is left to do waits: %s", agent_id, error)
 
 
 async def _carry_out(agent_id: AgentId, ports: Ports, rows: int = ROWS_A_STEP) -> None:
@@ -183,7 +196,7 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
         counted=counted,
     )
     await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
-    await _carry_out(agent_id, ports)
+    await _carry_out_now_or_later(agent_id, ports)
 
 
 def _delete(

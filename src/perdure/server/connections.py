@@ -64,7 +64,8 @@ class Connections:
         name = _network_of(host)
         address = self._of.setdefault(name, _Address())
         served = self._has_room(len(address.open), self._limit_of_one, address.waiting)
-        served = self._has_room(len(self._open), self.limit, self._waiting) and served
+        # Who has no room for one address must not take the place of another's connection.
+        served = served and self._has_room(len(self._open), self.limit, self._waiting)
         self._open[connection] = name
         address.open[connection] = None
         self.wait(connection)

@@ -310,7 +310,9 @@ class LinuxSandbox:
             if why := await _caged(call):
                 if not server.alive:
                     return ended_result(await call.ended, job.limits, answered=False)
-                raise SandboxUnavailable(f"a process could not be isolated: {why}")
+                # It is no machine without isolation: whoever waits must not do the work outside instead.
+                error = f"its process could not be isolated just now ({why}): try once more"
+                return SandboxResult(status="crash", error=error)
             started = time.monotonic()
             async with self._way_out(call, job.network):
                 result = await self._answered(call, job, lines)
