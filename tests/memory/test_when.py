@@ -383,7 +383,7 @@ def test_patterns_have_bounds() -> None:
     assert len(around) >= 8
     for pattern in (*(rule.pattern for rule in rules), *around):
         if pattern.pattern != r"[^\W\d_]+":  # one class, whose runs don't overlap
-            _, most = re._parser.parse(pattern.pattern).getwidth()  # type: ignore[attr-defined]
+            _, most = vars(re)["_parser"].parse(pattern.pattern).getwidth()
             assert most <= 120, pattern.pattern
 
 
