@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from perdure.core.errors import PerdureError
-from perdure.core.events import Delta, RunEnded, StoredEvent
+from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
+from perdure.core.ids import StepId
 from perdure.engine.hub import Sent
 
 __all__ = ["Following"]
@@ -35,6 +36,7 @@ class Following:
         self._last, self._known, self._over = after, known, over
         self._error: PerdureError | None = None
         self._begun = self.ended = False
+        self._abandoned: set[StepId] = set()
 
     async def more(self) -> Sequence[StoredEvent | Delta]:
         """What comes next, together what came together; nothing at the end. Raises: StoreError, NotFound."""
@@ -56,7 +58,8 @@ class Following:
                 if sent.seq > self._last:
                     self._add(found, (sent,))
             elif isinstance(sent, Delta):
-                found.append(sent)
+                if sent.step_id not in self._abandoned:  # the call of a process that lost the run may still go on
+                    found.append(sent)
             elif isinstance(sent, PerdureError):
                 self._error = sent  # raised when what was sent before it has been taken
                 return
@@ -68,5 +71,6 @@ class Following:
     def _add(self, found: list[StoredEvent | Delta], events: Sequence[StoredEvent]) -> None:
         if events:
             found += events
+            self._abandoned |= {one.event.step_id for one in events if isinstance(one.event, StepAbandoned)}
             self._last = events[-1].seq
             self.ended = isinstance(events[-1].event, RunEnded)
