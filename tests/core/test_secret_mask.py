@@ -114,5 +114,6 @@ def test_the_time_is_linear_in_the_text(part: str) -> None:
         mask.text(text)
         return time.thread_time() - began
 
-    seconds(100)
-    assert seconds(16_000) < 30 * max(seconds(2_000), 0.002)
+    few, many = (min(seconds(times) for _ in range(3)) for times in (2_000, 16_000))
+
+    assert many < 30 * max(few, 0.002)

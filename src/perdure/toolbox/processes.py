@@ -26,3 +26,4 @@ async def end_group(process: asyncio.subprocess.Process) -> None:
         if (pipe := transport.get_pipe_transport(fd)) is not None:
             pipe.close()
     await process.wait()
+    transport.close()  # uvloop's stays open until its pipes have ended
