@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = ["PROGRAM", "Served", "serving"]
 
 PROGRAM = Path(__file__).with_name("disaster_program.py")
 STOP_S = 30.0
+SERVE = ("serve", "--port", "0")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def serving(home: Path, **more: str) -> Iterator[Served]:
     home.mkdir(exist_ok=True)
     with log.open("a") as errors:
         process = subprocess.Popen(
-            [warm(str(PROGRAM), ours), "serve", "--port", "0"],
+            # What is loaded before the program has to be there from its start.
+            [*([sys.executable, str(PROGRAM)] if "LD_PRELOAD" in more else [warm(str(PROGRAM), ours)]), *SERVE],
             env=ours,
             stdout=subprocess.PIPE,
             stderr=errors,

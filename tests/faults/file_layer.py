@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["COMPILER", "Operation", "lines_told", "read_record", "run_recorded", "write_cut"]
+__all__ = ["COMPILER", "Operation", "layer_variables", "lines_told", "read_record", "run_recorded", "write_cut"]
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 SECTOR_BYTES = 512
@@ -33,6 +33,20 @@ class Operation:
     data: bytes
 
 
+def layer_variables(root: Path, record: Path, *, fail_flush: int = 0) -> dict[str, str]:
+    """The environment of a process whose writes below `root` are recorded."""
+    assert COMPILER is not None
+    library = record.with_name("file_layer.so")
+    source = Path(__file__).with_suffix(".c")
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    return {
+        "LD_PRELOAD": str(library),
+        "FILE_LAYER_ROOT": str(root.resolve()),
+        "FILE_LAYER_LOG": str(record),
+        "FILE_LAYER_FAIL": str(fail_flush),
+    }
+
+
 def run_recorded(
     module: str, arguments: Sequence[str], *, root: Path, record: Path, text: str, fail_flush: int = 0
 ) -> subprocess.CompletedProcess[str]:
@@ -41,17 +55,10 @@ def run_recorded(
     Args:
         fail_flush: which flush of a write-ahead log fails, counted from 1; 0: none.
     """
-    assert COMPILER is not None
-    library = record.with_name("file_layer.so")
-    source = Path(__file__).with_suffix(".c")
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
-        "LD_PRELOAD": str(library),
-        "FILE_LAYER_ROOT": str(root.resolve()),
-        "FILE_LAYER_LOG": str(record),
-        "FILE_LAYER_FAIL": str(fail_flush),
+        **layer_variables(root, record, fail_flush=fail_flush),
     }
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(

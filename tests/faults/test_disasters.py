@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.running import called, perdure
 from tests.faults.disasters import Served, serving
+from tests.faults.file_layer import COMPILER, layer_variables
 
 pytestmark = pytest.mark.faults
 
@@ -102,6 +103,31 @@ def test_a_disk_without_room_is_told_and_the_store_goes_on_when_there_is_some(tm
         assert (len(said), kept[1].count("filled")) == (2, made)
     else:
         assert len(said) >= made + 2
+
+
+@pytest.mark.skipif(COMPILER is None or sys.platform != "linux", reason="needs a C compiler, and Linux")
+def test_a_disk_that_confirms_nothing_is_told_and_nothing_more_is_written(tmp_path: Path) -> None:
+    """The answer is 503 and says what to do; what was answered before is there at the next start."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with serving(home, **layer_variables(home, tmp_path / "record", fail_flush=40)) as served:
+        agent = served.make_agent()
+        said = 0
+        while (failed := served.send(agent, f"message {said}")).status_code == 200:
+            said += 1
+        later = served.client.post("/v1/blocks/", json={"label": "later", "value": ""})
+        served.kill()
+    with serving(home) as again:
+        kept = again.client.get(f"{agent}/messages", params={"limit": 1_000}).json()
+        again.stop()
+
+    assert said > 0
+    for answer in (failed, later):
+        assert answer.status_code == 503, answer.text
+        assert "check the disk" in answer.json()["detail"]
+        assert of_trace(again, answer), answer.text
+    texts = {message["content"] for message in kept if message["message_type"] == "user_message"}
+    assert {f"message {number}" for number in range(said)} <= texts
 
 
 def fill(served: Served, agent: str, by: str, number: int) -> httpx.Response:
