@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.memory.packed_text import HEADER
@@ -301,6 +301,33 @@ def test_a_text_that_costs_more_than_its_parts_fits_too(sizes: list[int], extra:
 
     assert found.tokens == count(found.text) <= every.tokens - less
     assert (found.text == every.text) == (less == 0)
+
+
+@effort(60, 1000)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=8),
+    st.integers(100, 10_000),
+    st.integers(0, 2),
+)
+@example([(1, 0), (1, 5), (1, 0), (2, 0)], 3532, 0)  # what is dropped frees less than was estimated
+def test_no_estimate_of_a_long_text_breaks_the_budget(
+    densities: list[tuple[int, int]], budget: int, per_piece: int
+) -> None:
+    """Long texts are counted by their beginning, so each may cost ten times its estimate, or a tenth."""
+
+    def half(density: int) -> str:
+        return ("x" * density).ljust(10, "-") * 500
+
+    def count(text: str) -> int:
+        return text.count("x") + per_piece * text.count("[")
+
+    candidates = [
+        Candidate(kind="turn", id=f"t{at}", seq=3 * at, text=half(first) + half(second), score=9.0 - at)
+        for at, (first, second) in enumerate(densities)
+    ]
+    found = pack(candidates, budget=budget, count=count)
+
+    assert found.tokens == count(found.text) <= budget
 
 
 @effort(60, 1000)
