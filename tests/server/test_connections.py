@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from perdure import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.server.config import ServerConfig
-from perdure.server.connections import PROBES, Connections, _network_of
+from perdure.server.connections import PROBES, Connection, Connections, _network_of
 from perdure.testing import says
 from tests.server.served import served
 
@@ -213,6 +217,46 @@ async def test_slow_clients_are_not_waited_for(tmp_path: Path) -> None:
         assert not waiting.done()
         model.free.set()
         assert await waiting == 200
+
+
+@pytest.mark.parametrize("keeps_open", [True, False])
+async def test_a_client_that_takes_nothing_is_closed(keeps_open: bool) -> None:
+    """Whoever takes no byte of an answer keeps no place; whoever takes some at times gets all of it."""
+    answer = b"x" * 8_000_000  # more than the buffers of both sides hold
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        head = [(b"content-length", b"%d" % len(answer)), (b"connection", b"keep-alive" if keeps_open else b"close")]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": answer})
+
+    async def ask(stack: contextlib.AsyncExitStack) -> asyncio.StreamReader:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect(address)
+        reader, writer = await asyncio.open_connection(sock=client, limit=4_096)
+        stack.callback(writer.close)
+        writer.write(HEALTH + b"\r\n")
+        return reader
+
+    connections = Connections(ServerConfig(header_s=0.2, write_s=0.8), files=1_024)
+    config, state = uvicorn.Config(app, lifespan="off", log_config=None, timeout_keep_alive=60), ServerState()
+    config.load()
+    make = Connection.factory(connections)
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: make(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
+    address = listener.sockets[0].getsockname()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(listener.close)
+        _, slow = await ask(stack), await ask(stack)
+        read = steps = 0
+        while steps < 28 or (read < len(answer) and not slow.at_eof()):
+            read += len(await slow.read(2_000 if steps < 28 else 1_000_000)) if steps % 4 == 0 or steps >= 28 else 0
+            steps += 1
+            connections.close_late()
+            await asyncio.sleep(0.05 if steps < 28 else 0)
+            assert len(connections) <= (2 if steps < 28 else 1)
+        assert read >= len(answer)
 
 
 def test_the_limit_leaves_files_for_the_store() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
-from collections.abc import AsyncIterator, Sequence
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,8 +17,10 @@ from starlette.requests import Request
 from perdure import InvalidInput
 from perdure.core import json_limits
 from perdure.core.errors import StoreDamaged
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.server import guards
 from perdure.server.config import ServerConfig
+from perdure.testing import says
 from tests.server.served import BASE, MODEL, in_process, served
 
 KEY = "a long random text"
@@ -157,9 +162,53 @@ async def test_bodies_that_arrive_together_are_bounded(tmp_path: Path, monkeypat
         refused = await client.post("/v1/blocks/", json=large)
         assert (refused.status_code, len(refused.json()["trace_id"])) == (503, 32)
         assert refused.json()["trace_id"] == refused.headers["x-trace-id"]
+        assert refused.headers["retry-after"] == "1"
         ended.set()
         assert [(await one).status_code for one in held] == [200, 200]
         assert (await client.post("/v1/blocks/", json=large)).status_code == 200
+
+
+async def test_a_body_is_let_go_of_before_its_answer_ends(tmp_path: Path) -> None:
+    """A stream may take an hour, and hundreds of them together all the memory."""
+    begun, free = asyncio.Event(), asyncio.Event()
+
+    class Waits:
+        async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+            begun.set()
+            await free.wait()
+            yield says("at last")
+
+    def held_bytes() -> int:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    def body() -> Iterator[bytes]:
+        yield b'{"input": "hi", "streaming": true' + b" " * 4_000_000 + b"}"
+
+    async with in_process(tmp_path, model=Waits()) as (client, perdure):
+        agent = await perdure.create_agent()
+        pieces = body()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": next(pieces), "more_body": False}
+
+        async def send(message: Any) -> None:
+            pass
+
+        path = f"/v1/agents/{agent.id}/messages"
+        headers = [(b"host", b"localhost"), *((name.encode(), value.encode()) for name, value in JSON.items())]
+        headers.append((b"content-length", b"4000034"))
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+        tracemalloc.start()
+        try:
+            before = held_bytes()
+            answer = asyncio.create_task(client._transport.app(scope, receive, send))  # type: ignore[attr-defined]
+            await begun.wait()
+            assert held_bytes() - before < 2_000_000
+        finally:
+            tracemalloc.stop()
+            free.set()
+            await answer
 
 
 async def test_no_body_is_read_before_the_key(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from perdure import InvalidInput
 from perdure.server.config import ServerConfig
 from perdure.server.guards import OPEN_PATHS
 from tests.server.routed import Routed, routed
@@ -122,5 +124,32 @@ async def test_an_origin_is_allowed_by_setting() -> None:
         ):
             answer = await server.http.get(HEALTH, headers={"origin": origin, "host": host})
             assert answer.status_code == status, (origin, host)
+    named = ("file://", "app://main", "vscode-webview://*")
+    async with routed(config=ServerConfig(allowed_hosts=named)) as server:
+        for origin, status in (
+            ("file://", 200),
+            ("app://main", 200),
+            ("app://other", 403),
+            ("vscode-webview://0a1b2c", 200),
+            ("vscode-webview-x://0a1b2c", 403),
+            ("null", 403),
+            ("http://main", 403),
+        ):
+            answer = await server.http.get(HEALTH, headers={"origin": origin, "sec-fetch-site": "cross-site"})
+            assert answer.status_code == status, origin
+        for host in ("main", "app", "null"):
+            assert (await server.http.get(HEALTH, headers={"host": host})).status_code == 403
+    with pytest.raises(InvalidInput, match="'null' and there is no API key"):
+        ServerConfig(allowed_hosts=("null",))
+    async with routed(config=ServerConfig(allowed_hosts=("null",), api_key="a long random text")) as server:
+        assert (await server.http.get(HEALTH, headers={"origin": "null"})).status_code == 200
+    for name in ("https://*", "app*://main", "app://ma*"):
+        with pytest.raises(InvalidInput, match="can never match"):
+            ServerConfig(allowed_hosts=(name,))
+
+
+async def test_a_preflight_is_answered_without_leave() -> None:
+    """No page of another origin may read an answer."""
+    async with routed(config=ServerConfig(allowed_hosts=("localhost:3000",))) as server:
         preflight = await server.http.options("/v1/agents/", headers={"origin": "http://localhost:3000"})
         assert not [name for name in preflight.headers if name.startswith("access-control-")]

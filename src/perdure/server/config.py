@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from perdure.core.errors import InvalidInput
 from perdure.server.key import AUTO, key_file_of, load_key, make_key
 from perdure.settings import Settings
 
-__all__ = ["ANY", "LEVELS", "LOGS", "LOOPBACK_NAMES", "ServerConfig", "is_loopback"]
+__all__ = ["ANY", "LEVELS", "LOGS", "LOOPBACK_NAMES", "NULL_ORIGIN", "ServerConfig", "is_loopback"]
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 """The names by which a browser or program on this machine reaches it; always answered, with any port."""
@@ -22,6 +23,13 @@ LOGS = ("console", "json", "off")
 LEVELS = ("debug", "info", "warning", "error")
 
 ANY = "*"
+
+NULL_ORIGIN = "null"
+"""What a browser sends for a page of a file or a sandboxed frame, whoever made it."""
+
+ANY_OF_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*://\*")
+"""Every page of a program that numbers its pages, such as `vscode-webview://*`."""
+
 PORT_MAX = 65_535
 
 
@@ -36,13 +44,15 @@ class ServerConfig:
         key_file: where the key is kept, if this machine has made it.
         allowed_hosts: names (`agents.example.org`, or with `:port` for that port alone) in `Host` that are answered
             besides the loopback ones and `host` itself, and in `Origin` besides the request's own host; `*` is any, and
-            needs a key.
+            needs a key. One with a scheme is an origin alone: `app://main`, `file://`, `vscode-webview://*` for all
+            of a scheme, and `null`, which needs a key.
         max_body_bytes: the largest request body, in bytes.
         max_depth: how deep arrays and objects of a JSON body may nest.
         max_header_bytes: the largest head of a request: its address and headers.
         max_headers: how many headers a request may have.
         header_s: how long a connection may wait for the head of a request, in seconds.
         body_s: how long a body may take, in seconds, and one more for every 1,000 bytes of it.
+        write_s: how long a client may take no byte of an answer that waits for it, in seconds.
         connections: how many may be open; fewer where the process may open few files.
         connections_per_address: how many of one address; 0 is any number.
         shutdown_s: how long a stop waits for answers that are under way, in seconds.
@@ -62,6 +72,7 @@ class ServerConfig:
     max_headers: int = 100
     header_s: float = 20
     body_s: float = 30
+    write_s: float = 60
     connections: int = 2_000
     connections_per_address: int = 500
     shutdown_s: int = 10
@@ -77,7 +88,8 @@ class ServerConfig:
             raise InvalidInput(f"port is {self.port}: it must be from 1 to {PORT_MAX}, or 0 for a free one")
         if self.max_body_bytes < 1 or self.max_depth < 1:
             raise InvalidInput("max_body_bytes and max_depth must be positive")
-        if min(self.max_header_bytes, self.max_headers, self.header_s, self.body_s, self.connections) <= 0:
+        times_s = (self.header_s, self.body_s, self.write_s)
+        if min(self.max_header_bytes, self.max_headers, *times_s, self.connections) <= 0:
             raise InvalidInput("limits of headers, bodies and connections must be positive")
         if self.connections_per_address < 0:
             raise InvalidInput("connections_per_address can't be negative; 0 is any number")
@@ -89,14 +101,14 @@ class ServerConfig:
                 " long random text, or bind 127.0.0.1"
             )
         for name in self.allowed_hosts:
-            if name != ANY and "*" in name:
+            if name != ANY and "*" in name and not ANY_OF_SCHEME.fullmatch(name):
                 raise InvalidInput(
                     f"allowed host {name!r} can never match: names are compared whole; write each of them"
                 )
-        if not self.api_key and ANY in self.allowed_hosts:
+        if not self.api_key and (open_to_all := {ANY, NULL_ORIGIN}.intersection(self.allowed_hosts)):
             raise InvalidInput(
-                "allowed_hosts has '*' and there is no API key, so any web page that a user of this machine opens could"
-                " talk to the agents: name the hosts, or set PERDURE_API_KEY"
+                f"allowed_hosts has {open_to_all.pop()!r} and there is no API key, so any web page that a user of this"
+                " machine opens could talk to the agents: name the hosts, or set PERDURE_API_KEY"
             )
 
     @classmethod

@@ -9,10 +9,13 @@ further connections are answered the probes only.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import functools
 import ipaddress
 import json
 import logging
+import sys
+import termios
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from perdure.server.config import ServerConfig
-from perdure.server.guards import OPEN_PATHS, answer
+from perdure.server.guards import OPEN_PATHS, RETRY_AFTER, answer
 from perdure.server.trace import new_trace
 
 __all__ = ["Connection", "Connections"]
@@ -115,8 +118,23 @@ class _Address:
         self.waiting: dict[Connection, None] = {}
 
 
+class _CountingTransport:
+    """A transport that counts what is written to it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.written_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        self.written_bytes += len(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Connection(HttpToolsProtocol):
-    """One connection, whose heads are bounded in bytes, number and time, and whose bodies in time."""
+    """One connection: heads are bounded in bytes, number and time, bodies in time, answers in time without progress."""
 
     def __init__(self, *options: Any, connections: Connections, **more: Any) -> None:
         super().__init__(*options, **more)
@@ -128,6 +146,8 @@ class Connection(HttpToolsProtocol):
         self._silent_bytes = 0  # fed to the parser since it last came to an end of something
         self._problem: tuple[int, str] | None = None
         self._discarded_bytes = -1  # not refused
+        self._taken_bytes = 0  # of answers, by the client
+        self._taken_s = 0.0  # when that was last more than before, or nothing was left to take
 
     @classmethod
     def factory(cls, connections: Connections) -> Callable[..., Connection]:
@@ -139,7 +159,12 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def close_if_late(self) -> None:
-        """Close if the client has kept us waiting for longer than it may; not while an answer is under way."""
+        """Close if the client has kept us waiting for longer than it may."""
+        if self._has_untaken_bytes():
+            if self.loop.time() - self._taken_s > self._limits.write_s:
+                self.abort()
+            self._since_s = max(self._since_s, self._taken_s)  # it is asked for the next one when it has this one
+            return
         waited_s = self.loop.time() - self._since_s
         if self._in_body and self.flow.read_paused:  # it is we who don't read
             self._since_s += 1
@@ -151,7 +176,9 @@ class Connection(HttpToolsProtocol):
             self._refuse(408, f"no request arrived within {self._limits.header_s:g} s")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._transport = _CountingTransport(transport)
+        self._taken_s = self.loop.time()
+        super().connection_made(self._transport)  # type: ignore[arg-type]  # it is one for all that is called
         if not self._all.add(self, self.client[0] if self.client else ""):
             self.app = _ProbesOnly(self.app)
 
@@ -227,6 +254,14 @@ class Connection(HttpToolsProtocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Some clients offer HTTP/2 with every first request, which is nothing to warn of."""
 
+    def _has_untaken_bytes(self) -> bool:
+        """Whether the client has not taken all of its answers yet; notes when it takes some."""
+        left = self.transport.get_write_buffer_size() + _bytes_in_kernel(self.transport)
+        taken = self._transport.written_bytes - left
+        if not left or taken > self._taken_bytes:
+            self._taken_bytes, self._taken_s = taken, self.loop.time()
+        return left > 0
+
     def _count(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > self._limits.max_header_bytes or self._header_count > self._limits.max_headers:
@@ -270,7 +305,17 @@ class _ProbesOnly:
         with new_trace():
             log.warning("a request was refused: all connections, or all of one address, are busy")
             text = "too many connections are busy: try again, or raise PERDURE_CONNECTIONS"
-            await answer(send, 503, {"detail": text}, (b"retry-after", b"1"), (b"connection", b"close"))
+            await answer(send, 503, {"detail": text}, RETRY_AFTER, (b"connection", b"close"))
+
+
+def _bytes_in_kernel(transport: asyncio.Transport) -> int:
+    """How much the other side has not confirmed yet. The kernel takes megabytes before it asks for more, so that the
+    transport's own buffer moves too rarely to tell a slow client by."""
+    try:
+        queued = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):  # not known on this system, or closed
+        return 0
+    return int.from_bytes(queued, sys.byteorder)
 
 
 def _network_of(host: str) -> str:

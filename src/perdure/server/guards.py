@@ -28,7 +28,7 @@ from perdure.server.config import ServerConfig
 from perdure.server.origins import HEADERS, Origins, body_type_problem, upload_problem
 from perdure.server.trace import TRACE_HEADER, new_trace, trace_id
 
-__all__ = ["OPEN_PATHS", "Guard", "answer"]
+__all__ = ["OPEN_PATHS", "RETRY_AFTER", "Guard", "answer"]
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ VALUES_MAX = 250_000
 
 HELD_BYTES = 200 * 2**20
 """Of all bodies that are arriving: hundreds of slow clients must not fill the memory together."""
+
+RETRY_AFTER = (b"retry-after", b"1")
 
 FORM_BYTES = 100_000
 """What the form around an uploaded file may take."""
@@ -95,10 +97,11 @@ class Guard:
             if body is None:
                 return  # the client left before it had sent everything
             if isinstance(body, bytes):
-                receive = _again(body, receive)
                 refusal = _unsupported(body_type_problem(headers) if body else None) or self._too_deep(body)
+                receive = _replay([body], receive)
             else:
                 refusal = body
+            del body  # the answer may take an hour
         if refusal is not None:
             await answer(send, *refusal)
             return
@@ -164,7 +167,7 @@ class Guard:
                     return too_large
                 if self._held_bytes > HELD_BYTES:
                     log.warning("a body was refused: more than %d bytes of bodies arrive at once", HELD_BYTES)
-                    return 503, {"detail": "too many large bodies arrive at once: try again"}
+                    return 503, {"detail": "too many large bodies arrive at once: try again"}, RETRY_AFTER
                 pieces.append(piece)
                 if not message.get("more_body", False):
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -196,7 +199,8 @@ class Guard:
         return None
 
 
-_Refusal = tuple[int, dict[str, Any]]
+_Refusal = tuple[int, dict[str, Any]] | tuple[int, dict[str, Any], tuple[bytes, bytes]]
+"""Status, shape, and a header where one helps."""
 
 _WANTED = HEADERS | {b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"expect"}
 
@@ -233,16 +237,14 @@ def _asks_for_upgrade(headers: Mapping[bytes, bytes]) -> bool:
     return b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower()
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the whole body once, and then what follows: that the client leaves."""
-    given = False
+def _replay(bodies: list[bytes], receive: Receive) -> Receive:
+    """A `receive` that hands out the body in the list, keeps nothing of it, and then says what follows: that the
+    client leaves."""
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+        return await receive()
 
     return replay
 

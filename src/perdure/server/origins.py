@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from perdure.server.config import ANY, LOOPBACK_NAMES, ServerConfig
+from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig
 
 __all__ = ["HEADERS", "Origins", "body_type_problem", "upload_problem"]
 
@@ -36,7 +36,8 @@ class Origins:
     """Which hosts and origins are answered under this configuration."""
 
     def __init__(self, config: ServerConfig) -> None:
-        self._allowed = frozenset(map(_as_compared, config.allowed_hosts))
+        self._origins = frozenset(name.lower() for name in config.allowed_hosts if name == NULL_ORIGIN or "://" in name)
+        self._allowed = frozenset(map(_as_compared, config.allowed_hosts)) - self._origins
         self._names = {*LOOPBACK_NAMES, config.host.strip("[]").lower(), *self._allowed}
         self._any = ANY in config.allowed_hosts
         self._known: dict[bytes, bool] = {}  # few different hosts are sent, again and again
@@ -73,7 +74,10 @@ class Origins:
         return known
 
     def _is_allowed(self, origin: bytes) -> bool:
-        """Whether the setting names this origin's host."""
+        """Whether the setting names this origin, or its host."""
+        text = origin.decode("latin-1").lower()
+        if not self._origins.isdisjoint((text, f"{text.partition('://')[0]}://{ANY}")):
+            return True
         parts = _parts(origin)
         return parts is not None and (self._any or _is_in(parts[1], self._allowed, DEFAULT_PORTS[parts[0]]))
 

@@ -34,7 +34,7 @@ from perdure.server.routes.runs import resumed
 from perdure.server.wire.approvals import in_context_ids
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.conversations import ConversationChangesIn, ConversationIn, conversation_shape
-from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, read_send
+from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, read_send, take_body
 from perdure.server.wire.messages import MessageType, Shown
 from perdure.server.wire.paging import Limit, Order
 
@@ -54,7 +54,7 @@ _ARCHIVED = {"unarchived": False, "archived": True, "all": None}
 
 async def _send(request: Request) -> Response:
     perdure: AsyncPerdure = request.app.state.perdure
-    body = read_send(await request.body(), streams_unless_told=True)
+    body = read_send(await take_body(request), streams_unless_told=True)
     line = await _line(perdure, request.path_params["conversation_id"], body.agent_id)
     return await answer_message(request, body, line.agent_id, line.seq)
 
@@ -182,7 +182,7 @@ async def cancel(conversation_id: ConversationPath, library: Library, agent_id: 
 @router.post("/v1/conversations/{conversation_id}/stream")
 async def resume(conversation_id: ConversationPath, library: Library, request: Request) -> Response:
     """The stream of a background run of the conversation, from where the body says. 400 if there is none."""
-    body = read_body(ResumeRequest, await request.body())
+    body = read_body(ResumeRequest, await take_body(request))
     line = await _line(library, conversation_id, None if body.agent_id is None else AgentId(body.agent_id))
     run = await library.app.store.read(_run_to_resume, line, body)
     if run is None:

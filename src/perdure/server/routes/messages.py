@@ -51,6 +51,7 @@ from perdure.server.wire.input import (
     key_of,
     read_body,
     read_send,
+    take_body,
 )
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_messages
 from perdure.server.wire.paging import Limit, Order
@@ -82,18 +83,18 @@ ConversationQuery = Annotated[Annotated[str, IdFormat("conversation", words=("de
 
 async def _create(request: Request) -> Response:
     agent_id = _agent_id(request)
-    return await answer_message(request, read_send(await request.body()), agent_id)
+    return await answer_message(request, read_send(await take_body(request)), agent_id)
 
 
 async def _create_stream(request: Request) -> Response:
     agent_id = _agent_id(request)
-    return await answer_message(request, read_send(await request.body(), streaming=True), agent_id)
+    return await answer_message(request, read_send(await take_body(request), streaming=True), agent_id)
 
 
 async def _create_async(request: Request) -> Response:
     """The run, which is answered in the background."""
     agent_id, perdure = _agent_id(request), _perdure(request)
-    body = read_send(await request.body())
+    body = read_send(await take_body(request))
     if body.streaming:
         raise InvalidInput(
             "streaming: messages/async does not stream; follow its run with POST /v1/runs/{run_id}/stream"
@@ -328,7 +329,7 @@ async def retrieve_message(library: Library, message_id: MessagePath) -> Respons
 async def cancel_messages(library: Library, agent_id: AgentPath, request: Request) -> Response:
     """Ask runs of the agent to stop: those named, or all that have not ended. Run id -> `cancelled`, or the status it
     had ended with before. 409 if none was named and none runs."""
-    body = read_body(CancelRequest, await request.body())
+    body = read_body(CancelRequest, await take_body(request))
     runs, waiting = await library.app.store.read(_runs_to_cancel, agent_id, body.run_ids)
     if not runs and body.run_ids is None:
         raise Conflict(f"there is nothing to cancel: agent {agent_id} has no active run")
@@ -349,7 +350,7 @@ async def cancelled(library: AsyncPerdure, runs: Sequence[Run], waiting: Collect
 async def reset_messages(library: Library, agent_id: AgentPath, request: Request) -> Response:
     """Take the messages of all conversations of the agent out of view; the agent as it then is. 409 while a run is
     on."""
-    read_body(ResetRequest, await request.body() or b"{}")
+    read_body(ResetRequest, await take_body(request) or b"{}")
     await reset_conversations(agent_id, None, library.app.ports, author=WIRE_AUTHOR)
     parts = await library.app.store.read(lambda tx: parts_of(tx, tx.agents.get(agent_id)))
     return json_answer(agent_reply(library, parts))

@@ -23,7 +23,7 @@ from perdure.server.limits import Items
 from perdure.server.routes.messages import ConversationQuery
 from perdure.server.sse import Streams, stream
 from perdure.server.wire.chunks import StreamMode
-from perdure.server.wire.input import ResumeRequest, read_body
+from perdure.server.wire.input import ResumeRequest, read_body, take_body
 from perdure.server.wire.messages import Shown, wire_messages
 from perdure.server.wire.paging import Page, pages
 from perdure.server.wire.runs import RUN_STATUSES, WireRunStatus, wire_run, wire_step, wire_usage
@@ -144,7 +144,7 @@ async def cancel_run(library: Library, run_id: RunPath) -> Response:
 @router.post("/v1/runs/{run_id}/stream")
 async def resume_run(library: Library, run_id: RunPath, request: Request) -> Response:
     """The chunks of a background run after number `starting_after`, then those that come."""
-    body = read_body(ResumeRequest, await request.body())
+    body = read_body(ResumeRequest, await take_body(request))
     return await resumed(library, request, await library.app.store.read(lambda tx: tx.runs.get(run_id)), body)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, GetJsonSchemaHandler, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import CoreSchema
+from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import RunId, input_id
@@ -40,6 +41,7 @@ __all__ = [
     "key_of_otids",
     "read_body",
     "read_send",
+    "take_body",
 ]
 
 _RunId = Annotated[str, IdFormat("run")]
@@ -207,6 +209,11 @@ class ResumeRequest(WireRequest):
 
 
 R = TypeVar("R", bound=WireRequest)
+
+
+async def take_body(request: Request) -> bytes:
+    """The body, of which the request keeps nothing: `Request.body` would hold it until the answer has ended."""
+    return b"".join([piece async for piece in request.stream()])
 
 
 def read_body(kind: type[R], body: bytes) -> R:
