@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from perdure import AsyncPerdure
 from perdure.cli.app import app
 from perdure.cli.session import Session
+from perdure.cli.slash import run_command
 from perdure.cli.source import GivenLines
 from perdure.cli.terminal import Terminal
 from perdure.cli.text_view import TextView
@@ -122,4 +123,4 @@ async def open_chat(
         out, err = (Screen() if terminal else io.StringIO()), io.StringIO()
         view = TextView(Terminal(out, err, interactive=person, coloured=False))
         source = GivenLines([], interactive=person)
-        yield Chat(store, agent, view, out, err, source, Session(store, agent, source, view))
+        yield Chat(store, agent, view, out, err, source, Session(store, agent, source, view, run_command=run_command))

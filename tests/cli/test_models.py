@@ -11,6 +11,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.cli.facts_view import cells
 from perdure.cli.session import Session
+from perdure.cli.slash import run_command
 from perdure.cli.source import GivenLines
 from perdure.cli.terminal import Terminal
 from perdure.cli.text_view import TextView
@@ -73,7 +74,7 @@ async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async with await AsyncPerdure.open(settings=Settings(), store=store) as again:
         out, err, source = io.StringIO(), io.StringIO(), GivenLines(["hello", "/model"])
         view = TextView(Terminal(out, err, interactive=False, coloured=False))
-        await Session(again, await again.agent(agent.id), source, view).run()
+        await Session(again, await again.agent(agent.id), source, view, run_command=run_command).run()
 
         assert "Nothing was sent. Set MISTRAL_API_KEY, or give the agent another model" in err.getvalue()
         assert "it is not available here: Set MISTRAL_API_KEY" in out.getvalue()

@@ -13,6 +13,7 @@ import pytest
 from perdure import AsyncPerdure, MessageAdded, tool
 from perdure.cli.render import RunRenderer
 from perdure.cli.session import Session
+from perdure.cli.slash import run_command
 from perdure.cli.source import GivenLines
 from perdure.cli.terminal import Terminal
 from perdure.cli.text_view import TextView
@@ -327,7 +328,7 @@ async def test_an_agent_that_gets_a_model_from_here_can_be_talked_to(tmp_path: P
         agent = await perdure.agent("guide")
         out, err, source = io.StringIO(), io.StringIO(), GivenLines([], interactive=True)
         view = TextView(Terminal(out, err, interactive=True, coloured=False))
-        session = Session(perdure, agent, source, view)
+        session = Session(perdure, agent, source, view, run_command=run_command)
         source.lines.append("I live in Turin.")
         await session.run()
         assert "Nothing was sent." in err.getvalue()

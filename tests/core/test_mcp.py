@@ -20,9 +20,9 @@ from perdure.core.mcp import (
     check_server,
     definition_of,
     local_name,
-    open_server,
     seal_server,
 )
+from perdure.core.secret_access import open_server
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore
 from perdure.testing.clock import START

@@ -11,6 +11,7 @@ import pytest
 from perdure import ModelReply, Perdure, Reply, RunFailed, tool
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelRequest
+from perdure.core.tool_rule_check import rules_to_settings
 from perdure.core.tool_rules import (
     ChildTools,
     Conditional,
@@ -20,7 +21,6 @@ from perdure.core.tool_rules import (
     RequiredBeforeExit,
     RunFirst,
     ToolRule,
-    rules_to_settings,
 )
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says

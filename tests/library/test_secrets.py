@@ -13,7 +13,8 @@ from perdure import InvalidInput, NotFound, Perdure
 from perdure.core.agents import Agent
 from perdure.core.errors import SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, OrgId
-from perdure.core.secrets import ORGANISATION, Secret, open_secret, put_secret, resolve_environment
+from perdure.core.secret_access import open_secret, put_secret, resolve_environment
+from perdure.core.secrets import ORGANISATION, Secret
 from perdure.core.tx import Tx
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher

@@ -8,7 +8,7 @@ from typing import TextIO
 from perdure.cli.conversations import NOTHING, conversation_named
 from perdure.cli.opening import check_first_model, go_on_with, greet, open_agent, warn_of_model
 from perdure.cli.session import WAITING, Session
-from perdure.cli.slash import names
+from perdure.cli.slash import names, run_command
 from perdure.cli.source import GivenLines, Source, StdinLines
 from perdure.cli.terminal import Terminal, standard_streams
 from perdure.cli.view import View
@@ -59,7 +59,7 @@ async def chat(
                 source = PromptLines(settings.store_path.parent, names(), view.hint)
             else:
                 source = StdinLines()
-            session = Session(perdure, opened.agent, source, view, conversation=line)
+            session = Session(perdure, opened.agent, source, view, conversation=line, run_command=run_command)
             code = await (session.run() if message is None else session.once(message))
     except PerdureError as error:
         view.error(error)

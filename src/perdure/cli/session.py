@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from perdure.cli.asking import ask_about
 from perdure.cli.opening import ModelElsewhere, shell_word
-from perdure.cli.slash import run_command
 from perdure.cli.source import Source
 from perdure.cli.turn import Turn
 from perdure.cli.view import View
@@ -48,10 +47,13 @@ class Session:
         view: View,
         *,
         conversation: ConversationId | None = None,
+        run_command: Callable[[Session, str], Awaitable[None]] | None = None,
     ) -> None:
+        """A chat in a conversation. `run_command` carries out a text that begins with /; without it none is taken."""
         self.perdure, self.agent, self.view = perdure, agent, view
         self.conversation = conversation
         self._source = source
+        self._run_command = run_command
         self._turn: Turn | None = None
         self._options: tuple[str, ...] = ()  # of the question that is to be answered
         self._waiting: set[ConversationId | None] = set()  # where calls wait at which runs have stopped
@@ -100,8 +102,8 @@ class Session:
         if not text.strip():
             return
         with self._told():
-            if text.startswith("/") and not text.startswith("//"):
-                await run_command(self, text)
+            if self._run_command and text.startswith("/") and not text.startswith("//"):
+                await self._run_command(self, text)
             else:
                 await self._say(self._answered(text.removeprefix("/") if text.startswith("//") else text))
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from perdure.app import facts_of
 from perdure.cli.agents import list_agents
 from perdure.cli.conversations import conversation_named, conversation_row, list_conversations
 from perdure.cli.models import known_models, model_row, with_help
 from perdure.cli.opening import context_command
+from perdure.cli.session import Session
 from perdure.core.errors import InvalidInput, ModelNotFound
 from perdure.memory.automatic import auto_recall_of
-
-if TYPE_CHECKING:
-    from perdure.cli.session import Session
 
 __all__ = ["COMMANDS", "names", "run_command"]
 

@@ -9,10 +9,7 @@ import hashlib
 import json
 import re
 import uuid
-from typing import TYPE_CHECKING, NewType
-
-if TYPE_CHECKING:
-    from perdure.core.ports import Ids
+from typing import NewType, Protocol
 
 __all__ = [
     "DEFAULT_ORG",
@@ -25,6 +22,7 @@ __all__ = [
     "ConversationId",
     "FileId",
     "FolderId",
+    "Ids",
     "McpServerId",
     "MessageId",
     "OrgId",
@@ -81,6 +79,15 @@ _ID = {kind: re.compile(f"{prefix}-{_UUID4}") for kind, prefix in PREFIXES.items
 
 ID_PATTERNS = {kind: f"^{pattern.pattern}$" for kind, pattern in _ID.items()}
 """Kind -> the regular expression of its ids, as JSON Schema writes it."""
+
+
+class Ids(Protocol):
+    """A source of fresh ids."""
+
+    def new(self, kind: str) -> str:
+        """A fresh id of a kind named in `PREFIXES`. That of a run should end in three zeros: then what the run makes
+        has ids that lead to it (`input_id`), and none of these has to be kept in the directory."""
+        ...
 
 
 def derived_id(kind: str, *facts: str) -> str:

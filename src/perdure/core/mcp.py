@@ -9,17 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.json_encoder import compact_json
-from perdure.core.secrets import Cipher, resolved
+from perdure.core.secrets import Cipher
 from perdure.core.tool_schema_check import check_schema
-
-if TYPE_CHECKING:
-    from perdure.core.tx import Tx
 
 __all__ = [
     "DEFINITION_BYTES_MAX",
@@ -39,9 +36,9 @@ __all__ = [
     "definition_of",
     "is_allowed",
     "local_name",
-    "open_server",
     "seal_server",
     "server_tag",
+    "unseal_server",
 ]
 
 Transport = Literal["stdio", "streamable_http", "sse"]
@@ -242,22 +239,14 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
     )
 
 
-def open_server(tx: Tx, server: McpServer, *, cipher: Cipher, resolve: bool = True) -> ServerSecrets:
-    """Its secrets; with `resolve` those that it names by `secret:NAME` are in their places.
+def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
+    """Its secrets as they were given: those named by `secret:NAME` stay names.
 
-    Raises: SecretKeyMissing, SecretUnreadable; NotFound: a secret that it names.
+    Raises: SecretKeyMissing, SecretUnreadable.
     """
     if not server.sealed:
         return ServerSecrets()
-    kept = json.loads(cipher.decrypt(server.sealed, bound_to=_bound(server)))
-    if not resolve:
-        return ServerSecrets(**kept)
-    token = kept["token"] and resolved(tx, {"token": kept["token"]}, cipher=cipher)["token"]
-    return ServerSecrets(
-        token=token,
-        headers=resolved(tx, kept["headers"], cipher=cipher),
-        environment=resolved(tx, kept["environment"], cipher=cipher),
-    )
+    return ServerSecrets(**json.loads(cipher.decrypt(server.sealed, bound_to=_bound(server))))
 
 
 def _bound(server: McpServer) -> str:

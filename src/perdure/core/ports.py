@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from perdure.core.documents import Document
-from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.ids import AgentId, ConversationId, Ids, RunId
 from perdure.core.tools import Tool, ToolOutcome
 from perdure.core.tx import Tx
 
@@ -59,13 +59,6 @@ class Store(Protocol):
 class Clock(Protocol):
     def now(self) -> datetime:
         """The time, as a UTC datetime. Waiting is the event loop's: a simulated clock comes with a simulated loop."""
-        ...
-
-
-class Ids(Protocol):
-    def new(self, kind: str) -> str:
-        """A fresh id of a kind named in `core.ids.PREFIXES`. That of a run should end in three zeros: then what the run
-        makes has ids that lead to it (`core.ids.input_id`), and none of these has to be kept in the directory."""
         ...
 
 

@@ -1,18 +1,13 @@
-"""Whether an agent's tool rules can be kept: what two of them say against each other, and a search through the courses
-that a run can take under all of them.
+"""Whether an agent's tool rules can be kept: each value for itself, and each rule beside those it can contradict.
 
-The search is sound: what it refuses no run could keep. It takes every named tool as there, and what tools return as
-it suits best; it does not look at more than `NAMES_MAX` tools, and where there would be too many states it leaves out
-how often tools were called and which required ones are missing.
+Two rules are compared, never a whole course of calls: rules that lead in a circle are taken, and such a run ends by its
+limit of model calls.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from perdure.core.errors import ToolRulesInvalid
@@ -30,39 +25,50 @@ from perdure.core.tool_rules import (
     ToolRule,
     ToolRules,
     output_word,
+    read_rules,
+    rule_to_dict,
 )
 
-__all__ = ["check_rules"]
+__all__ = ["check_rules", "rules_to_settings"]
 
 NAME_CHARS_MAX, LISTED_MAX, COUNT_MAX = 200, 1_000, 1_000_000
 NAMES_SHOWN = 5
 
-NAMES_MAX = 300
-EDGES_MAX = 300_000
-"""So much is searched in a fraction of a second."""
 
-START = -1
+def rules_to_settings(
+    rules: Iterable[Mapping[str, Any] | ToolRule], *, before: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
+    """Rules as they are stored, every field named.
+
+    Args:
+        before: the stored ones that they take the place of. If only approvals differ, the rest is not checked: what is
+            refused now may have been taken once, and a person can still be asked.
+    Raises: ToolRulesInvalid: they can't be read, or contradict each other.
+    """
+    if isinstance(rules, (str, Mapping)) or not isinstance(rules, Iterable):
+        raise ToolRulesInvalid(f"tool_rules is {rules!r:.80}: give a list of rules")
+    found = read_rules([rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in rules])
+    check_rules(found, before=read_rules(before))
+    return [rule_to_dict(rule) for rule in found.rules]
 
 
 def check_rules(found: ToolRules, *, before: ToolRules = NO_RULES) -> None:
-    """Nothing, when an agent with all the tools that are named could keep these rules.
+    """Nothing, when no value is out of range and no two rules contradict each other.
 
     Args:
-        before: those it has. If only approvals are other ones, the rest stays as it was taken once.
-    Raises: ToolRulesInvalid: a value can't be used, two contradict each other, or together they leave no way.
+        before: the rules that the agent has. If only approvals differ, the rest is not checked.
+    Raises: ToolRulesInvalid.
     """
-    rules = found.rules
     same = bool(before) and found.ordered == before.ordered
-    for place, rule in enumerate(rules):
+    for place, rule in enumerate(found.rules):
         if not same or isinstance(rule, RequiresApproval):
             _check_values(rule, f"tool_rules.{place}")
-    if same:
-        return
-    limits = _check_pairs(rules)
-    _check_first(rules)
-    _check_next(rules)
-    if len(found.names) <= NAMES_MAX:
-        _check_courses(rules, limits)
+    if not same:
+        _check_single_values(found.rules)
+        pairs = _Pairs(found.rules)
+        pairs.check_parents()
+        for rule in found.rules:
+            pairs.check(rule)
 
 
 def _check_values(rule: ToolRule, where: str) -> None:
@@ -98,274 +104,113 @@ def _check_values(rule: ToolRule, where: str) -> None:
         raise ToolRulesInvalid(f"{where}: its arguments can't be written as JSON: {error}") from error
 
 
-def _check_pairs(rules: Sequence[ToolRule]) -> dict[str, int]:
-    """What two rules for one tool say against each other; tool -> how often it may be called."""
-    exits = {rule.tool_name for rule in rules if isinstance(rule, ExitLoop)}
-    limits: dict[str, int] = {}
-    filled: dict[tuple[str, str, str], Any] = {}
+def _check_single_values(rules: Iterable[ToolRule]) -> None:
+    """Refuse two values where only one can hold: a limit, an argument, the child for an output."""
+    seen: dict[tuple[str, ...], tuple[Any, str]] = {}
     for rule in rules:
+        for key, value, text in _single_values(rule):
+            first, first_text = seen.setdefault((rule.type, *key), (value, text))
+            if first != value:
+                _contradiction(f"{first_text} and {text} ({rule.type})")
+
+
+def _single_values(rule: ToolRule) -> Iterator[tuple[tuple[str, ...], Any, str]]:
+    """(what the value is for, the value, both in words) of everything that a second rule must not set otherwise."""
+    name = rule.tool_name
+    match rule:
+        case MaxCount(max_count_limit=limit):
+            yield (name,), limit, f"{name} may be called {limit} times"
+        case RunFirst(args=args):
+            for key, value in (args or {}).items():
+                yield (name, key), value, f"{name} is called with {key}={value!r:.40}"
+        case ChildTools(child_args=child_args):
+            for child, args in child_args.items():
+                for key, value in args.items():
+                    yield (name, child, key), value, f"{child} is called with {key}={value!r:.40}"
+        case Conditional(child_output_mapping=mapping, default_child=default):
+            words = {output_word(text): (text, child) for text, child in reversed(list(mapping.items()))}
+            for word, (text, child) in words.items():
+                yield (name, word), child, f"when {name} returns {text!r:.40} comes {child}"
+            if default is not None:
+                yield (name,), default, f"when {name} returns something else comes {default}"
+        case _:
+            pass
+
+
+class _Pairs:
+    """What all rules say of each tool, so that one rule is compared with the others at once."""
+
+    def __init__(self, rules: Iterable[ToolRule]) -> None:
+        self._exits: set[str] = set()
+        self._closed: set[str] = set()
+        self._parents: dict[str, set[str]] = {}  # child -> the tools right after which it may be called
+        self._heirs: dict[str, set[str]] = {}  # tool -> what may be called right after it, by its parent_last_tool
+        self._children: dict[str, frozenset[str]] = {}  # tool -> the children that its rules have in common
+        for rule in rules:
+            name = rule.tool_name
+            match rule:
+                case ExitLoop():
+                    self._exits.add(name)
+                case MaxCount(max_count_limit=0):
+                    self._closed.add(name)
+                case ChildTools(children=children):
+                    listed = frozenset(children)
+                    self._children[name] = self._children.get(name, listed) & listed
+                case ParentTool(children=children):
+                    self._heirs.setdefault(name, set()).update(children)
+                    for child in children:
+                        self._parents.setdefault(child, set()).add(name)
+                case _:
+                    pass
+
+    def check_parents(self) -> None:
+        """Raises: ToolRulesInvalid: each parent of a child is closed, or waits for that child itself."""
+        for child, parents in self._parents.items():
+            if child not in self._closed and all(
+                parent in self._closed or self._parents.get(parent) == {child} for parent in parents
+            ):
+                after = _named(parents, " or ")
+                _contradiction(f"{child} may come right after {after} only (parent_last_tool), and that never happens")
+
+    def check(self, rule: ToolRule) -> None:
+        """Raises: ToolRulesInvalid: another rule contradicts this one."""
+        name, why = rule.tool_name, None
         match rule:
-            case MaxCount(tool_name=name, max_count_limit=limit):
-                if limits.setdefault(name, limit) != limit:
-                    _contradiction(f"{name} may be called {limits[name]} times (max_count_per_step) and {limit} times")
-            case ContinueLoop(tool_name=name) if name in exits:
-                _contradiction(f"{name} ends the run (exit_loop) and must go on (continue_loop)")
-            case ChildTools(tool_name=name) | ParentTool(tool_name=name) | Conditional(tool_name=name) if name in exits:
-                _contradiction(f"{name} ends the run (exit_loop), but another tool has to come after it ({rule.type})")
+            case ContinueLoop() if name in self._exits:
+                why = f"{name} ends the run (exit_loop) and must go on (continue_loop)"
+            case ChildTools() | ParentTool() | Conditional() if name in self._exits:
+                why = f"{name} ends the run (exit_loop), but another tool has to come after it ({rule.type})"
+            case RunFirst() | RequiredBeforeExit() if name in self._closed:
+                why = f"{name} has to be called ({rule.type}), but max_count_per_step is 0"
+            case RunFirst() if name in self._parents:
+                after = _named(self._parents[name], " or ")
+                why = f"{name} has to come first (run_first), but only right after {after} (parent_last_tool)"
+            case ParentTool(children=heirs):
+                children = self._children.get(name)
+                if children is not None and children.isdisjoint(heirs):
+                    both = f"{_named(children)} (constrain_child_tools) and {_named(heirs)} ({rule.type})"
+                    why = f"right after {name} may come {both}, which have no tool in common"
+            case ChildTools(children=children) | Conditional(children=children):
+                lost = [child for child in children if self._why_not(name, child)]
+                if lost and (isinstance(rule, Conditional) or len(lost) == len(children)):
+                    why = f"after {name} comes {_named(lost)} ({rule.type}), but {self._why_not(name, min(lost))}"
+                elif children == (name,) and isinstance(rule, ChildTools):
+                    why = f"after {name} comes only {name} again ({rule.type}), so the run can't end"
             case _:
                 pass
-        for after, name, args in _filled(rule):
-            for key, value in args.items():
-                if filled.setdefault((after, name, key), value) != value:
-                    _contradiction(
-                        f"{name} is called with {key}={filled[after, name, key]!r:.40} and with {key}={value!r:.40}"
-                        f" ({rule.type})"
-                    )
-    return limits
+        if why is not None:
+            _contradiction(why)
 
-
-def _filled(rule: ToolRule) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """(the tool before, or nothing; the tool; arguments that are put in place of the model's)."""
-    if isinstance(rule, RunFirst) and rule.args:
-        yield "", rule.tool_name, rule.args
-    elif isinstance(rule, ChildTools):
-        for name, args in rule.child_args.items():
-            yield rule.tool_name, name, args
-
-
-def _check_first(rules: Sequence[ToolRule]) -> None:
-    parents = _parents_of(rules)
-    closed = {rule.tool_name for rule in rules if isinstance(rule, MaxCount) and not rule.max_count_limit}
-    for rule in rules:
-        if not isinstance(rule, RunFirst):
-            continue
-        name = rule.tool_name
-        if name in closed:
-            _contradiction(f"{name} has to come first (run_first), but max_count_per_step is 0")
-        if name in parents:
-            after = _named(parents[name], " or ")
-            _contradiction(f"{name} has to come first (run_first), but only right after {after} (parent_last_tool)")
-
-
-def _check_next(rules: Sequence[ToolRule]) -> None:
-    parents = _parents_of(rules)
-    follow: dict[str, frozenset[str]] = {}
-    for rule in rules:
-        if isinstance(rule, ChildTools):
-            children = frozenset(rule.children)
-            follow[rule.tool_name] = follow.get(rule.tool_name, children) & children
-    for rule in rules:
-        if not isinstance(rule, (ChildTools, ParentTool, Conditional)):
-            continue
-        name, outside = rule.tool_name, follow.get(rule.tool_name)
-        left = {child for child in rule.children if outside is None or child in outside}
-        if isinstance(rule, Conditional) and left != {*rule.children}:
-            lost = _named({*rule.children} - left)
-            _contradiction(f"after {name} comes {lost} (conditional), but its children don't have it")
-        if not left:
-            _contradiction(f"no tool may come after {name}: its rules have no child in common")
-        if isinstance(rule, ParentTool):
-            continue
-        there = {child for child in left if not parents.get(child) or name in parents[child]}
-        if not there or (isinstance(rule, Conditional) and there != left):
-            lost = _named(left - there)
-            _contradiction(
-                f"after {name} comes {lost} ({rule.type}), which is allowed right after other tools only"
-                " (parent_last_tool)"
-            )
-
-
-def _check_courses(rules: Sequence[ToolRule], limits: Mapping[str, int]) -> None:
-    courses = _Courses(rules, limits)
-    courses.search()
-    for rule in rules:
-        if isinstance(rule, RequiredBeforeExit) and rule.tool_name not in courses.reached:
-            why = "max_count_per_step is 0" if limits.get(rule.tool_name) == 0 else "no other rule ever allows it"
-            _contradiction(f"{rule.tool_name} has to be called (required_before_exit), but {why}")
-    for child, before in _parents_of(rules).items():
-        if child not in courses.reached and limits.get(child) != 0:
-            _contradiction(
-                f"{child} may come right after {_named(before, ' or ')} only (parent_last_tool), and by these"
-                " rules that never happens"
-            )
-    for rule in rules:
-        name = rule.tool_name
-        if name in courses.reached and name not in courses.ended:
-            wanted = _named(_wanted(rules, name)) or "what is required"
-            _contradiction(f"after {name} no tool is left: {wanted} may not be called then, or leads to no end")
-    for name, outputs in courses.lost.items():
-        shown = _named((f"{output!r:.40}" for output in outputs), " or ")
-        _contradiction(f"when {name} returns {shown} (conditional) no tool is left that leads to an end")
-    if START not in courses.ended:
-        _contradiction("no run can end by them")
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """What may come after a tool: `tools`, as bits; `demanded`: one of them has to."""
-
-    tools: int
-    demanded: bool
-
-
-_State = tuple[int, int, tuple[int, ...]]
-"""(the last tool, the required ones that are missing as bits, how often each counted tool was called)"""
-
-
-class _Courses:
-    """The states that a run can be in, and those of them from which it can come to an end with every rule kept.
-
-    After `search`: `reached` are the tools that can be called at all, `ended` those after which it can still end (and
-    `START`), `lost` the outputs of a tool after which it can't.
-    """
-
-    def __init__(self, rules: Sequence[ToolRule], limits: Mapping[str, int]) -> None:
-        self._names = ToolRules(tuple(rules)).names
-        bit = {name: 1 << place for place, name in enumerate(self._names)}
-        may = sum(bit[name] for name in self._names if limits.get(name) != 0)
-        self._exits = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, ExitLoop)})
-        required = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, RequiredBeforeExit)})
-        parents = _parents_of(rules)
-        own: dict[str, list[ToolRule]] = {name: [] for name in self._names}
-        for rule in rules:
-            own[rule.tool_name].append(rule)
-        self._ways = {place: _ways(own[name], name, bit, may, parents) for place, name in enumerate(self._names)}
-        first = sum({bit[rule.tool_name] for rule in rules if isinstance(rule, RunFirst)})
-        closed = sum(bit[child] for child in parents)
-        self._ways[START] = {_Way((first or ~0) & may & ~closed, bool(first)): ()}
-        # A course that gets somewhere need not call a tool more often than required ones are found on its way, and
-        # three times besides.
-        most = required.bit_count() + 3
-        self._counted = {bit[name]: limit for name, limit in limits.items() if name in bit and 0 < limit < most}
-        sizes = [len(self._names) + 1, 2 ** required.bit_count(), *(limit + 1 for limit in self._counted.values())]
-        self._exact = math.prod(sizes) * len(self._names) <= EDGES_MAX
-        if not self._exact:
-            self._counted = {}
-        self._missing = required if self._exact else 0
-        self._any_required = bool(required)
-        self.reached: set[str] = set()
-        self.ended: set[str | int] = set()
-        self.lost: dict[str, set[str]] = {}
-
-    def search(self) -> None:
-        start: _State = (START, self._missing, (0,) * len(self._counted))
-        before: dict[_State, list[_State]] = {start: []}
-        good: list[_State] = []
-        left = [start]
-        while left:
-            state = left.pop()
-            if self._is_end(state):
-                good.append(state)
-            for following in {one for way in self._ways[state[0]] for one in self._after(state, way)}:
-                if following not in before:
-                    before[following] = []
-                    left.append(following)
-                before[following].append(state)
-        ends = set(good)
-        while good:
-            for state in before[good.pop()]:
-                if state not in ends:
-                    ends.add(state)
-                    good.append(state)
-        self.reached = {self._names[state[0]] for state in before if state[0] != START}
-        self.ended = {START if state[0] == START else self._names[state[0]] for state in ends}
-        kept: set[tuple[int, _Way]] = set()
-        for state in before:
-            for way, outputs in self._ways[state[0]].items():
-                if outputs and any(one in ends for one in self._after(state, way)):
-                    kept.add((state[0], way))
-        for place, name in sorted(enumerate(self._names), key=lambda one: one[1]):
-            if name in self.reached:
-                ways = self._ways[place].items()
-                if lost := {output for way, outputs in ways if (place, way) not in kept for output in outputs}:
-                    self.lost[name] = lost
-
-    def _is_end(self, state: _State) -> bool:
-        last, missing, _ = state
-        if missing:
-            return False
-        return self._is_exit(last) or any(not way.demanded for way in self._ways[last])
-
-    def _is_exit(self, last: int) -> bool:
-        return last != START and bool(self._exits >> last & 1)
-
-    def _after(self, state: _State, way: _Way) -> Iterator[_State]:
-        last, missing, counts = state
-        if self._is_exit(last) and not missing and (self._exact or not self._any_required):
-            return
-        tools = way.tools
-        for (one, limit), count in zip(self._counted.items(), counts, strict=True):
-            if count >= limit:
-                tools &= ~one
-        while tools:
-            one = tools & -tools
-            tools ^= one
-            counted = tuple(count + (one == bit) for bit, count in zip(self._counted, counts, strict=True))
-            yield one.bit_length() - 1, missing & ~one, counted
-
-
-def _ways(
-    rules: Sequence[ToolRule], name: str, bit: Mapping[str, int], may: int, parents: Mapping[str, set[str]]
-) -> Mapping[_Way, Sequence[str]]:
-    """What may come after a tool, for everything that it can return and its `rules` tell apart; each with the outputs
-    for which they name what comes."""
-    tools, demanded = may, False
-    tools &= ~sum(bit[child] for child, before in parents.items() if name not in before)
-    heirs = {child for child, before in parents.items() if name in before}
-    if heirs:
-        tools &= sum(bit[child] for child in heirs)
-    for rule in rules:
-        if isinstance(rule, ChildTools):
-            tools &= sum(bit[child] for child in rule.children)
-            demanded = True
-    conditions = [rule for rule in rules if isinstance(rule, Conditional)]
-    if not conditions:
-        return {_Way(tools, demanded): ()}
-    shown: dict[str, str] = {}
-    named: dict[str, dict[int, str]] = {}  # output -> place of a rule that names it -> the child
-    for place, rule in enumerate(conditions):
-        for text, child in rule.child_output_mapping.items():
-            word = output_word(text)
-            shown[word] = text
-            named.setdefault(word, {}).setdefault(place, child)
-    # A rule that does not name the output has its default; how many have which is counted once for all outputs.
-    defaults = Counter((rule.default_child, rule.require_output_mapping) for rule in conditions)
-    found: dict[_Way, list[str]] = {}
-    for known in (*named, None):
-        by_rule = {} if known is None else named[known]
-        others = defaults.copy() if by_rule else defaults
-        for place in by_rule:
-            others[conditions[place].default_child, conditions[place].require_output_mapping] -= 1
-        rest = [default for default, count in others.items() if count]
-        if any(child is None and required for child, required in rest):
-            continue  # the run fails, as it was asked to
-        children = {*by_rule.values(), *(child for child, _ in rest if child is not None)}
-        left = tools
-        for child in children:
-            left &= bit[child]
-        outputs = found.setdefault(_Way(left, demanded or bool(children)), [])
-        if children:
-            outputs.append("something else" if known is None else shown[known])
-    return found
-
-
-def _wanted(rules: Iterable[ToolRule], name: str) -> list[str]:
-    """The tools one of which has to come after this one by its own rules."""
-    found: dict[str, None] = {}
-    for rule in rules:
-        if isinstance(rule, (ChildTools, Conditional)) and rule.tool_name == name:
-            found |= dict.fromkeys(rule.children)
-    return list(found)
-
-
-def _parents_of(rules: Iterable[ToolRule]) -> dict[str, set[str]]:
-    """Child -> the tools right after which it may be called (`parent_last_tool`)."""
-    parents: dict[str, set[str]] = {}
-    for rule in rules:
-        if isinstance(rule, ParentTool):
-            for child in rule.children:
-                parents.setdefault(child, set()).add(rule.tool_name)
-    return parents
+    def _why_not(self, name: str, child: str) -> str | None:
+        """Why the child can't be called right after the tool; None: it can."""
+        if child in self._closed:
+            return f"max_count_per_step of {child} is 0"
+        if (parents := self._parents.get(child)) and name not in parents:
+            return f"{child} may come right after {_named(parents, ' or ')} only (parent_last_tool)"
+        for known in (self._children.get(name), self._heirs.get(name)):
+            if known is not None and child not in known:
+                return f"another rule for {name} does not have {child}"
+        return None
 
 
 def _named(names: Iterable[str], between: str = ", ") -> str:

@@ -26,9 +26,9 @@ __all__ = [
     "ToolRule",
     "ToolRules",
     "output_word",
+    "read_rules",
     "rule_to_dict",
     "rules_of",
-    "rules_to_settings",
 ]
 
 Arguments = Mapping[str, Any]
@@ -187,27 +187,7 @@ def rules_of(settings: Mapping[str, Any]) -> ToolRules:
     """The rules among an agent's settings, which were checked when they were set. Raises: ToolRulesInvalid: they can't
     be read."""
     stored = settings.get("tool_rules")
-    return _read(stored) if stored else NO_RULES
-
-
-def rules_to_settings(
-    given: Iterable[Mapping[str, Any] | ToolRule], *, before: Sequence[Any] = ()
-) -> list[dict[str, Any]]:
-    """Rules as they are stored, every field named.
-
-    Args:
-        before: the stored ones that they take the place of. If only approvals are other ones, the rest is not looked
-            at: what is refused now may have been taken once, and a person can still be asked.
-    Raises: ToolRulesInvalid: they can't be read, or contradict each other.
-    """
-    from perdure.core.tool_rule_check import check_rules  # needed only here, and it needs this module
-
-    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
-        raise ToolRulesInvalid(f"tool_rules is {given!r:.80}: give a list of rules")
-    listed = [rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in given]
-    found = _read(listed)
-    check_rules(found, before=_read(before))
-    return [rule_to_dict(rule) for rule in found.rules]
+    return read_rules(stored) if stored else NO_RULES
 
 
 def rule_to_dict(rule: ToolRule) -> dict[str, Any]:
@@ -233,25 +213,15 @@ def rule_to_dict(rule: ToolRule) -> dict[str, Any]:
             return shape
 
 
-def _read(stored: Sequence[Any]) -> ToolRules:
+def read_rules(stored: Sequence[Any]) -> ToolRules:
+    """The rules that these stored shapes say, each once. Raises: ToolRulesInvalid: one can't be read, or too many."""
     if len(stored) > RULES_MAX:
         raise ToolRulesInvalid(f"tool_rules has {len(stored):,} rules: give at most {RULES_MAX:,}")
-    rules = tuple(dict.fromkeys(_Hashed(_rule(index, shape)) for index, shape in enumerate(stored)))
-    return ToolRules(tuple(one.rule for one in rules))
-
-
-class _Hashed:
-    """A rule that can be told apart from others though it holds mappings."""
-
-    def __init__(self, rule: ToolRule) -> None:
-        self.rule = rule
-        self._key = repr(rule_to_dict(rule))
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashed) and self._key == other._key
+    unique: dict[str, ToolRule] = {}
+    for index, shape in enumerate(stored):
+        rule = _rule(index, shape)
+        unique.setdefault(repr(rule_to_dict(rule)), rule)
+    return ToolRules(tuple(unique.values()))
 
 
 def _rule(index: int, shape: Any) -> ToolRule:

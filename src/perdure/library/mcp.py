@@ -9,7 +9,8 @@ from typing import Any
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import McpServerId
-from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing, Transport, open_server
+from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing, Transport
+from perdure.core.secret_access import open_server
 from perdure.core.tools import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.library.checks import check_text

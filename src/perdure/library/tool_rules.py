@@ -7,7 +7,8 @@ from typing import Any
 
 from perdure.app import App
 from perdure.core.ids import AgentId
-from perdure.core.tool_rules import ToolRule, rules_of, rules_to_settings
+from perdure.core.tool_rule_check import rules_to_settings
+from perdure.core.tool_rules import ToolRule, rules_of
 from perdure.core.tx import Tx
 from perdure.library.checks import USER
 from perdure.library.portal import Portal

@@ -13,7 +13,8 @@ from perdure.core.blocks import Author, Block
 from perdure.core.errors import InvalidInput, PerdureError, SandboxUnavailable, ToolError
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
-from perdure.core.secrets import Cipher, resolve_environment, secret_names
+from perdure.core.secret_access import resolve_environment, secret_names
+from perdure.core.secrets import Cipher
 from perdure.core.tool_arguments import fit_arguments
 from perdure.core.tool_environment import open_environment
 from perdure.core.tool_source import needs_agent

@@ -13,7 +13,8 @@ from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.core.ports import Ids
 from perdure.core.tool_arguments import fit_arguments
-from perdure.core.tool_rules import ChildTools, RunFirst, rules_of, rules_to_settings
+from perdure.core.tool_rule_check import rules_to_settings
+from perdure.core.tool_rules import ChildTools, RunFirst, rules_of
 from perdure.core.tx import Tx
 from perdure.core.zones import is_zone
 from perdure.memory.automatic import AUTOMATIC_SETTINGS, auto_capture_of, check_automatic

@@ -19,9 +19,9 @@ from perdure.core.mcp import (
     Transport,
     check_server,
     local_name,
-    open_server,
     seal_server,
     server_tag,
+    unseal_server,
 )
 from perdure.core.ports import Ids
 from perdure.core.secrets import Cipher
@@ -155,7 +155,7 @@ def change_server(
     Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
     before = tx.mcp.get(server_id)
-    had = open_server(tx, before, cipher=cipher, resolve=False)
+    had = unseal_server(before, cipher=cipher)
     kept = {
         name: value
         for name in ("name", "command", "args", "url", "auth_header", "trusted", "private")

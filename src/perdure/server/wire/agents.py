@@ -17,7 +17,7 @@ from perdure.core.ids import BlockId, FolderId, MessageId, ToolId
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
-from perdure.core.tool_rules import rules_to_settings
+from perdure.core.tool_rule_check import rules_to_settings
 from perdure.core.tools import Tool, ToolCode
 from perdure.memory.agents import CONTEXT_WINDOW_TOKENS_MIN
 from perdure.memory.automatic import AUTOMATIC_SETTINGS

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.ids import AgentId
-from perdure.core.secrets import Cipher, Secret, put_secret
+from perdure.core.secret_access import put_secret
+from perdure.core.secrets import Cipher, Secret
 from perdure.core.tx import Tx
 from perdure.server.wire.base import WireRequest, stamp
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from perdure.core.errors import ExtraMissing, McpUnreachable, NotFound, PerdureError
 from perdure.core.ids import McpServerId, ToolId
-from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing, open_server
+from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.ports import CallContext, Store
+from perdure.core.secret_access import open_server
 from perdure.core.secrets import Cipher
 from perdure.core.tools import Tool, ToolOutcome
 from perdure.core.tx import Tx
