@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import perdure.memory.search.messages as search
+import perdure.search.messages as search
 from benchmarks.adapters import make_lexical_retriever, make_retriever
 from benchmarks.ranking_weights import conversations
 

@@ -29,15 +29,15 @@ from typing import Any
 import numpy as np
 
 from perdure.core.quick import changed
-from perdure.core.text import query_of
-from perdure.memory.ranking.fuse import rank, with_late
-from perdure.memory.ranking.hints import hints_of, names_a_time
-from perdure.memory.ranking.late import late_scores, packed
-from perdure.memory.ranking.matching import clause_counts
-from perdure.memory.ranking.names import without_names
-from perdure.memory.ranking.pool import Column, Pool, QueryHints, Scope
-from perdure.memory.ranking.weights import HYBRID, LEXICAL, Weights
-from perdure.memory.when import spans
+from perdure.core.text.words import query_of
+from perdure.search.query.dates import spans
+from perdure.search.query.names import without_names
+from perdure.search.ranking.fuse import rank, with_late
+from perdure.search.ranking.hints import hints_of, names_a_time
+from perdure.search.ranking.late import late_scores, packed
+from perdure.search.ranking.matching import clause_counts
+from perdure.search.ranking.pool import Column, Pool, QueryHints, Scope
+from perdure.search.ranking.weights import HYBRID, LEXICAL, Weights
 
 __all__ = ["main"]
 

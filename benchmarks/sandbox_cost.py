@@ -22,8 +22,8 @@ from pathlib import Path
 
 from perdure import AsyncPerdure
 from perdure.core.ids import ToolId
-from perdure.core.sandbox import SandboxJob
-from perdure.memory.tools import NewTool, create_tool
+from perdure.core.tools.sandbox import SandboxJob
+from perdure.domain.tools.units import NewTool, create_tool
 from perdure.testing import ScriptedModel, calls, says
 from perdure.toolbox.sandbox.linux import LinuxSandbox
 

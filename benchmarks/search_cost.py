@@ -34,9 +34,9 @@ from perdure.core.messages import Draft, Text
 from perdure.core.passages import Archive, Passage
 from perdure.core.ports import EmbedPurpose
 from perdure.core.tx import Tx
-from perdure.memory.vector_index import VectorIndexes
+from perdure.search.vectors.index import VectorIndexes
 from perdure.settings import Settings
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing import ScriptedEmbedder
 
 __all__ = ["main"]

@@ -22,8 +22,8 @@ from perdure.app import Uuids
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
-from perdure.memory.vector_index import Dense, VectorIndexes
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.search.vectors.index import Dense, VectorIndexes
+from perdure.storage.database.sqlite_store import SqliteStore
 
 __all__ = ["main", "mixture"]
 

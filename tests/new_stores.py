@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.storage import sqlite
+from perdure.storage.database import sqlite
 from perdure.testing import inline_store
 from perdure.testing.clock import START
 

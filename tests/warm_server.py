@@ -31,7 +31,7 @@ LENGTH_BYTES = 8
 It is answered by two lines: the id of the process, and at its end the exit code, negative for a signal.
 """
 
-LATE = frozenset({"perdure.testing.simulator", "perdure.testing.store_contract"})  # imported by no program
+LATE = frozenset({"tests.simulator", "tests.contracts"})  # imported by no program
 
 
 def main(path: str, *packages: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perdure.context.tokens import ScriptTokenCounter
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
 from perdure.core.errors import InvalidInput, NotFound, SecretKeyMissing, StoreError
 from perdure.core.hooks import Hook
@@ -23,20 +23,20 @@ from perdure.core.ids import PREFIXES, McpServerId
 from perdure.core.mcp import ToolListing
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, Ids, Store, TokenCounter
-from perdure.core.sandbox import Sandbox
 from perdure.core.secrets import Cipher
-from perdure.core.tools import Tool, ToolSpec
+from perdure.core.tools.sandbox import Sandbox
+from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.core.tx import ToolFilter, Tx
-from perdure.engine.embedding import EmbeddingWorker, WatchedStore
-from perdure.engine.files import FileWorker
-from perdure.engine.hooks import Hooks
-from perdure.engine.leases import process_owner
+from perdure.domain.mcp import is_current, sync_tools
+from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
+from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
+from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports
-from perdure.engine.runner import Runner
-from perdure.engine.search import Search
-from perdure.memory.mcp import is_current, sync_tools
-from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
-from perdure.memory.tools import current_tools, put_tools, seal_environments, unsealed_tools
+from perdure.engine.run.leases import process_owner
+from perdure.engine.run.runner import Runner
+from perdure.engine.search.search import Search
+from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
+from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.choosing import Choice, ToolProbe, probe_tools, served_window
 from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, find_providers
@@ -195,7 +195,7 @@ def schema_version() -> int:
 def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str:
     """What is wrong with the files of the store at `path`, which has to be open where it is there, as far as it shows
     without reading them through; empty: nothing is. Nothing is touched."""
-    from perdure.storage.sqlite_file import check_log, check_mark
+    from perdure.storage.database.sqlite_file import check_log, check_mark
 
     try:
         least = check_log(path)
@@ -208,14 +208,14 @@ def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str
 
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
     """What an error of SQLite's means for the store at `path`."""
-    from perdure.storage.sqlite import typed
+    from perdure.storage.database.sqlite import typed
 
     return typed(error, path)
 
 
 def accept_loss(path: Path) -> None:
     """Go on with what is left of a store whose log is gone."""
-    from perdure.storage.sqlite_file import forget_mark
+    from perdure.storage.database.sqlite_file import forget_mark
 
     forget_mark(path)
 

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from perdure import AsyncPerdure
 from perdure.cli.app import app
-from perdure.cli.session import Session
-from perdure.cli.slash import run_command
-from perdure.cli.source import GivenLines
-from perdure.cli.terminal import Terminal
-from perdure.cli.text_view import TextView
+from perdure.cli.chat.session import Session
+from perdure.cli.chat.slash import run_command
+from perdure.cli.chat.source import GivenLines
+from perdure.cli.chat.terminal import Terminal
+from perdure.cli.views.text import TextView
 from perdure.library.agent import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel

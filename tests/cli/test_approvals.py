@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Perdure, tool
-from perdure.cli.pending_view import argument_lines
+from perdure.cli.views.pending import argument_lines
 from perdure.core.messages import ToolCall
-from perdure.core.tool_rules import RequiresApproval
+from perdure.core.tools.rules import RequiresApproval
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
 from tests.cli.running import Chat, open_chat, perdure

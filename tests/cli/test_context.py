@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perdure import Perdure
-from perdure.cli.context_view import cost
-from perdure.core.tool_rules import ExitLoop
+from perdure.cli.views.context import cost
+from perdure.core.tools.rules import ExitLoop
 from perdure.settings import Settings
 from tests.cli.running import called, perdure
 

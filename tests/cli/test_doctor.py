@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.cli.checks import Check
-from perdure.cli.doctor import examine
-from perdure.cli.store_checks import store_checks
+from perdure.cli.commands.checks import Check
+from perdure.cli.commands.doctor import examine
+from perdure.cli.commands.store_checks import store_checks
 from perdure.core.tx import Tx
 from perdure.settings import Settings
 from perdure.testing import HttpModel, ScriptedEmbedder, Status

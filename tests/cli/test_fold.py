@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.fold import call_line, diff_lines, fold, found_spans, outcome, snippet, visible
+from perdure.cli.views.fold import call_line, diff_lines, fold, found_spans, outcome, snippet, visible
 from perdure.core.blocks import diff_of
 from perdure.core.messages import ToolCall, ToolResult
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.cli.fold import outcome
 from perdure.cli.tree import Picked, Skipped, picked
+from perdure.cli.views.fold import outcome
 from perdure.core.messages import ToolResult
 from tests.cli.running import perdure
 

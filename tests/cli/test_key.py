@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli import serve as serving
+from perdure.cli.commands import serve as serving
 from perdure.server.config import ServerConfig
 from perdure.server.key import load_key
 from tests.cli.running import called, environment

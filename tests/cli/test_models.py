@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.cli.facts_view import cells
-from perdure.cli.session import Session
-from perdure.cli.slash import run_command
-from perdure.cli.source import GivenLines
-from perdure.cli.terminal import Terminal
-from perdure.cli.text_view import TextView
+from perdure.cli.chat.session import Session
+from perdure.cli.chat.slash import run_command
+from perdure.cli.chat.source import GivenLines
+from perdure.cli.chat.terminal import Terminal
+from perdure.cli.views.facts import cells
+from perdure.cli.views.text import TextView
 from perdure.settings import Settings
 from perdure.testing import InlineStore
 from tests.cli.running import called, open_chat, perdure

@@ -13,8 +13,8 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from perdure.cli.prompt import HISTORY_FILE, PromptLines
-from perdure.cli.slash import names
+from perdure.cli.chat.prompt import HISTORY_FILE, PromptLines
+from perdure.cli.chat.slash import names
 
 
 class Prompt:

@@ -12,7 +12,7 @@ from perdure import AsyncPerdure
 from perdure.app import EmbedderChoice
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.ports import EmbedPurpose
-from perdure.engine import embedding
+from perdure.engine.workers import embedding
 from perdure.testing import ScriptedEmbedder
 from tests.cli.running import called
 

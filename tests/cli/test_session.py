@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncPerdure, MessageAdded, tool
-from perdure.cli.render import RunRenderer
-from perdure.cli.session import Session
-from perdure.cli.slash import run_command
-from perdure.cli.source import GivenLines
-from perdure.cli.terminal import Terminal
-from perdure.cli.text_view import TextView
+from perdure.cli.chat.render import RunRenderer
+from perdure.cli.chat.session import Session
+from perdure.cli.chat.slash import run_command
+from perdure.cli.chat.source import GivenLines
+from perdure.cli.chat.terminal import Terminal
+from perdure.cli.views.text import TextView
 from perdure.core.events import Delta, Event, StepAbandoned, StoredEvent
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Message, Text, ToolCall, ToolResult

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from perdure import AsyncPerdure
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
 from tests.cli.running import called
 

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.assemble import View, assemble
-from perdure.context.authorship import engine_tokens, input_tokens, marked_text, marker_section, new_marker
-from perdure.context.blocks_xml import blocks_xml
-from perdure.context.envelopes import envelope
-from perdure.context.prefix import Counts, compile_system
-from perdure.context.skills_section import skills_section
-from perdure.context.tokens import ScriptTokenCounter
+from perdure.context.request.assemble import View, assemble
+from perdure.context.request.authorship import engine_tokens, input_tokens, marked_text, marker_section, new_marker
+from perdure.context.request.prefix import Counts, compile_system
+from perdure.context.sections.blocks import blocks_xml
+from perdure.context.sections.envelopes import envelope
+from perdure.context.sections.skills import skills_section
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.blocks import Block, replaced
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId
-from perdure.core.markup import SECTION_TAGS, escape_tags, unescape_tags
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.core.runs import Prefix, Recipe
+from perdure.core.text.markup import SECTION_TAGS, escape_tags, unescape_tags
 from perdure.providers.openai_chat.endpoint import Dialect
 from perdure.providers.openai_chat.fragments import Fragments
 from perdure.providers.openai_chat.request import body_of

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import ModelRequest, Text, Usage
-from perdure.context.assemble import View, canonical
-from perdure.context.explain import Explanation, Prices, diff, explain, share_out
-from perdure.context.tokens import ScriptTokenCounter
+from perdure.context.request.assemble import View, canonical
+from perdure.context.request.explain import Explanation, Prices, diff, explain, share_out
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Message, MessageKind, Role
 from perdure.core.runs import Prefix, Recipe, Step

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.blocks_xml import blocks_xml
-from perdure.context.envelopes import envelope
-from perdure.context.prefix import COLD_AFTER, Counts, compile_system, compile_tools, rewrite_reason
 from perdure.context.prompts import base_prompt
+from perdure.context.request.prefix import COLD_AFTER, Counts, compile_system, compile_tools, rewrite_reason
+from perdure.context.sections.blocks import blocks_xml
+from perdure.context.sections.envelopes import envelope
 from perdure.core.blocks import Block
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, ToolId
 from perdure.core.runs import Prefix
-from perdure.core.tools import Tool, ToolSpec
+from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, blocks, effort
 

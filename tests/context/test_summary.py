@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.extract import extract
-from perdure.context.summary import SummaryRejected, check_summary, summary_request, transcript, with_missing
+from perdure.context.window.extract import extract
+from perdure.context.window.summary import SummaryRejected, check_summary, summary_request, transcript, with_missing
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, effort, log_of, parts, sentences

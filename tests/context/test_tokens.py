@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from perdure.context.tokens import ScriptTokenCounter
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.testing.strategies import any_text, effort
 
 COUNTER = ScriptTokenCounter()

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perdure.context.extract import most_that_fit, spread
-from perdure.context.summary import transcript
+from perdure.context.window.extract import most_that_fit, spread
+from perdure.context.window.summary import transcript
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle, parse_handle
 from perdure.testing.strategies import effort, log_of

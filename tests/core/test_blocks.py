@@ -16,7 +16,7 @@ from perdure.core import blocks as blocks_module
 from perdure.core.blocks import DIFF_STEPS, Block, appended, check_label, diff_of, inserted, replaced, rewritten
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, ToolError
 from perdure.core.ids import DEFAULT_ORG, BlockId
-from perdure.memory.patches import apply_patch
+from perdure.domain.blocks.patches import apply_patch
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, blocks, effort
 

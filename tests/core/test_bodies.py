@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.bodies import read_body, unpacked
 from perdure.core.errors import BodyUnreadable, DataTooLarge
+from perdure.core.incoming.bodies import read_body, unpacked
 
 
 def bare(data: bytes) -> bytes:

@@ -10,8 +10,8 @@ from hypothesis import given
 
 from perdure.core.events import Event, MessageAdded, event_from_json, event_to_json
 from perdure.core.messages import Text
-from perdure.testing.store_contract.events import FACTS
 from perdure.testing.strategies import effort, events, log_of
+from tests.contracts.events import FACTS
 
 
 @effort(50, 3000)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.json_encoder import compact_json, json_encoder
+from perdure.core.text.json_encoder import compact_json, json_encoder
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.core.text import (
+from perdure.core.text.words import (
     MAX_CLAUSES,
     MAX_TOKEN_CHARS,
     Clause,
@@ -19,8 +19,8 @@ from perdure.core.text import (
     stems,
     storable,
 )
-from perdure.testing.store_contract.messages import WORDS
 from perdure.testing.strategies import any_text, effort
+from tests.contracts.messages import WORDS
 
 # What neither FTS5 nor PostgreSQL may ever see in a token: quotes, operators, separators, wildcards.
 TOKEN = re.compile(r"[^\s\x00-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f\ud800-\udfff]+")

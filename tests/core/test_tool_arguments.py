@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidArguments
-from perdure.core.tool_arguments import fit_arguments, parse_arguments
+from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.testing.strategies import any_text, effort
 
 SCHEMA: dict[str, Any] = {

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import ToolRulesInvalid
-from perdure.core.tool_rule_check import rules_to_settings
-from perdure.core.tool_rules import ChildTools, MaxCount, RunFirst, rules_of
+from perdure.core.tools.rule_check import rules_to_settings
+from perdure.core.tools.rules import ChildTools, MaxCount, RunFirst, rules_of
 
 RULES: list[dict[str, Any]] = [
     {"tool_name": "plan", "type": "run_first", "prompt_template": None, "args": {"depth": 2}},

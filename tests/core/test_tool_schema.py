@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.core.tool_schema import schema_of
+from perdure.core.tools.schema import schema_of
 
 
 class Colour(enum.Enum):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import InvalidArguments, InvalidInput
-from perdure.core.tool_arguments import fit_arguments
-from perdure.core.tool_schema_check import check_schema
+from perdure.core.tools.arguments import fit_arguments
+from perdure.core.tools.schema_check import check_schema
 
 
 def having(part: Any, **beside: Any) -> dict[str, Any]:

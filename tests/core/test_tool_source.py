@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from perdure.core.errors import InvalidInput, PerdureError, SchemaMismatch, SourceInvalid
-from perdure.core.tool_schema import schema_of
-from perdure.core.tool_source import read_source
+from perdure.core.tools.schema import schema_of
+from perdure.core.tools.source import read_source
 from perdure.testing.strategies import any_text, effort
 from tests.core import tool_examples
 

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from perdure.cli.app import app
-from perdure.cli.slash import COMMANDS
+from perdure.cli.chat.slash import COMMANDS
 from tests.docs.markdown import ROOT
 
 __all__ = ["PAGE", "help_section", "slash_section", "written"]

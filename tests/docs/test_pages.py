@@ -13,8 +13,8 @@ import pytest
 
 import perdure
 from perdure.core import errors, events
+from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.library import sync, sync_approval, sync_archives, sync_folders, sync_mcp, sync_secrets, tool_rules
-from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
 from perdure.settings import Settings
 from tests.docs.cli_help import PAGE as CLI_PAGE
 from tests.docs.cli_help import written

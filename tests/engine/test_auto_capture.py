@@ -14,7 +14,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import StoreFull
 from perdure.core.ids import AgentId
 from perdure.core.messages import Text
-from perdure.memory.capture import capture, due
+from perdure.domain.agents.capture import capture, due
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.library.opened import MODEL

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, InvalidInput
-from perdure.context.assemble import digest_of, recalled_in
+from perdure.context.request.assemble import digest_of, recalled_in
 from perdure.core.events import MemoryRecalled, StoredEvent
-from perdure.engine.runner import Runner
+from perdure.engine.run.runner import Runner
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedEmbedder, ScriptedModel, calls
 from tests.library.opened import MODEL, open_async

@@ -108,7 +108,7 @@ async def test_a_prefix_that_cannot_be_written_fails_the_run_and_keeps_the_messa
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: ScriptedModel()}) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
-            patch.setattr("perdure.engine.prefixes.compile_system", broken)
+            patch.setattr("perdure.engine.run.prefixes.compile_system", broken)
             with pytest.raises(RunFailed, match="planted"):
                 await agent.send("one")
 

@@ -17,13 +17,13 @@ from perdure.core.errors import ModelAuthenticationFailed, ModelOverloaded, Mode
 from perdure.core.passages import Archive
 from perdure.core.ports import Clock, EmbedPurpose, Store
 from perdure.core.tx import ScopeCounts, Tx
-from perdure.engine import embedding
-from perdure.engine.embedding import EmbeddingWorker, WatchedStore
-from perdure.memory.embedding import Waiting, reindex
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.domain.archives.embedding import Waiting, reindex
+from perdure.engine.workers import embedding
+from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing import InlineStore, ScriptedEmbedder
 from perdure.testing.clock import START
-from perdure.testing.store_contract.base import AWKWARD, Contract
+from tests.contracts.base import AWKWARD, Contract
 from tests.passing_time import time_passes
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, StoredEvent, ToolStarted
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tx import Tx
-from perdure.engine import ask, call_names
+from perdure.engine.run import call_names
+from perdure.engine.run import request as ask
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
 P = ParamSpec("P")

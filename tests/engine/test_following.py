@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from perdure.core.events import Delta, Event, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
 from perdure.core.runs import Usage
-from perdure.engine.following import Following
-from perdure.engine.hub import Sent
+from perdure.engine.run.following import Following
+from perdure.engine.run.hub import Sent
 from perdure.testing.clock import START
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from perdure.engine.interrupts import Interrupted, Interruptible, Interrupts
+from perdure.engine.run.interrupts import Interrupted, Interruptible, Interrupts
 
 
 async def test_a_fired_block_raises_interrupted_and_the_task_goes_on() -> None:

@@ -9,8 +9,8 @@ import pytest
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.runs import Failure, Recipe, Run, RunKey, Step, StepStatus
-from perdure.engine.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
-from perdure.engine.run_log import OpenCall, RunLog
+from perdure.engine.run.log import OpenCall, RunLog
+from perdure.engine.run.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
 from perdure.testing.clock import START
 
 AGENT = AgentId("agent-1")

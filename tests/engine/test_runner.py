@@ -11,12 +11,12 @@ from perdure import AsyncPerdure, PerdureError
 from perdure.core.events import MessageAdded, StoredEvent
 from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
-from perdure.engine.accept import Accepted
-from perdure.engine.ask import CannotBegin
+from perdure.domain.agents.units import NewBlock
 from perdure.engine.ports import Ports
-from perdure.engine.run_log import Progress
-from perdure.engine.views import Views
-from perdure.memory.agents import NewBlock
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.log import Progress
+from perdure.engine.run.request import CannotBegin
+from perdure.engine.run.views import Views
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 
 MODEL = "test/scripted"
@@ -41,7 +41,7 @@ async def test_a_defect_in_driving_reaches_the_one_who_waits(
     async with await opened(ScriptedModel()) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
-            patch.setattr("perdure.engine.views.begin", not_begun)
+            patch.setattr("perdure.engine.run.views.begin", not_begun)
             patch.setattr(Views, "claim", broken)
 
             with pytest.raises(PerdureError, match="planted"):
@@ -60,7 +60,7 @@ async def test_runs_are_taken_over_while_a_long_reset_is_carried_out(monkeypatch
         begun += 1
         await may_end.wait()
 
-    monkeypatch.setattr("perdure.engine.runner.carry_out_left", long)
+    monkeypatch.setattr("perdure.engine.run.runner.carry_out_left", long)
     async with await opened(ScriptedModel()) as perdure:
         for _ in range(2):
             async with asyncio.timeout(5):

@@ -13,12 +13,12 @@ from perdure import AsyncPerdure
 from perdure.core.blocks import Author
 from perdure.core.messages import Reasoning, Role, Text
 from perdure.core.models import ModelReply
-from perdure.core.text import query_of
+from perdure.core.text.words import query_of
 from perdure.core.tx import MessageFilter
-from perdure.engine import search as search_module
-from perdure.engine.search import Search
+from perdure.engine.search import search as search_module
+from perdure.engine.search.search import Search
 from perdure.library import AsyncAgent
-from perdure.memory.search.messages import SPAN_CANDIDATES
+from perdure.search.messages import SPAN_CANDIDATES
 from perdure.settings import Settings
 from perdure.testing import ScriptedEmbedder, ScriptedModel
 

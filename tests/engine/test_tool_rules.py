@@ -11,8 +11,8 @@ import pytest
 from perdure import ModelReply, Perdure, Reply, RunFailed, tool
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelRequest
-from perdure.core.tool_rule_check import rules_to_settings
-from perdure.core.tool_rules import (
+from perdure.core.tools.rule_check import rules_to_settings
+from perdure.core.tools.rules import (
     ChildTools,
     Conditional,
     ExitLoop,

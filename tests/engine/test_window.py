@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from perdure import AsyncPerdure, Delta, StoredEvent
-from perdure.context.assemble import canonical
-from perdure.context.tokens import ScriptTokenCounter
+from perdure.context.request.assemble import canonical
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.events import PrefixRewritten
 from perdure.core.messages import Message
 from perdure.core.models import ModelRequest
-from perdure.memory.agents import NewBlock
+from perdure.domain.agents.units import NewBlock
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 
 MODEL = "test/scripted"

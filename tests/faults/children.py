@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any
 
 from perdure.core.ids import AgentId, BlockId, ConversationId
+from perdure.domain.agents.units import NewBlock
 from perdure.library import AsyncPerdure
-from perdure.memory.agents import NewBlock
-from perdure.testing.kill_target import MODEL, TOOLS, effect_tools, obedient_model
+from tests.support.kill_target import MODEL, TOOLS, effect_tools, obedient_model
 from tests.warm import KILL, killed, warm
 
 __all__ = ["Child", "Line", "Place", "make_agents", "open_store"]
@@ -88,7 +88,7 @@ async def make_agents(place: Place) -> Sequence[Line]:
 
 
 class Child:
-    """A running `perdure.testing.kill_target`. What it told is in `told`, the newest last."""
+    """A running `tests.support.kill_target`. What it told is in `told`, the newest last."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.told: list[dict[str, Any]] = []
@@ -103,7 +103,7 @@ class Child:
         with place.errors.open("ab") as errors:
             return cls(
                 await asyncio.create_subprocess_exec(
-                    warm("perdure.testing.kill_target", place.environment),
+                    warm("tests.support.kill_target", place.environment),
                     str(place.store),
                     str(place.effects),
                     stdin=asyncio.subprocess.PIPE,

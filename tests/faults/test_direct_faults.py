@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, RunFailed, tool
-from perdure.context.assemble import check_legal
+from perdure.context.request.assemble import check_legal
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.providers.pydantic_ai import DirectModel

@@ -22,9 +22,9 @@ from perdure.core.blocks import Block
 from perdure.core.messages import Message, ToolResult
 from perdure.core.tx import Tx
 from perdure.testing import InlineStore
-from perdure.testing.kill_target import STEPS
-from perdure.testing.simulator.invariants import check_agent
 from tests.faults.children import Child, Line, Place, make_agents, open_store
+from tests.simulator.invariants import check_agent
+from tests.support.kill_target import STEPS
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 ROUNDS = 10 if FULL else 1

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from perdure.core.messages import ToolDecision
-from perdure.core.tool_rules import RequiresApproval
-from perdure.testing.kill_target import MODEL
-from perdure.testing.store_contract.upkeep import faults_of
+from perdure.core.tools.rules import RequiresApproval
+from tests.contracts.upkeep import faults_of
 from tests.faults.children import Child, Line, Place, open_store
+from tests.support.kill_target import MODEL
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 ROUNDS = 60 if FULL else 5

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from perdure.core.ids import ArchiveId
-from perdure.core.text import query_of
+from perdure.core.text.words import query_of
 from perdure.core.tx import PassageFilter, ScopeCounts, Tx
 from perdure.library.perdure import AsyncPerdure
 from perdure.testing import ScriptedEmbedder
-from perdure.testing.store_contract.upkeep import faults_of
+from tests.contracts.upkeep import faults_of
 
 pytestmark = pytest.mark.faults
 

@@ -18,7 +18,7 @@ import pytest
 
 from perdure import Perdure
 from perdure.testing import InlineStore, ScriptedModel
-from perdure.testing.simulator.invariants import check_agent
+from tests.simulator.invariants import check_agent
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 4

@@ -13,10 +13,10 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolDecision
-from perdure.core.tool_rules import RequiresApproval
+from perdure.core.tools.rules import RequiresApproval
 from perdure.core.tx import Fault, Tx
-from perdure.testing.kill_target import MODEL
 from tests.faults.children import Child, Line, Place, open_store
+from tests.support.kill_target import MODEL
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 ROUNDS = 60 if FULL else 5

@@ -23,7 +23,7 @@ from perdure.core.ids import AgentId
 from perdure.core.tx import Tx
 from perdure.settings import STORE_FILE
 from perdure.testing import HttpModel, InlineStore
-from perdure.testing.simulator.invariants import check_agent
+from tests.simulator.invariants import check_agent
 from tests.wire.obedient import MODEL, Server, obey
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"

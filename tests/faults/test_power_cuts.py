@@ -20,9 +20,9 @@ import pytest
 
 from perdure.core.tx import Tx
 from perdure.testing import InlineStore
-from perdure.testing.simulator.invariants import check_moment
 from tests.faults.children import Line, Place, make_agents
 from tests.faults.file_layer import COMPILER, Operation, lines_told, read_record, run_recorded, write_cut
+from tests.simulator.invariants import check_moment
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 CUTS = 200 if FULL else 12
@@ -50,7 +50,7 @@ def work(folder: Path, *, fail_flush: int = 0) -> tuple[Place, list[Line], list[
     lines = list(asyncio.run(make_agents(place)))
     shutil.copytree(place.folder, folder / "before")
     ended = run_recorded(
-        "perdure.testing.kill_target",
+        "tests.support.kill_target",
         [str(place.store), str(place.effects)],
         root=place.folder,
         record=folder / "record",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, RunFailed, tool
-from perdure.context.assemble import check_legal
+from perdure.context.request.assemble import check_legal
 from perdure.core.errors import ModelError
 from perdure.core.messages import Message, Text, ToolCall
 from perdure.core.models import ModelReply, ModelRequest

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from perdure.engine import call_tools
-from perdure.testing.simulator import Violation, simulate
+from perdure.engine.run import tool_calls as call_tools
+from tests.simulator import Violation, simulate
 
 SEEDS, CHUNK = (2_000, 50) if os.environ.get("PERDURE_FAULTS") == "full" else (60, 6)
 

@@ -12,8 +12,8 @@ import pytest
 from perdure import RunEnded, StoredEvent
 from perdure.core.tx import Tx
 from perdure.testing import InlineStore
-from perdure.testing.simulator.invariants import check_agent
 from tests.faults.children import Child, Line, Place, make_agents, open_store
+from tests.simulator.invariants import check_agent
 
 pytestmark = pytest.mark.faults
 

@@ -15,8 +15,8 @@ from perdure.core.answers import ToolReturn
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidInput, NotFound
 from perdure.core.messages import ToolCall, ToolDecision
 from perdure.core.models import ModelRequest
-from perdure.core.tool_rule_check import rules_to_settings
-from perdure.core.tool_rules import ChildTools, ExitLoop, MaxCount, RequiresApproval, RunFirst
+from perdure.core.tools.rule_check import rules_to_settings
+from perdure.core.tools.rules import ChildTools, ExitLoop, MaxCount, RequiresApproval, RunFirst
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 

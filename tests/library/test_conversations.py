@@ -8,7 +8,7 @@ import pytest
 
 from perdure import InvalidInput, NotFound, Perdure
 from perdure.core.ids import ConversationId
-from perdure.memory.conversations import SUMMARY_CHARS
+from perdure.domain.conversations.units import SUMMARY_CHARS
 from tests.library.opened import open_sync
 
 

@@ -17,7 +17,7 @@ import pytest
 from perdure import AsyncPerdure, Perdure, tool
 from perdure.app import start
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound, SandboxUnavailable, SourceInvalid, ToolBuiltIn
-from perdure.core.sandbox import Isolation, SandboxJob, SandboxResult, ToolFrame
+from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult, ToolFrame
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 

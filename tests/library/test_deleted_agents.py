@@ -13,7 +13,7 @@ import pytest
 
 from perdure import AsyncPerdure, NotFound
 from perdure.core.errors import StoreDamaged, StoreFull
-from perdure.engine.reset import carry_out_left
+from perdure.engine.conversations.reset import carry_out_left
 from perdure.library.checks import USER
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START

@@ -10,7 +10,7 @@ import pytest
 from perdure import StoreFull
 from perdure.core.ids import ArchiveId, FileId
 from perdure.core.tx import Tx
-from perdure.engine import files
+from perdure.engine.workers import files
 from tests.library.opened import open_async
 
 WAIT_S = 30

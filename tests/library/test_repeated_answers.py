@@ -11,8 +11,8 @@ from perdure import Perdure, tool
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolCall, ToolDecision
-from perdure.core.tool_rule_check import rules_to_settings
-from perdure.core.tool_rules import RequiresApproval
+from perdure.core.tools.rule_check import rules_to_settings
+from perdure.core.tools.rules import RequiresApproval
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 

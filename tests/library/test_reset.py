@@ -13,13 +13,13 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
-from perdure.engine.importing import import_drafts
-from perdure.engine.reset import delete_conversation
+from perdure.domain.conversations.handles import behind
+from perdure.engine.conversations.importing import import_drafts
+from perdure.engine.conversations.reset import delete_conversation
 from perdure.library.checks import USER
-from perdure.memory.handles import behind
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
-from perdure.testing.store_contract.nodes import node_of
+from tests.contracts.nodes import node_of
 from tests.library.opened import MODEL, SlowSpeaker, open_async, open_sync
 
 

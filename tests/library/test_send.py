@@ -24,7 +24,7 @@ from perdure import (
 from perdure.core.errors import EmptyMessage, IdempotencyMismatch, MessageTooLarge, ModelNotFound
 from perdure.core.ids import ConversationId
 from perdure.core.runs import Usage
-from perdure.storage.sqlite import typed
+from perdure.storage.database.sqlite import typed
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says, thinks
 from perdure.testing.inline_store import FaultPoint
 from tests.library.opened import MODEL, SlowSpeaker, open_async, open_sync

@@ -13,10 +13,10 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import AlreadyExists, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import ToolId
-from perdure.core.tool_environment import open_environment
-from perdure.core.tools import ToolCode
+from perdure.core.tools.environment import open_environment
+from perdure.core.tools.spec import ToolCode
 from perdure.core.tx import Tx
-from perdure.memory.tools import unsealed_tools
+from perdure.domain.tools.units import unsealed_tools
 from tests.library.opened import open_async
 
 CANARY = "canary-83bc11d0"

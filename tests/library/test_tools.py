@@ -15,7 +15,7 @@ import pytest
 from perdure import InvalidInput, ModelReply, NotFound, Perdure, Settings, tool
 from perdure.core.errors import StoreError
 from perdure.core.messages import ToolCall, ToolResult
-from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
+from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.testing import ScriptedModel, calls, says
 from tests.library.opened import MODEL, Tools, open_async, open_sync
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from perdure.core.blocks import diff_of
 from perdure.core.errors import InvalidInput, PerdureError, ToolError, VersionConflict
 from perdure.core.tx import Tx
-from perdure.memory.agents import NewBlock
-from perdure.memory.blocks import restore_block, update_block
-from perdure.memory.patches import apply_patch
+from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.patches import apply_patch
+from perdure.domain.blocks.units import restore_block, update_block
 from perdure.testing.strategies import effort
-from tests.memory.scene import USER, Scene, scene
+from tests.domain.scene import USER, Scene, scene
 
 LIMIT = 40
 TEXT = st.text(alphabet="ab 字\n", max_size=12)

@@ -19,7 +19,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, RunFailed
-from perdure.context.assemble import assemble, canonical, check_legal, digest_of
+from perdure.context.request.assemble import assemble, canonical, check_legal, digest_of
 from perdure.core.errors import ModelError, ModelOverflow
 from perdure.core.events import PrefixRewritten, ViewCompacted
 from perdure.core.ids import AgentId
@@ -28,8 +28,8 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix, Usage
 from perdure.core.tx import Tx
-from perdure.engine.ask import load_view
-from perdure.memory.agents import NewBlock
+from perdure.domain.agents.units import NewBlock
+from perdure.engine.run.request import load_view
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 from perdure.testing.strategies import effort
 from tests.real_tokens import tokens_of_request

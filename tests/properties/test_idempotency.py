@@ -13,10 +13,10 @@ from perdure.core.errors import ConversationBusy, IdempotencyMismatch
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Usage
 from perdure.core.tx import Tx
-from perdure.engine.accept import Accepted, Request, accept, begin_input, decode_drafts
+from perdure.engine.run.accept import Accepted, Request, accept, begin_input, decode_drafts
 from perdure.testing import InlineStore
-from perdure.testing.store_contract.base import AT, Contract
 from perdure.testing.strategies import effort
+from tests.contracts.base import AT, Contract
 
 units = Contract()
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from perdure.core.ids import DEFAULT_ORG, McpServerId
 from perdure.core.mcp import Definition, McpServer, ToolListing
-from perdure.core.tools import ToolSpec
+from perdure.core.tools.spec import ToolSpec
 from perdure.core.tx import Tx
-from perdure.memory.mcp import approve_tools, sync_tools
+from perdure.domain.mcp import approve_tools, sync_tools
 from perdure.testing import InlineStore
-from perdure.testing.store_contract.base import AT, Contract
 from perdure.testing.strategies import effort
+from tests.contracts.base import AT, Contract
 
 units = Contract()
 

@@ -12,8 +12,8 @@ from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.core.messages import Message
 from perdure.core.tx import Tx
 from perdure.testing import InlineStore
-from perdure.testing.store_contract.base import ADA, AT, Contract
 from perdure.testing.strategies import effort
+from tests.contracts.base import ADA, AT, Contract
 
 units = Contract()
 

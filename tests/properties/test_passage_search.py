@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from perdure.core.passages import Archive, Passage
 from perdure.core.tx import PassageFilter, Tx
-from perdure.engine.search import Search
-from perdure.memory.search import passages, words
+from perdure.engine.search.search import Search
+from perdure.search import passages, words
 from perdure.testing import FakeClock, InlineStore, ScriptedEmbedder
-from perdure.testing.store_contract.base import Contract
 from perdure.testing.strategies import effort
+from tests.contracts.base import Contract
 
 units = Contract()
 WORDS = ("walrus", "penguin", "gull", "seal", "tern", "auk", "猫")

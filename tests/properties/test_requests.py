@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure
-from perdure.context.assemble import assemble, canonical, check_legal
+from perdure.context.request.assemble import assemble, canonical, check_legal
 from perdure.core.events import PrefixRewritten
 from perdure.core.ids import AgentId
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tx import Tx
-from perdure.engine.ask import load_view
-from perdure.memory.agents import NewBlock
+from perdure.domain.agents.units import NewBlock
+from perdure.engine.run.request import load_view
 from perdure.testing import FakeClock, InlineStore, SequentialIds
-from perdure.testing.simulator.world import MODEL, PLAN_LETTERS, PlannedModel, World
 from perdure.testing.strategies import effort
+from tests.simulator.world import MODEL, PLAN_LETTERS, PlannedModel, World
 
 TOOLS = ("core_memory_append", "archival_memory_insert", "conversation_search")
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from perdure.core.errors import ToolRulesInvalid
-from perdure.core.tool_rule_check import rules_to_settings
-from perdure.core.tool_rules import ChildTools, Conditional, RunFirst, ToolRules, rules_of
-from perdure.engine.tool_rules import Called, Standing, Terms, standing
+from perdure.core.tools.rule_check import rules_to_settings
+from perdure.core.tools.rules import ChildTools, Conditional, RunFirst, ToolRules, rules_of
+from perdure.engine.run.tool_rules import Called, Standing, Terms, standing
 from tests.properties.test_tool_rules import random_rules
 
 SETS, CHUNK = (10_000, 1_000) if os.environ.get("PERDURE_FAULTS") == "full" else (600, 300)

@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, RunFailed, tool
-from perdure.core import tool_rules
 from perdure.core.errors import ToolRulesInvalid
 from perdure.core.messages import Text, ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.engine import answers, call_tools, next_action
-from perdure.engine import tool_rules as judging
+from perdure.core.tools import rules as tool_rules
+from perdure.engine.approvals import answers
+from perdure.engine.run import next_action
+from perdure.engine.run import tool_calls as call_tools
+from perdure.engine.run import tool_rules as judging
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.properties.rule_checker import Effect, broken
@@ -188,7 +190,7 @@ def _count_refused(patch: pytest.MonkeyPatch) -> None:
         ]
         return made(shown)
 
-    patch.setattr("perdure.engine.run_log.calls_made", all_made)
+    patch.setattr("perdure.engine.run.log.calls_made", all_made)
 
 
 def _without(kind: type) -> Callable[[pytest.MonkeyPatch], None]:

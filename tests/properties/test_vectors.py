@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
-from perdure.memory import vector_filters, vector_index, vector_loading, vector_rows
-from perdure.memory.vector_index import VectorIndexes
+from perdure.search.vectors import filters as vector_filters
+from perdure.search.vectors import index as vector_index
+from perdure.search.vectors import loading as vector_loading
+from perdure.search.vectors import rows as vector_rows
+from perdure.search.vectors.index import VectorIndexes
 from perdure.testing import InlineStore
-from perdure.testing.store_contract.base import Contract
 from perdure.testing.strategies import effort
+from tests.contracts.base import Contract
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, BlockId, McpServerId, ToolId
 from perdure.core.limits import Limits
 from perdure.core.mcp import Definition, McpServer, ToolListing
-from perdure.core.tools import Tool, ToolCode, ToolSpec
+from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.tx import Tx
-from perdure.memory.blocks import create_block
-from perdure.memory.mcp import register_server
+from perdure.domain.blocks.units import create_block
+from perdure.domain.mcp import register_server
 from tests.server.largest import Largest, Operation, Text, words
 
 __all__ = ["FullStore", "fill"]

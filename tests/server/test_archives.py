@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 import pytest
 from letta_client.types import Archive, Passage
 
+from perdure.domain.archives.units import delete_archive_rows
 from perdure.library import archives as library_archives
-from perdure.memory.archives import delete_archive_rows
 from tests.server.routed import Routed, new_agent, routed
 
 NOWHERE = "archive-00000000-0000-4000-8000-000000000000"

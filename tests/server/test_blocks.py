@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from letta_client.types import AgentState, BlockResponse
 
-from perdure.memory.blocks import LIMIT_CHARS_MAX
+from perdure.domain.blocks.units import LIMIT_CHARS_MAX
 from perdure.server.wire.paging import Order
-from perdure.testing.store_contract.base import AWKWARD
+from tests.contracts.base import AWKWARD
 from tests.server.routed import JSON, new_agent, routed
 
 NOBODY = "agent-00000000-0000-4000-8000-000000000000"

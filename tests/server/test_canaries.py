@@ -14,8 +14,8 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.app import start
-from perdure.core.sandbox import Isolation, SandboxJob, SandboxResult
 from perdure.core.secret_mask import SecretMask
+from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings

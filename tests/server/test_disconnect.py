@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.core.sandbox import Isolation, SandboxJob, SandboxResult
+from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult
 from tests.server.routed import MODEL
 from tests.server.served import served
 

@@ -15,8 +15,8 @@ import pytest
 from starlette.requests import Request
 
 from perdure import InvalidInput
-from perdure.core import json_limits
 from perdure.core.errors import StoreDamaged
+from perdure.core.incoming import json_limits
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.server import guards
 from perdure.server.config import ServerConfig

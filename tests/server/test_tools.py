@@ -9,7 +9,7 @@ from letta_client.types import Tool as WireTool
 from letta_client.types import ToolSearchResult
 from letta_client.types.agents import ToolExecutionResult
 
-from perdure.memory.tool_specs import MEMORY_TOOL_SPECS
+from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, new_agent, routed
 from tests.server.test_agents import TOOL_FIELDS

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.core.tx import Tx
 from perdure.server.openapi import Api
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage.database.sqlite_store import SqliteStore
 from tests.server.full_store import fill
 from tests.server.largest import operations
 from tests.server.served import MODEL, in_process

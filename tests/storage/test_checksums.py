@@ -14,9 +14,9 @@ from perdure.core.errors import StoreDamaged
 from perdure.core.messages import Text
 from perdure.core.ports import Store
 from perdure.core.tx import Fault, Tx
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
-from perdure.testing.store_contract.base import ADA, AT, Contract
+from tests.contracts.base import ADA, AT, Contract
 
 units = Contract()
 

@@ -6,11 +6,11 @@ import ast
 from pathlib import Path
 from typing import get_type_hints
 
-import perdure.testing.store_contract
+import tests.contracts
 from perdure.core.tx import Tx
-from perdure.testing.store_contract.isolation import is_protocol
+from tests.contracts.isolation import is_protocol
 
-FOLDER = Path(perdure.testing.store_contract.__file__).parent
+FOLDER = Path(tests.contracts.__file__).parent
 NO_CASES = frozenset({"organisations.py", "isolation.py", "isolation_values.py"})
 """They only try whether another organisation is kept out."""
 

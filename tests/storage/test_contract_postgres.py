@@ -6,9 +6,9 @@ import pytest
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.ports import Store
-from perdure.storage.postgres import PostgresStore
+from perdure.storage.database.postgres import PostgresStore
 from perdure.testing.clock import START
-from perdure.testing.store_contract import StoreContract
+from tests.contracts import StoreContract
 from tests.storage.postgres_server import address_of_an_empty_store
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.ports import Store
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
-from perdure.testing.store_contract import StoreContract
+from tests.contracts import StoreContract
 
 
 class OnAFile(StoreContract):

@@ -11,14 +11,15 @@ import pytest
 
 from perdure.core.errors import StoreTooNew
 from perdure.core.ids import DEFAULT_ORG, AgentId, ToolId
-from perdure.core.tools import Tool, ToolCode, ToolSpec
+from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.tx import ToolFilter
-from perdure.storage import migrations, sqlite
-from perdure.storage.database import Database
-from perdure.storage.postgres import PostgresStore
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage import migrations
+from perdure.storage.database import sqlite
+from perdure.storage.database.base import Database
+from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
-from perdure.testing.store_contract.base import Contract, found_messages, said
+from tests.contracts.base import Contract, found_messages, said
 from tests.storage.postgres_server import address_of_a_new_schema, run_sql
 
 pytestmark = pytest.mark.migrates
@@ -44,7 +45,7 @@ def learn(monkeypatch: pytest.MonkeyPatch, *migration: Callable[[Database], None
     monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS + more)
     monkeypatch.setattr(migrations, "SCHEMA_VERSION", newest + len(more))
     monkeypatch.setattr(sqlite, "SCHEMA_VERSION", newest + len(more))
-    monkeypatch.setattr("perdure.storage.postgres.SCHEMA_VERSION", newest + len(more))
+    monkeypatch.setattr("perdure.storage.database.postgres.SCHEMA_VERSION", newest + len(more))
 
 
 async def a_store_with_data(path: Path) -> AgentId:

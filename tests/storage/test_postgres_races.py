@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
-from perdure.context.tokens import ScriptTokenCounter
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.ports import Store
 from perdure.core.tx import Tx
-from perdure.engine.accept import Request, accept
-from perdure.engine.reset import _reset
-from perdure.memory.agents import AgentChanges, update_agent
-from perdure.memory.capture import capture
-from perdure.storage import postgres
-from perdure.storage.database import Row
-from perdure.storage.postgres import PostgresDatabase, PostgresStore
+from perdure.domain.agents.capture import capture
+from perdure.domain.agents.units import AgentChanges, update_agent
+from perdure.engine.conversations.reset import _reset
+from perdure.engine.run.accept import Request, accept
+from perdure.storage.database import postgres
+from perdure.storage.database.base import Row
+from perdure.storage.database.postgres import PostgresDatabase, PostgresStore
 from perdure.testing.clock import START
-from perdure.testing.simulator.invariants import check_moment
-from perdure.testing.store_contract.base import ADA, AT, Contract, said
+from tests.contracts.base import ADA, AT, Contract, said
+from tests.simulator.invariants import check_moment
 from tests.storage.postgres_server import address_of_an_empty_store
 
 WAIT_S = 0.2

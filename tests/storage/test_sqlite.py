@@ -24,11 +24,11 @@ from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run
 from perdure.core.tx import Tx
 from perdure.core.tx.resets import Counted
-from perdure.storage import sqlite
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage.database import sqlite
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.tx import SqlTx
 from perdure.testing.clock import START, SequentialIds
-from perdure.testing.store_contract.base import ADA, Contract, found_messages, said
+from tests.contracts.base import ADA, Contract, found_messages, said
 
 pytestmark = pytest.mark.migrates
 
@@ -64,9 +64,9 @@ WRITER = """
     import asyncio, sys
     from pathlib import Path
     from perdure.core.ids import AgentId
-    from perdure.storage.sqlite_store import SqliteStore
+    from perdure.storage.database.sqlite_store import SqliteStore
     from perdure.testing.clock import START, SequentialIds
-    from perdure.testing.store_contract.base import Contract
+    from tests.contracts.base import Contract
 
     async def main(path, agent_id, name):
         units = Contract()
@@ -103,7 +103,7 @@ async def test_two_processes_write_into_one_file(tmp_path: Path) -> None:
 OPENER = """
     import asyncio, sys
     from pathlib import Path
-    from perdure.storage.sqlite_store import SqliteStore
+    from perdure.storage.database.sqlite_store import SqliteStore
     from perdure.testing.clock import START
 
     async def main(path):
@@ -187,9 +187,9 @@ UNPRIVILEGED = """
     import asyncio, os, sys
     from pathlib import Path
     from perdure.core.errors import StoreError
-    from perdure.storage.sqlite_store import SqliteStore
+    from perdure.storage.database.sqlite_store import SqliteStore
     from perdure.testing.clock import START
-    from perdure.testing.store_contract.base import Contract
+    from tests.contracts.base import Contract
 
     async def main(path):
         os.setgid(65534)

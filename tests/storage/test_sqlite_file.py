@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import NotAStore, StoreDamaged
-from perdure.storage import sqlite_file
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage.database import sqlite_file
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
-from perdure.testing.store_contract.base import Contract, said
+from tests.contracts.base import Contract, said
 
 units = Contract()
 

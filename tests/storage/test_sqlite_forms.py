@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.storage.sqlite_forms import RUN_BITS, runs_of
+from perdure.storage.database.sqlite_forms import RUN_BITS, runs_of
 from perdure.testing.strategies import effort
 
 NUMBERS = st.lists(st.integers(0, 40) | st.integers(0, 1 << 32), max_size=60)

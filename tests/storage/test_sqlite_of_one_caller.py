@@ -18,10 +18,10 @@ from perdure.core.callers import is_alone, let_know
 from perdure.core.errors import StoreBusy, StoreClosed, StoreFull
 from perdure.core.tx import Tx
 from perdure.library.portal import Portal
-from perdure.storage import sqlite_store
-from perdure.storage.sqlite_store import IN_A_ROW, SqliteStore
+from perdure.storage.database import sqlite_store
+from perdure.storage.database.sqlite_store import IN_A_ROW, SqliteStore
 from perdure.testing.clock import START
-from perdure.testing.store_contract.base import Contract, said
+from tests.contracts.base import Contract, said
 
 units = Contract()
 """For its units of work; it opens nothing."""

@@ -12,12 +12,12 @@ import pytest
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.ports import Store
 from perdure.core.tx import Fault, Tx
-from perdure.storage.postgres import PostgresStore
-from perdure.storage.sqlite_store import SqliteStore
+from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
-from perdure.testing.store_contract.base import Contract, found_messages, found_passages
-from perdure.testing.store_contract.upkeep import KINDS, faults_of
-from perdure.testing.store_contract.vectors import MODEL, blob, vectors_in
+from tests.contracts.base import Contract, found_messages, found_passages
+from tests.contracts.upkeep import KINDS, faults_of
+from tests.contracts.vectors import MODEL, blob, vectors_in
 from tests.storage.postgres_server import address_of_a_new_schema, run_sql
 
 units = Contract()

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from perdure.app import configured_hooks
-from perdure.cli.hooks import hooks_check
+from perdure.cli.commands.hooks import hooks_check
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import BeforeTool, RunEnd, Verdict
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.engine.hooks import Fired, Hooks
+from perdure.engine.hooks.bus import Fired, Hooks
 from perdure.settings import Settings
 from perdure.toolbox.hooks.commands import command_hooks
 

@@ -11,8 +11,8 @@ import pytest
 from perdure.converters.convert import convert_file
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
-from perdure.core.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult, ToolFrame
-from perdure.core.tools import Tool, ToolOutcome, ToolSpec
+from perdure.core.tools.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult, ToolFrame
+from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.leave import leave as _leave
-from perdure.cli.mcp_commands import mcp_app
-from perdure.cli.secret_commands import secret_app
-from perdure.cli.tool_commands import tool_app
+from perdure.cli.commands.mcp_arguments import mcp_app
+from perdure.cli.commands.secret_arguments import secret_app
+from perdure.cli.commands.tool_arguments import tool_app
+from perdure.cli.exit import leave as _leave
 
 __all__ = ["app"]
 
@@ -91,7 +91,7 @@ def chat(
         raise typer.BadParameter("it needs the name of the agent to make: perdure chat NAME --new", param_hint="--new")
     if new and conversation is not None:
         raise typer.BadParameter("an agent that is made has none yet: leave it out", param_hint="--conversation")
-    from perdure.cli.chat import chat
+    from perdure.cli.chat.chat import chat
 
     _leave(chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation))
 
@@ -111,7 +111,7 @@ def conversations(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List an agent's conversations, oldest first, or change one of them."""
-    from perdure.cli.conversations import conversations
+    from perdure.cli.commands.conversations import conversations
 
     _leave(conversations(agent, rename=rename, delete=delete, yes=yes, as_json=as_json))
 
@@ -125,7 +125,7 @@ def agents(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List the agents, the one used last first."""
-    from perdure.cli.agents import agents
+    from perdure.cli.commands.agents import agents
 
     _leave(agents(delete=delete, yes=yes, as_json=as_json))
 
@@ -133,7 +133,7 @@ def agents(
 @app.command()
 def approvals(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
     """List the calls of agents that wait for a person, or for the program that sent the message."""
-    from perdure.cli.approvals import approvals
+    from perdure.cli.commands.approvals import approvals
 
     _leave(approvals(as_json=as_json))
 
@@ -155,7 +155,7 @@ def approve(
     conversation: InConversation = None,
 ) -> None:
     """Let calls of an agent run that wait for it, and print what the agent then says."""
-    from perdure.cli.approvals import decide
+    from perdure.cli.commands.approvals import decide
 
     _leave(decide(agent, call, approve=True, reason=None, arguments=arguments, conversation=conversation))
 
@@ -168,7 +168,7 @@ def deny(
     conversation: InConversation = None,
 ) -> None:
     """Refuse calls of an agent that wait for it, and print what the agent then says."""
-    from perdure.cli.approvals import decide
+    from perdure.cli.commands.approvals import decide
 
     _leave(decide(agent, call, approve=False, reason=reason, arguments=None, conversation=conversation))
 
@@ -181,7 +181,7 @@ def cancel(
     ] = None,
 ) -> None:
     """Cancel what an agent has under way; calls that wait are given up. No model is asked."""
-    from perdure.cli.approvals import cancel
+    from perdure.cli.commands.approvals import cancel
 
     _leave(cancel(agent, conversation=conversation))
 
@@ -195,7 +195,7 @@ def reset(
 
     Memory blocks, archives and files stay, and so does the log.
     """
-    from perdure.cli.reset import reset
+    from perdure.cli.commands.reset import reset
 
     _leave(reset(agent, yes=yes))
 
@@ -203,7 +203,7 @@ def reset(
 @app.command()
 def hooks(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
     """List the hooks of this machine, in the order in which they are called."""
-    from perdure.cli.hooks import list_hooks
+    from perdure.cli.commands.hooks import list_hooks
 
     raise typer.Exit(list_hooks(as_json=as_json))
 
@@ -233,7 +233,7 @@ def context(
         raise typer.BadParameter("it names its two steps itself: leave --step and --raw out", param_hint="--diff")
     if raw and as_json:
         raise typer.BadParameter("it prints JSON lines already: leave --json out", param_hint="--raw")
-    from perdure.cli.context import context
+    from perdure.cli.commands.context import context
 
     _leave(context(name=agent, step=step, pair=diff, raw=raw, as_json=as_json))
 
@@ -254,7 +254,7 @@ def archives(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List the archives and which agents have them, or change one of them."""
-    from perdure.cli.archives import archives
+    from perdure.cli.commands.archives import archives
 
     _leave(archives(attach=attach, detach=detach, delete=delete, yes=yes, as_json=as_json))
 
@@ -285,7 +285,7 @@ def search(
     """Search what was said and what was put away."""
     if agent is not None and archive is not None:
         raise typer.BadParameter("it is searched by itself: leave --agent out", param_hint="--archive")
-    from perdure.cli.search import search
+    from perdure.cli.commands.search import search
 
     _leave(
         search(
@@ -314,7 +314,7 @@ def export_archives(
     """Write an archive as lines of JSON."""
     if len(names) != 2 - every:
         raise typer.BadParameter("write `perdure export ARCHIVE FILE`, or `perdure export --all FILE`")
-    from perdure.cli.transfer import export_archives
+    from perdure.cli.commands.transfer import export_archives
 
     _leave(export_archives(name=None if every else names[0], file=names[-1], overwrite=overwrite))
 
@@ -331,7 +331,7 @@ def import_archives(
     ] = None,
 ) -> None:
     """Read archives from lines of JSON. What is there already is skipped."""
-    from perdure.cli.transfer import import_archives
+    from perdure.cli.commands.transfer import import_archives
 
     _leave(import_archives(file=file, into=into, agent=agent))
 
@@ -350,7 +350,7 @@ def import_messages(
     Each line has "role" (user, assistant or system), "text" and "occurred_at" (with a zone), and may have "name" (who
     spoke) and "id". What is there already is skipped.
     """
-    from perdure.cli.transfer import import_messages
+    from perdure.cli.commands.transfer import import_messages
 
     _leave(import_messages(agent=agent, file=file, conversation=conversation))
 
@@ -358,7 +358,7 @@ def import_messages(
 @app.command()
 def key() -> None:
     """Print the API key that the server asks for, such as the one of PERDURE_API_KEY=auto."""
-    from perdure.cli.key import key
+    from perdure.cli.commands.key import key
 
     _leave(key())
 
@@ -371,7 +371,7 @@ def serve(
     port: Annotated[int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283; 0 is any.")] = None,
 ) -> None:
     """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
-    from perdure.cli.serve import loop_factory, serve
+    from perdure.cli.commands.serve import loop_factory, serve
 
     _leave(serve(host=host, port=port), loop_factory=loop_factory())
 
@@ -379,7 +379,7 @@ def serve(
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
     """Check models, data and ports, and say what helps. Exit code 1: something is broken."""
-    from perdure.cli.doctor import doctor
+    from perdure.cli.commands.doctor import doctor
 
     _leave(doctor(as_json=as_json))
 
@@ -398,7 +398,7 @@ def reindex(
 
     It can be stopped and started again at any time; searches go on with what is there.
     """
-    from perdure.cli.reindex import reindex
+    from perdure.cli.commands.reindex import reindex
 
     _leave(reindex(archive=archive, agent=agent, again=again))
 
@@ -418,7 +418,7 @@ def upload(
 
     Of directories, version control, packages of others and what is no text are left out.
     """
-    from perdure.cli.folders import upload
+    from perdure.cli.commands.folders import upload
 
     _leave(upload(paths=paths, folder=folder, agent=agent))
 
@@ -435,7 +435,7 @@ def folders(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
 ) -> None:
     """List the folders of files, or change one of them."""
-    from perdure.cli.folders import folders
+    from perdure.cli.commands.folders import folders
 
     _leave(folders(attach=attach, detach=detach, delete=delete, yes=yes))
 
@@ -447,7 +447,7 @@ def files(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
 ) -> None:
     """List the files of a folder, and how far each is."""
-    from perdure.cli.folders import files
+    from perdure.cli.commands.folders import files
 
     _leave(files(name=name, delete=delete, yes=yes))
 
@@ -463,6 +463,6 @@ def verify(
 
     Exit code 1: something is damaged or differs, and was not repaired.
     """
-    from perdure.cli.verify import verify
+    from perdure.cli.commands.verify import verify
 
     _leave(verify(repair=repair, accept_loss=accept_loss))

@@ -12,7 +12,7 @@ from pathlib import Path
 from perdure.converters.limits import Limits, Refused
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing, SandboxUnavailable
-from perdure.core.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
+from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 
 __all__ = ["read_caged"]
 

@@ -17,7 +17,7 @@ from perdure.converters.names import safe_path
 from perdure.converters.supervise import Child
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ConversionFailed, FileTooLarge, SandboxUnavailable
-from perdure.core.sandbox import Sandbox
+from perdure.core.tools.sandbox import Sandbox
 
 __all__ = ["Progress", "convert", "convert_file"]
 

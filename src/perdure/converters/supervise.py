@@ -19,7 +19,7 @@ from typing import IO
 from perdure.converters.limits import Limits, Refused
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
-from perdure.core.json_limits import JsonLimits, parse_json
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
 __all__ = ["Child"]
 

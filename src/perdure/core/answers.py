@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
-from perdure.core.json_encoder import compact_json
 from perdure.core.messages import ToolCall, ToolDecision, ToolStatus
+from perdure.core.text.json_encoder import compact_json
 
 __all__ = ["Answer", "PendingCall", "ToolReturn", "answer_digest"]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, TextAmbiguous, TextNotFound
 from perdure.core.ids import AgentId, BlockId, MessageId, OrgId, RunId
-from perdure.core.markup import unescape_tags
+from perdure.core.text.markup import unescape_tags
 
 __all__ = [
     "DEFAULT_LIMIT_CHARS",

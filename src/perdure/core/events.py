@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 from perdure.core.hooks import HookPoint
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
-from perdure.core.json_encoder import compact_json, json_text
 from perdure.core.messages import Message, Waits
 from perdure.core.nodes import MadeBy
 from perdure.core.quick import maker, quick
 from perdure.core.runs import Failure, StopReason, Usage, usage_to_json
+from perdure.core.text.json_encoder import compact_json, json_text
 
 __all__ = [
     "Delta",

@@ -1,6 +1,6 @@
 """Hooks: other people's code that looks on at fixed points, and may block what comes or add to the next request.
 
-Values and the port of one hook; what calls them all is `engine.hooks`, what runs commands and functions is
+Values and the port of one hook; what calls them all is `engine.hooks.bus`, what runs commands and functions is
 `toolbox.hooks`.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, get_args
 
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.core.json_encoder import compact_json
+from perdure.core.text.json_encoder import compact_json
 
 __all__ = [
     "GO_ON",

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
-from perdure.core.json_encoder import compact_json
 from perdure.core.secrets import Cipher
-from perdure.core.tool_schema_check import check_schema
+from perdure.core.text.json_encoder import compact_json
+from perdure.core.tools.schema_check import check_schema
 
 __all__ = [
     "DEFINITION_BYTES_MAX",

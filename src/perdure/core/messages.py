@@ -1,7 +1,7 @@
 """Messages and their parts: the log of an agent.
 
 A message is immutable. What a caller later patches or removes is a revision row beside it
-(`storage.messages`), so the log stays append-only.
+(`storage.tables.messages`), so the log stays append-only.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
-from perdure.core.json_encoder import compact_json, json_text
 from perdure.core.quick import maker, quick
+from perdure.core.text.json_encoder import compact_json, json_text
 
 __all__ = [
     "Draft",

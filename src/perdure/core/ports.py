@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol
 
 from perdure.core.documents import Document
 from perdure.core.ids import AgentId, ConversationId, Ids, RunId
-from perdure.core.tools import Tool, ToolOutcome
+from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.core.tx import Tx
 
 if TYPE_CHECKING:

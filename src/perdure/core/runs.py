@@ -225,7 +225,7 @@ class Recipe:
 
     Args:
         stubs: row number -> characters: the rows of which only so much is shown, with a handle to the rest.
-        digest: of the request's canonical form (`context.assemble.digest_of`); empty where none was recorded.
+        digest: of the request's canonical form (`context.request.assemble.digest_of`); empty where none was recorded.
         tokens: the upper estimate of the whole request, not corrected.
         overcount: by how much that is known to be too high, from what the provider measured of an earlier request;
             negative if it is too low. `tokens - overcount` is what was certified to fit.

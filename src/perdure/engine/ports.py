@@ -10,9 +10,9 @@ from perdure.core.models import Models
 from perdure.core.ports import Clock, Ids, Randomness, Store, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.core.secrets import Cipher, NoCipher
-from perdure.engine.hooks import Hooks
-from perdure.engine.interrupts import Interrupts
-from perdure.engine.search import Search
+from perdure.engine.hooks.bus import Hooks
+from perdure.engine.run.interrupts import Interrupts
+from perdure.engine.search.search import Search
 
 __all__ = ["EngineSettings", "Ports", "window_tokens"]
 

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 from perdure.app import hook, tool
+from perdure.domain.agents.units import NewBlock
+from perdure.domain.archives.passages import NewPassage
+from perdure.domain.conversations.importing import ImportedMessage
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.folders import AsyncFolder
@@ -15,9 +18,6 @@ from perdure.library.reply import Reply
 from perdure.library.sync import Agent, Perdure
 from perdure.library.sync_archives import Archive
 from perdure.library.sync_folders import Folder
-from perdure.memory.agents import NewBlock
-from perdure.memory.importing import ImportedMessage
-from perdure.memory.passages import NewPassage
 from perdure.settings import Settings
 
 __all__ = [

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Unpack, get_args
 
 from perdure.app import App
-from perdure.context.explain import Explanation
-from perdure.context.overview import ContextOverview
-from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.context.request.explain import Explanation
+from perdure.context.window.overview import ContextOverview
+from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
@@ -18,7 +18,9 @@ from perdure.core.messages import Message, Role, Text, make_draft
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, Tx
-from perdure.engine.accept import Accepted, Request
+from perdure.domain.agents.units import AgentChanges, update_agent
+from perdure.domain.conversations.importing import ImportedMessage
+from perdure.engine.run.accept import Accepted, Request
 from perdure.library.approval import AsyncApproval
 from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
@@ -50,10 +52,8 @@ from perdure.library.steps import (
 )
 from perdure.library.tool_rules import AsyncAgentRules
 from perdure.library.tools import AsyncAgentTools
-from perdure.memory.agents import AgentChanges, update_agent
-from perdure.memory.importing import ImportedMessage
-from perdure.memory.search.hits import Hits, MessageHit
-from perdure.memory.search.recalled import Recalled
+from perdure.search.hits import Hits, MessageHit
+from perdure.search.recalled import Recalled
 
 __all__ = ["AsyncAgent"]
 
@@ -363,7 +363,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
     async def request(self, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
 
-        Its canonical form (`perdure.context.assemble.canonical`) is checked against the digest that was recorded; a
+        Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the digest that was recorded; a
         step of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
         its settings are still the same, else the defaults; `exchange` tells which were sent.
         Raises: NotFound, also for another agent's; ReplayMismatch.

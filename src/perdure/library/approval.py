@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.app import App
-from perdure.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation
@@ -17,15 +17,15 @@ from perdure.core.events import Delta, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, RunId, input_id
 from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.core.runs import Run
-from perdure.core.tool_rules import RequiresApproval, rules_of
+from perdure.core.tools.rules import RequiresApproval, rules_of
 from perdure.core.tx import Tx
-from perdure.engine.accept import Accepted, Request
-from perdure.engine.answers import pending_calls
-from perdure.engine.decided import decided_last
+from perdure.domain.agents.units import update_agent
+from perdure.engine.approvals.answers import pending_calls
+from perdure.engine.approvals.decisions import decided_last
+from perdure.engine.run.accept import Accepted, Request
 from perdure.library.checks import USER, check_number, check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.reply import Reply, although_kept
-from perdure.memory.agents import update_agent
 
 __all__ = ["AsyncApproval", "set_approval"]
 

@@ -10,10 +10,7 @@ from perdure.app import App
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import Tx
-from perdure.library.archives import AsyncArchive, changes_in_utc, passage_filter
-from perdure.library.checks import check_limit, check_number, check_text, utc
-from perdure.memory.archives import attach_archive, detach_archive
-from perdure.memory.passages import (
+from perdure.domain.archives.passages import (
     PassageChanges,
     archive_of,
     delete_passage,
@@ -22,8 +19,11 @@ from perdure.memory.passages import (
     passage_of_agent,
     update_passage,
 )
-from perdure.memory.search.hits import Hits, PassageHit
-from perdure.memory.values import as_tags
+from perdure.domain.archives.units import attach_archive, detach_archive
+from perdure.domain.values import as_tags
+from perdure.library.archives import AsyncArchive, changes_in_utc, passage_filter
+from perdure.library.checks import check_limit, check_number, check_text, utc
+from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AsyncAgentArchives", "AsyncArchival"]
 

@@ -12,8 +12,16 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId, is_id
 from perdure.core.passages import Archive, Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
-from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
-from perdure.memory.archives import (
+from perdure.domain.archives.batching import BATCH, batches
+from perdure.domain.archives.passages import (
+    NewPassage,
+    PassageChanges,
+    delete_passage,
+    new_passages,
+    passage_in,
+    update_passage,
+)
+from perdure.domain.archives.units import (
     ArchiveChanges,
     Selection,
     attach_archive,
@@ -25,17 +33,9 @@ from perdure.memory.archives import (
     selected_seqs,
     update_archive,
 )
-from perdure.memory.batching import BATCH, batches
-from perdure.memory.passages import (
-    NewPassage,
-    PassageChanges,
-    delete_passage,
-    new_passages,
-    passage_in,
-    update_passage,
-)
-from perdure.memory.search.hits import Hits, PassageHit
-from perdure.memory.values import filter_tags
+from perdure.domain.values import filter_tags
+from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
+from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AsyncArchive", "AsyncArchives", "changes_in_utc", "passage_filter"]
 

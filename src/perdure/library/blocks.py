@@ -9,8 +9,8 @@ from perdure.app import App
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion, appended
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.tx import Tx
+from perdure.domain.blocks.units import create_block, edit_block, find_block, restore_block, update_block
 from perdure.library.checks import USER, check_limit, check_number, check_text
-from perdure.memory.blocks import create_block, edit_block, find_block, restore_block, update_block
 
 __all__ = ["AsyncAgentBlocks", "AsyncBlocks"]
 

@@ -13,9 +13,9 @@ from perdure.core.answers import PendingCall, ToolReturn
 from perdure.core.errors import InvalidArguments, InvalidInput
 from perdure.core.ids import ToolId
 from perdure.core.ports import CallContext
-from perdure.core.tool_arguments import parse_arguments
-from perdure.core.tool_schema_check import check_schema
-from perdure.core.tools import Tool
+from perdure.core.tools.arguments import parse_arguments
+from perdure.core.tools.schema_check import check_schema
+from perdure.core.tools.spec import Tool
 
 __all__ = ["ClientTool", "ClientTools", "client_tools_of"]
 

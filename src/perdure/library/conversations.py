@@ -11,9 +11,9 @@ from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.tx import Tx
-from perdure.engine.reset import delete_conversation, reset_conversations
+from perdure.domain.conversations.units import ConversationChanges, as_summary, update_conversation
+from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.library.checks import USER, check_limit, check_number, check_text
-from perdure.memory.conversations import ConversationChanges, as_summary, update_conversation
 
 __all__ = ["AsyncConversations", "own_conversation"]
 

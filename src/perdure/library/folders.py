@@ -12,12 +12,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import AgentFile, File, Folder, IfExists
 from perdure.core.ids import AgentId, FileId, FolderId, is_id
 from perdure.core.tx import Tx
-from perdure.engine.ports import Ports, window_tokens
-from perdure.library.checks import check_limit, check_number, check_text
-from perdure.library.uploads import Source, upload
-from perdure.memory.file_text import read_lines, read_text
-from perdure.memory.file_views import FileLimits, close_oldest, limits_of, open_view, open_where_room
-from perdure.memory.folders import (
+from perdure.domain.files.folders import (
     FolderChanges,
     attach_folder,
     create_folder,
@@ -26,6 +21,11 @@ from perdure.memory.folders import (
     find_folder,
     update_folder,
 )
+from perdure.domain.files.text import read_lines, read_text
+from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, open_where_room
+from perdure.engine.ports import Ports, window_tokens
+from perdure.library.checks import check_limit, check_number, check_text
+from perdure.library.uploads import Source, upload
 
 __all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders", "attach_opening", "embedding"]
 

@@ -10,8 +10,8 @@ from perdure.app import App
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
-from perdure.engine.importing import import_drafts
-from perdure.memory.importing import BATCH, BATCH_CHARS, ImportedMessage, Importer, imported_message
+from perdure.domain.conversations.importing import BATCH, BATCH_CHARS, ImportedMessage, Importer, imported_message
+from perdure.engine.conversations.importing import import_drafts
 
 __all__ = ["ImportResult", "check_messages", "import_history"]
 

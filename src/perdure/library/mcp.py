@@ -11,10 +11,9 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import McpServerId
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing, Transport
 from perdure.core.secret_access import open_server
-from perdure.core.tools import ToolOutcome
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
-from perdure.library.checks import check_text
-from perdure.memory.mcp import (
+from perdure.domain.mcp import (
     McpChanges,
     Registration,
     Synced,
@@ -28,6 +27,7 @@ from perdure.memory.mcp import (
     state_of,
     tools_of,
 )
+from perdure.library.checks import check_text
 
 __all__ = ["AsyncMcp", "McpState"]
 

@@ -15,7 +15,10 @@ from perdure.core.ids import AgentId, BlockId, is_id
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.tx import Tx
-from perdure.engine.reset import delete_agent
+from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
+from perdure.domain.tools.specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
+from perdure.domain.values import as_tags
+from perdure.engine.conversations.reset import delete_agent
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
@@ -25,10 +28,7 @@ from perdure.library.mcp import AsyncMcp
 from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.tools import AsyncTools
-from perdure.memory.agents import NewAgent, NewBlock, create_agent
-from perdure.memory.search.recalled import Recalled
-from perdure.memory.tool_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
-from perdure.memory.values import as_tags
+from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 
 __all__ = ["AsyncPerdure", "as_blocks"]

@@ -8,10 +8,10 @@ from typing import Any
 from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.zones import is_zone
+from perdure.core.text.zones import is_zone
+from perdure.domain.agents.automatic import check_score
 from perdure.library.checks import check_text
-from perdure.memory.automatic import check_score
-from perdure.memory.search.recalled import Recalled, RecallScope
+from perdure.search.recalled import Recalled, RecallScope
 
 __all__ = ["BUDGET_MAX_TOKENS", "BUDGET_TOKENS", "check_recall", "recall"]
 

@@ -9,7 +9,7 @@ from perdure.core.events import MemoryEdited, MessageAdded, RunEnded, StoredEven
 from perdure.core.ids import RunId
 from perdure.core.messages import Message, Question, ToolCall
 from perdure.core.runs import Failure, StopReason, Usage
-from perdure.engine.run_log import open_calls_in
+from perdure.engine.run.log import open_calls_in
 
 __all__ = ["Reply", "although_kept"]
 

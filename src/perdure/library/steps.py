@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.app import facts_of
-from perdure.context.assemble import View, assemble, digest_of
-from perdure.context.explain import Explanation, Prices, explain
-from perdure.context.overview import ContextOverview
+from perdure.context.request.assemble import View, assemble, digest_of
+from perdure.context.request.explain import Explanation, Prices, explain
+from perdure.context.window.overview import ContextOverview
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
@@ -19,10 +19,10 @@ from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Run, RunKey, Step, StepStatus, StopReason, Usage
 from perdure.core.tx import Tx
-from perdure.engine.ask import load_view
-from perdure.engine.asking import Asking
 from perdure.engine.ports import Ports
-from perdure.engine.preview import Preview, preview
+from perdure.engine.run.asking import Asking
+from perdure.engine.run.preview import Preview, preview
+from perdure.engine.run.request import load_view
 
 __all__ = [
     "StepInfo",

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
-from perdure.context.explain import Explanation
-from perdure.context.overview import ContextOverview
+from perdure.context.request.explain import Explanation
+from perdure.context.window.overview import ContextOverview
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, RunId, StepId
@@ -18,7 +18,9 @@ from perdure.core.messages import Message, Role
 from perdure.core.models import Exchange, Model, ModelRequest
 from perdure.core.ports import Clock, Embedder, Ids, Store
 from perdure.core.runs import IfBusy, Run
-from perdure.engine.accept import Accepted
+from perdure.domain.agents.units import AgentChanges, NewBlock
+from perdure.domain.conversations.importing import ImportedMessage
+from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.client_tools import ClientTool
 from perdure.library.history import ImportResult
@@ -36,10 +38,8 @@ from perdure.library.sync_mcp import Mcp
 from perdure.library.sync_secrets import Secrets
 from perdure.library.sync_tools import AgentTools, Tools
 from perdure.library.tool_rules import AgentRules
-from perdure.memory.agents import AgentChanges, NewBlock
-from perdure.memory.importing import ImportedMessage
-from perdure.memory.search.hits import Hits, MessageHit
-from perdure.memory.search.recalled import Recalled
+from perdure.search.hits import Hits, MessageHit
+from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 
 __all__ = ["Agent", "AgentBlocks", "Blocks", "Perdure"]

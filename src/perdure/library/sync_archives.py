@@ -8,12 +8,12 @@ from typing import Any, Unpack
 
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
+from perdure.domain.archives.passages import NewPassage, PassageChanges
+from perdure.domain.archives.units import ArchiveChanges
 from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.archives import AsyncArchive, AsyncArchives
 from perdure.library.portal import Portal
-from perdure.memory.archives import ArchiveChanges
-from perdure.memory.passages import NewPassage, PassageChanges
-from perdure.memory.search.hits import Hits, PassageHit
+from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AgentArchives", "Archival", "Archive", "Archives"]
 

@@ -7,9 +7,9 @@ from typing import Unpack
 
 from perdure.core.conversations import Conversation, Reset
 from perdure.core.ids import ConversationId
+from perdure.domain.conversations.units import ConversationChanges
 from perdure.library.conversations import AsyncConversations
 from perdure.library.portal import Portal
-from perdure.memory.conversations import ConversationChanges
 
 __all__ = ["Conversations"]
 

@@ -7,10 +7,10 @@ from typing import Any, Unpack
 
 from perdure.core.files import AgentFile, File, IfExists
 from perdure.core.ids import AgentId, FileId, FolderId
+from perdure.domain.files.folders import FolderChanges
 from perdure.library.folders import AsyncAgentFiles, AsyncFolder, AsyncFolders
 from perdure.library.portal import Portal
 from perdure.library.uploads import Source
-from perdure.memory.folders import FolderChanges
 
 __all__ = ["AgentFiles", "Folder", "Folders"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.mcp import McpServer, McpTool, ToolListing, Transport
-from perdure.core.tools import ToolOutcome
+from perdure.core.tools.spec import ToolOutcome
+from perdure.domain.mcp import Synced
 from perdure.library.mcp import AsyncMcp, McpState
 from perdure.library.portal import Portal
-from perdure.memory.mcp import Synced
 
 __all__ = ["Mcp"]
 

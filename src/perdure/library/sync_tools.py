@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.core.tools import Tool, ToolCode, ToolOutcome
+from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+from perdure.domain.tools.search import ToolHit
+from perdure.domain.tools.units import ToolChanges
 from perdure.library.portal import Portal
 from perdure.library.tools import AsyncAgentTools, AsyncTools, ToolOptions
-from perdure.memory.tool_search import ToolHit
-from perdure.memory.tools import ToolChanges
 
 __all__ = ["AgentTools", "Tools"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from perdure.app import App
 from perdure.core.ids import AgentId
-from perdure.core.tool_rule_check import rules_to_settings
-from perdure.core.tool_rules import ToolRule, rules_of
+from perdure.core.tools.rule_check import rules_to_settings
+from perdure.core.tools.rules import ToolRule, rules_of
 from perdure.core.tx import Tx
+from perdure.domain.agents.units import update_agent
+from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.library.checks import USER
 from perdure.library.portal import Portal
-from perdure.memory.agents import update_agent
-from perdure.memory.tool_specs import CONTEXT_TOOL_SPECS
 
 __all__ = ["AgentRules", "AsyncAgentRules"]
 

@@ -15,13 +15,13 @@ from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
 from perdure.core.secret_access import resolve_environment, secret_names
 from perdure.core.secrets import Cipher
-from perdure.core.tool_arguments import fit_arguments
-from perdure.core.tool_environment import open_environment
-from perdure.core.tool_source import needs_agent
-from perdure.core.tools import Tool, ToolCode, ToolOutcome
+from perdure.core.tools.arguments import fit_arguments
+from perdure.core.tools.environment import open_environment
+from perdure.core.tools.source import needs_agent
+from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import Tx
-from perdure.memory.tool_blocks import change_blocks
-from perdure.memory.tools import NewTool, made_tool
+from perdure.domain.blocks.tool_edits import change_blocks
+from perdure.domain.tools.units import NewTool, made_tool
 
 __all__ = ["check_sandbox_limits", "run_source", "run_tool"]
 

@@ -12,13 +12,11 @@ from typing import Any, Unpack
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound, SourceInvalid
 from perdure.core.ids import AgentId, ToolId, is_id
-from perdure.core.tool_environment import without_values
-from perdure.core.tools import Tool, ToolCode, ToolOutcome
+from perdure.core.tools.environment import without_values
+from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.core.tx import ToolFilter, Tx
-from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_text
-from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
-from perdure.memory.tool_search import ToolHit, search_tools
-from perdure.memory.tools import (
+from perdure.domain.tools.search import ToolHit, search_tools
+from perdure.domain.tools.units import (
     NewTool,
     ToolChanges,
     ToolOptions,
@@ -27,6 +25,8 @@ from perdure.memory.tools import (
     update_tool,
     upsert_tool,
 )
+from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_text
+from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
 
 __all__ = ["AsyncAgentTools", "AsyncTools", "ToolOptions", "source_of"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.bodies import read_body, unpacked
-from perdure.core.json_limits import JsonLimits, parse_json
+from perdure.core.incoming.bodies import read_body, unpacked
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
 if TYPE_CHECKING:
     import httpx

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.core.json_limits import parse_json
+from perdure.core.incoming.json_limits import parse_json
 from perdure.providers.bounded import LISTING, json_of, read_answer
 from perdure.providers.discovery import (
     LIST_TIMEOUT_S,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from perdure.core.bodies import ACCEPT_ENCODING
+from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.bounded import LISTING, json_of
 from perdure.providers.masking import masked_text
 

@@ -46,9 +46,9 @@ from perdure.core.errors import (
     StoreUnavailable,
     ToolError,
 )
+from perdure.core.errors.store import disk_error
 from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
-from perdure.core.store_errors import disk_error
 from perdure.library.reply import Reply
 from perdure.server.encoding import json_bytes
 from perdure.server.methods import methods_at

@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.errors import DataTooLarge, FileTooLarge
-from perdure.core.json_limits import JsonLimits, check_json
+from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.server.config import ServerConfig
 from perdure.server.origins import HEADERS, Origins, body_type_problem, upload_problem
 from perdure.server.trace import TRACE_HEADER, new_trace, trace_id

@@ -21,9 +21,9 @@ async def open_store(
     """
     text = str(address)
     if text.startswith(("postgresql://", "postgres://")):
-        from perdure.storage.postgres import PostgresStore
+        from perdure.storage.database.postgres import PostgresStore
 
         return await PostgresStore.open(text, at=at, org_id=org_id, limits=limits)
-    from perdure.storage.sqlite_store import SqliteStore
+    from perdure.storage.database.sqlite_store import SqliteStore
 
     return SqliteStore.open(Path(address), at=at, org_id=org_id, limits=limits)

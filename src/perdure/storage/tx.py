@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.storage.agent_files import AgentFiles
-from perdure.storage.agents import Agents
-from perdure.storage.archives import Archives
-from perdure.storage.blocks import Blocks
-from perdure.storage.captures import Captures
-from perdure.storage.conversations import Conversations
-from perdure.storage.database import Database
-from perdure.storage.events import Events
-from perdure.storage.files import Files
-from perdure.storage.folders import Folders
-from perdure.storage.mcp import Mcp
-from perdure.storage.messages import Messages
-from perdure.storage.nodes import Nodes
-from perdure.storage.passages import Passages
-from perdure.storage.resets import Resets
-from perdure.storage.runs import Runs
-from perdure.storage.secrets import Secrets
-from perdure.storage.steps import Prefixes, Steps
-from perdure.storage.tools import Tools
-from perdure.storage.upkeep import Upkeep
-from perdure.storage.vectors import Vectors
+from perdure.storage.database.base import Database
+from perdure.storage.tables.agent_files import AgentFiles
+from perdure.storage.tables.agents import Agents
+from perdure.storage.tables.archives import Archives
+from perdure.storage.tables.blocks import Blocks
+from perdure.storage.tables.captures import Captures
+from perdure.storage.tables.conversations import Conversations
+from perdure.storage.tables.events import Events
+from perdure.storage.tables.files import Files
+from perdure.storage.tables.folders import Folders
+from perdure.storage.tables.mcp import Mcp
+from perdure.storage.tables.messages import Messages
+from perdure.storage.tables.nodes import Nodes
+from perdure.storage.tables.passages import Passages
+from perdure.storage.tables.resets import Resets
+from perdure.storage.tables.runs import Runs
+from perdure.storage.tables.secrets import Secrets
+from perdure.storage.tables.steps import Prefixes, Steps
+from perdure.storage.tables.tools import Tools
+from perdure.storage.tables.vectors import Vectors
+from perdure.storage.upkeep.derived import Upkeep
 
 __all__ = ["SqlTx"]
 

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.tx import Tx
-from perdure.storage.sqlite import Outcome, SqliteDatabase, connect, run_unit, typed, upgrade
+from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, typed, upgrade
 from perdure.storage.tx import SqlTx
 from perdure.testing.clock import START
 

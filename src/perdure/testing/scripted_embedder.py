@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure.core.errors import ModelError, ModelUnreachable
 from perdure.core.ports import EmbedPurpose
-from perdure.core.text import stems
+from perdure.core.text.words import stems
 
 if TYPE_CHECKING:
     import numpy as np

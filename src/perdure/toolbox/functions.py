@@ -12,8 +12,8 @@ from typing import Any, TypeVar, get_type_hints, overload
 
 from perdure.core.errors import InvalidArguments, InvalidInput, NotFound
 from perdure.core.ports import CallContext
-from perdure.core.tool_schema import schema_of
-from perdure.core.tools import Tool, ToolOutcome, ToolSpec
+from perdure.core.tools.schema import schema_of
+from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 
 __all__ = ["FunctionTool", "Functions", "tool"]
 

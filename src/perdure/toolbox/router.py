@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ports import CallContext, Toolbox
-from perdure.core.tools import Tool, ToolKind, ToolOutcome
+from perdure.core.tools.spec import Tool, ToolKind, ToolOutcome
 
 __all__ = ["Toolboxes"]
 

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from perdure.core.errors import McpUnreachable
-from perdure.core.http_answers import bound_body
-from perdure.core.json_limits import JsonLimits
+from perdure.core.incoming.http_answers import bound_body
+from perdure.core.incoming.json_limits import JsonLimits
 from perdure.toolbox.mcp.limits import ANSWER, LINES, TOO_LARGE
 from tests.library.opened import open_async
 from tests.toolbox.web_site import page, serving

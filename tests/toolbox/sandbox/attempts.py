@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Mapping
 
-from perdure.core.sandbox import SandboxJob
+from perdure.core.tools.sandbox import SandboxJob
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 from tests.toolbox.sandbox.ground import NUMBERS
 

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perdure.core.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
+from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox.linux import LinuxSandbox
 
 __all__ = ["LIMITS", "ORDINARY_USER", "Cage", "gone", "ordinary_python"]

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from perdure.core.sandbox import SandboxJob, SandboxResult
+from perdure.core.tools.sandbox import SandboxJob, SandboxResult
 from tests.toolbox.sandbox.attempts import outcomes_of
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.errors import InvalidInput, SandboxUnavailable
-from perdure.core.sandbox import SandboxJob
+from perdure.core.tools.sandbox import SandboxJob
 from perdure.settings import Settings
 from perdure.toolbox.sandbox import choose
 from perdure.toolbox.sandbox.choose import NoSandbox, open_sandbox

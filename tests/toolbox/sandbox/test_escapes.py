@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult
+from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult
 from tests.toolbox.sandbox.cages import LIMITS, Cage, gone
 from tests.toolbox.sandbox.ground import NUMBERS, Ground
 

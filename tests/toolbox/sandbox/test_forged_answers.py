@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult
+from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox.answers import answer_bytes_max, result_of
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 

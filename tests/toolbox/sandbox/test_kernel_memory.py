@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.sandbox import SandboxLimits
+from perdure.core.tools.sandbox import SandboxLimits
 from tests.toolbox.sandbox.attempts import outcomes_of
 from tests.toolbox.sandbox.cages import Cage
 from tests.toolbox.sandbox.conftest import options_of

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.sandbox import SandboxLimits, SandboxResult
+from perdure.core.tools.sandbox import SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox import linux
 from perdure.toolbox.sandbox.proxy import listed_hosts
 from tests.toolbox.sandbox.cages import Cage

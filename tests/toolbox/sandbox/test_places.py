@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult
+from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox.places import Places
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 

@@ -20,7 +20,7 @@ from perdure.converters.convert import convert, convert_file
 from perdure.converters.limits import Limits
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing
-from perdure.core.sandbox import SandboxLimits
+from perdure.core.tools.sandbox import SandboxLimits
 from perdure.testing.files import docx_of, pdf_of, xlsx_of, zip_of
 from perdure.toolbox.sandbox.choose import NoSandbox
 from tests.toolbox.sandbox.cages import Cage

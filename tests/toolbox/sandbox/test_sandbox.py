@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import SandboxUnavailable
-from perdure.core.sandbox import SandboxJob, SandboxLimits, ToolFrame
+from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, ToolFrame
 from perdure.toolbox.sandbox.linux import LinuxSandbox
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 
@@ -483,7 +483,7 @@ def test_a_server_that_is_killed_leaves_nothing_behind(cage: Cage) -> None:
     source = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}'); time.sleep(60)"
     program = (
         "import asyncio, os, signal\n"
-        "from perdure.core.sandbox import SandboxJob\n"
+        "from perdure.core.tools.sandbox import SandboxJob\n"
         "from perdure.toolbox.sandbox.linux import LinuxSandbox\n"
         "async def main():\n"
         "    sandbox = LinuxSandbox()\n"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.text import Clause
+from perdure.core.text.words import Clause
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Part, Role
 from perdure.core.quick import quick
 from perdure.core.runs import Run
-from perdure.core.text import Query
+from perdure.core.text.words import Query
 from perdure.core.tx.found import Matches
 
 __all__ = ["MessageFilter", "Messages", "Turn"]

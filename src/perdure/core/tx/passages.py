@@ -9,7 +9,7 @@ from typing import Protocol
 
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import Passage, PassageTexts, TagMatch
-from perdure.core.text import Query
+from perdure.core.text.words import Query
 from perdure.core.tx.found import Matches, Postings
 
 __all__ = ["PassageFilter", "Passages"]

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools import Tool, ToolCode
+from perdure.core.tools.spec import Tool, ToolCode
 
 __all__ = ["ToolFilter", "Tools"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError, ModelOverflow, ModelReplyInvalid
-from perdure.core.json_limits import parse_json
+from perdure.core.incoming.json_limits import parse_json
 from perdure.core.ports import EmbedPurpose
 from perdure.providers.bounded import ERROR_BYTES, WHOLE, answer_pieces, read_answer
 from perdure.providers.embeddings.texts import prefix_of, readable

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.core.markup import unescape_tags
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.models import ModelRequest
+from perdure.core.text.markup import unescape_tags
 from perdure.providers.extractive.sentences import clean
 
 __all__ = ["Turn", "arguments_of", "offered_tools", "read_turn", "today", "visible_blocks"]

@@ -9,7 +9,7 @@ from types import TracebackType
 
 import httpx
 
-from perdure.core.bodies import ACCEPT_ENCODING
+from perdure.core.incoming.bodies import ACCEPT_ENCODING
 
 __all__ = ["Connections"]
 

@@ -29,7 +29,7 @@ from perdure.core.errors import (
     ModelTimeout,
     ModelUnreachable,
 )
-from perdure.core.json_limits import parse_json
+from perdure.core.incoming.json_limits import parse_json
 from perdure.providers.bounded import EVENT
 from perdure.providers.masking import masked_text
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from perdure.core.bodies import ACCEPT_ENCODING
 from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError
+from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.bounded import ERROR_BYTES, answer_pieces
 from perdure.providers.masking import masked_fields, masked_headers, masked_text, masked_url, secrets_of

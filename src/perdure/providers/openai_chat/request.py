@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any
 
 from perdure.core.errors import ModelRequestRefused
-from perdure.core.json_limits import parse_json
+from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, MessageKind, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
-from perdure.core.tool_arguments import ARGUMENTS
+from perdure.core.tools.arguments import ARGUMENTS
 from perdure.providers.openai_chat.endpoint import Dialect
 from perdure.providers.openai_chat.fragments import Fragments
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.core.errors import ModelError, ModelRefused, ModelReplyEmpty, ModelReplyInvalid, ModelStreamCut
-from perdure.core.json_limits import JsonLimits, parse_json
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import StopReason, Usage

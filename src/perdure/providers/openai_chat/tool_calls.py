@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.core.json_limits import parse_json
+from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelDelta
 from perdure.providers.bounded import WHOLE

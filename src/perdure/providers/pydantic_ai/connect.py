@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.bodies import ACCEPT_ENCODING
 from perdure.core.errors import ModelRequestRefused
+from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.bounded import ANSWER_BYTES, EVENT, WHOLE
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.faults import missing
@@ -136,7 +136,7 @@ def _http_client(timeout_s: float) -> httpx2.AsyncClient:
     """A client of our own, so that it is ours to close, says what went over it, and reads no more than it should."""
     import httpx2
 
-    from perdure.core.http_answers import bound_body
+    from perdure.core.incoming.http_answers import bound_body
 
     async def sent(request: httpx2.Request) -> None:
         if (seen := SEEN.get()) is not None:

@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from perdure.core.json_limits import parse_json
+from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
-from perdure.core.tool_arguments import ARGUMENTS
+from perdure.core.tools.arguments import ARGUMENTS
 from perdure.providers.pydantic_ai.cache_marks import marked
 from perdure.providers.pydantic_ai.dialects import Dialect
 from perdure.providers.pydantic_ai.signatures import unpack

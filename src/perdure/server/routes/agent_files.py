@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.files import AgentFile
 from perdure.core.ids import AgentId, FileId
 from perdure.core.tx import Tx
+from perdure.domain.files.folders import detach_folder
+from perdure.domain.files.views import limits_of, view_of
 from perdure.engine.ports import window_tokens
 from perdure.library.folders import AsyncAgentFiles, attach_opening
-from perdure.memory.file_views import limits_of, view_of
-from perdure.memory.folders import detach_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, FilePath, FolderPath

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, HTTPException, Query, Response
 
 from perdure.app import App
-from perdure.context.authorship import input_tokens
+from perdure.context.request.authorship import input_tokens
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
 from perdure.core.errors import EmptyMessage, MessageTooLarge, ModelNotFound
 from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId
@@ -18,11 +18,11 @@ from perdure.core.ports import Randomness
 from perdure.core.runs import StopReason
 from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter, AgentOrder
-from perdure.engine.answers import find_pending
+from perdure.domain.agents.units import AgentChanges, NewAgent, check_filled, create_agent, update_agent
+from perdure.domain.files.folders import detach_folder
+from perdure.engine.approvals.answers import find_pending
 from perdure.library.folders import attach_opening
 from perdure.library.perdure import AsyncPerdure
-from perdure.memory.agents import AgentChanges, NewAgent, check_filled, create_agent, update_agent
-from perdure.memory.folders import detach_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath

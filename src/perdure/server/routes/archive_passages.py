@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
+from perdure.domain.archives.batching import batches
+from perdure.domain.archives.passages import delete_passage, new_passages, passage_in, update_passage
+from perdure.domain.values import filter_tags
 from perdure.library.perdure import AsyncPerdure
-from perdure.memory.batching import batches
-from perdure.memory.passages import delete_passage, new_passages, passage_in, update_passage
-from perdure.memory.values import filter_tags
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import ArchivePath, PassagePath

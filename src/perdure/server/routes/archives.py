@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
-from perdure.memory.archives import attach_archive, create_archive, detach_archive, update_archive
+from perdure.domain.archives.units import attach_archive, create_archive, detach_archive, update_archive
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ArchivePath, IdFormat

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.tx import Tx
-from perdure.engine.preview import Preview
+from perdure.engine.run.preview import Preview
 from perdure.library.steps import asking_now, load_preview
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer

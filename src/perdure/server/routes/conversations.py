@@ -23,7 +23,7 @@ from perdure.core.ids import AgentId, ConversationId, RunId, is_id
 from perdure.core.runs import Run
 from perdure.core.tx import Tx
 from perdure.core.tx.conversations import ConversationFilter, ConversationOrder
-from perdure.engine.reset import delete_conversation
+from perdure.engine.conversations.reset import delete_conversation
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer

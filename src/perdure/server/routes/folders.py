@@ -12,10 +12,10 @@ from starlette.datastructures import UploadFile
 from perdure.core.files import File, Folder, IfExists
 from perdure.core.ids import FileId, FolderId
 from perdure.core.tx import Tx
+from perdure.domain.files.folders import create_folder, update_folder
+from perdure.domain.files.text import read_text
 from perdure.library.folders import AsyncFolder, embedding
 from perdure.library.uploads import upload as take
-from perdure.memory.file_text import read_text
-from perdure.memory.folders import create_folder, update_folder
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import FilePath, FolderPath

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer
-from perdure.core.tools import Tool
+from perdure.core.tools.spec import Tool
 from perdure.core.tx import Tx
 from perdure.core.tx.tools import ToolFilter
 from perdure.library.perdure import AsyncPerdure

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perdure.context.authorship import input_tokens
+from perdure.context.request.authorship import input_tokens
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.events import MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
@@ -25,11 +25,11 @@ from perdure.core.messages import Message
 from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
-from perdure.engine.accept import Accepted
-from perdure.engine.accept import Request as RunRequest
-from perdure.engine.answers import find_pending
-from perdure.engine.decided import asked_calls
-from perdure.engine.reset import reset_conversations
+from perdure.engine.approvals.answers import find_pending
+from perdure.engine.approvals.decisions import asked_calls
+from perdure.engine.conversations.reset import reset_conversations
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.accept import Request as RunRequest
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer

@@ -11,13 +11,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage
 from perdure.core.tx import Tx
-from perdure.memory.passages import (
-    archive_of,
-    delete_passage,
-    new_passages,
-    passage_of_agent,
-    update_passage,
-)
+from perdure.domain.archives.passages import archive_of, delete_passage, new_passages, passage_of_agent, update_passage
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, PassagePath

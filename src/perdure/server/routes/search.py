@@ -20,11 +20,11 @@ from perdure.core.messages import Role
 from perdure.core.passages import TagMatch
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.core.tx.agents import AgentFilter
-from perdure.engine.search import Search
-from perdure.memory.archives import archives_of
-from perdure.memory.query import parse_time
-from perdure.memory.search.hits import Hits, MessageHit, Ran
-from perdure.memory.values import filter_tags
+from perdure.domain.archives.units import archives_of
+from perdure.domain.values import filter_tags
+from perdure.engine.search.search import Search
+from perdure.search.hits import Hits, MessageHit, Ran
+from perdure.search.query.request import parse_time
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath

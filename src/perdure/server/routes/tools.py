@@ -9,19 +9,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools import Tool
+from perdure.core.tools.spec import Tool
 from perdure.core.tx import ToolFilter, Tx
+from perdure.domain.tools.search import search_tools
+from perdure.domain.tools.units import NewTool, create_tool, delete_tool, made_tool, update_tool, upsert_tool
 from perdure.library.approval import set_approval
 from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
-from perdure.memory.tool_search import search_tools
-from perdure.memory.tools import (
-    NewTool,
-    create_tool,
-    delete_tool,
-    made_tool,
-    update_tool,
-    upsert_tool,
-)
 from perdure.server.deps import Library
 from perdure.server.disconnect import ClientGone, while_connected
 from perdure.server.encoding import json_answer

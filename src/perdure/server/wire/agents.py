@@ -17,11 +17,11 @@ from perdure.core.ids import BlockId, FolderId, MessageId, ToolId
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
-from perdure.core.tool_rule_check import rules_to_settings
-from perdure.core.tools import Tool, ToolCode
-from perdure.memory.agents import CONTEXT_WINDOW_TOKENS_MIN
-from perdure.memory.automatic import AUTOMATIC_SETTINGS
-from perdure.memory.tool_specs import DEFAULT_TOOLS
+from perdure.core.tools.rule_check import rules_to_settings
+from perdure.core.tools.spec import Tool, ToolCode
+from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
+from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN
+from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.server.ids import IdFormat
 from perdure.server.limits import AtMost, Items, ItemsByName, Tags
 from perdure.server.unsupported import NotSupported

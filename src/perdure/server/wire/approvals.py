@@ -13,7 +13,7 @@ from perdure.core.errors import AnswerInvalid, InvalidInput
 from perdure.core.ids import AgentId, MessageId, is_id
 from perdure.core.messages import Message, ToolDecision
 from perdure.core.tx import Tx
-from perdure.engine.answers import find_pending
+from perdure.engine.approvals.answers import find_pending
 from perdure.server.errors import invalid_body
 from perdure.server.limits import Items
 from perdure.server.unsupported import NotSupported

@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.core.passages import Archive
 from perdure.core.ports import Embedder
-from perdure.memory.archives import ArchiveChanges
+from perdure.domain.archives.units import ArchiveChanges
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import Filled, JsonObject
 

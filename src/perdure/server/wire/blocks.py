@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.ports import Ids
 from perdure.core.tx import Tx
-from perdure.memory.blocks import LIMIT_CHARS_MAX, create_block, update_block
+from perdure.domain.blocks.units import LIMIT_CHARS_MAX, create_block, update_block
 from perdure.server.limits import Tags
 from perdure.server.wire.base import WIRE_AUTHOR, WireRequest
 from perdure.server.wire.values import JsonObject, Label

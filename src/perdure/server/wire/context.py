@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.directories import directories_section
-from perdure.context.explain import share_out
-from perdure.context.segments import blocks_section
+from perdure.context.request.explain import share_out
+from perdure.context.sections.directories import directories_section
+from perdure.context.window.segments import blocks_section
 from perdure.core.messages import Message, Part, Reasoning, Text
 from perdure.core.ports import TokenCounter
-from perdure.engine.preview import Preview
+from perdure.engine.run.preview import Preview
 from perdure.server.wire.base import stamp
 
 __all__ = ["context_message", "context_shape"]

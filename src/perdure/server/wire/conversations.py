@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perdure.core.conversations import Conversation
 from perdure.core.ids import AgentId, MessageId
-from perdure.memory.conversations import SUMMARY_CHARS
+from perdure.domain.conversations.units import SUMMARY_CHARS
 from perdure.server.ids import IdFormat
 from perdure.server.limits import AtMost
 from perdure.server.unsupported import NotSupported

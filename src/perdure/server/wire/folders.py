@@ -8,7 +8,7 @@ from uuid import UUID
 from perdure.core.files import AgentFile, File, Folder
 from perdure.core.ids import AgentId
 from perdure.core.ports import Embedder
-from perdure.memory.folders import NAME_CHARS, FolderChanges
+from perdure.domain.files.folders import NAME_CHARS, FolderChanges
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import JsonObject, keywords

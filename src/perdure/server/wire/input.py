@@ -15,11 +15,11 @@ from perdure.core.ids import RunId, input_id
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Ids
 from perdure.core.runs import IfBusy
-from perdure.engine.accept import MAX_STEPS
-from perdure.engine.answers import SKILL
+from perdure.domain.conversations.importing import NAME_MAX_CHARS
+from perdure.engine.approvals.answers import SKILL
+from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.checks import KEY_MAX_CHARS, check_key
 from perdure.library.client_tools import client_tools_of
-from perdure.memory.importing import NAME_MAX_CHARS
 from perdure.server.errors import invalid_body
 from perdure.server.ids import IdFormat
 from perdure.server.limits import AtMost, Items

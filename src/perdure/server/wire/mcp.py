@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perdure.core.errors import InvalidInput
 from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, LeftOut, McpServer, McpTool
-from perdure.memory.mcp import Synced
+from perdure.domain.mcp import Synced
 from perdure.server.limits import Items, ItemsByName
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.secrets import MASKED

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import MessageId
-from perdure.core.json_limits import parse_json
+from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from perdure.core.tool_arguments import ARGUMENTS
+from perdure.core.tools.arguments import ARGUMENTS
 
 __all__ = [
     "SEND_MESSAGE",

@@ -13,10 +13,10 @@ from perdure.core.errors import EmbeddingMismatch, InvalidInput
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Passage, TagMatch
 from perdure.core.tx import PassageFilter, Tx
-from perdure.memory.archives import Selection, check_own
-from perdure.memory.passages import NewPassage, PassageChanges
-from perdure.memory.query import parse_time
-from perdure.memory.values import as_tags, filter_tags
+from perdure.domain.archives.passages import NewPassage, PassageChanges
+from perdure.domain.archives.units import Selection, check_own
+from perdure.domain.values import as_tags, filter_tags
+from perdure.search.query.request import parse_time
 from perdure.server.limits import AtMost, Tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import Date, Filled, JsonObject

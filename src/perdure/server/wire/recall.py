@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.library.recall import BUDGET_MAX_TOKENS, BUDGET_TOKENS
-from perdure.memory.search.hits import Ran, Why
-from perdure.memory.search.recalled import Recalled, Source
+from perdure.search.hits import Ran, Why
+from perdure.search.recalled import Recalled, Source
 from perdure.server.ids import IdFormat
 from perdure.server.limits import Items
 from perdure.server.wire.base import WireRequest, stamp

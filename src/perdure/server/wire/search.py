@@ -11,7 +11,7 @@ from pydantic import Field
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage, TagMatch
-from perdure.memory.search.hits import Hits, MessageHit, PassageHit, Ran, Why
+from perdure.search.hits import Hits, MessageHit, PassageHit, Ran, Why
 from perdure.server.ids import IdFormat
 from perdure.server.limits import Tags
 from perdure.server.wire.base import WireRequest, stamp

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
-from perdure.core.tool_environment import shown_environment
-from perdure.core.tool_schema import without_titles
-from perdure.core.tools import Tool, ToolCode, ToolOutcome
-from perdure.memory.tool_search import ToolHit, text_of_tool
-from perdure.memory.tools import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges
+from perdure.core.tools.environment import shown_environment
+from perdure.core.tools.schema import without_titles
+from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+from perdure.domain.tools.search import ToolHit, text_of_tool
+from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges
 from perdure.server.ids import IdFormat
 from perdure.server.limits import Items, ItemsByName, Tags
 from perdure.server.wire.base import ACTOR_ID, WireRequest

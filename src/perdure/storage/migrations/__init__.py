@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 from perdure.storage.migrations import (
     m0001_first,
     m0002_exchanges,

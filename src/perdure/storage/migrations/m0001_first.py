@@ -11,7 +11,7 @@ ISO 8601 text in UTC with microseconds: they sort as text. JSON stands in text c
 
 from __future__ import annotations
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 
 __all__ = ["apply"]
 

@@ -6,7 +6,7 @@ durable. `agent_files` has a row for each file that an agent ever opened.
 
 from __future__ import annotations
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 
 __all__ = ["apply"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 
 __all__ = ["apply"]
 

@@ -5,9 +5,9 @@ Looked up afterwards, a tag that one passage in a hundred has let a search read 
 
 from __future__ import annotations
 
-from perdure.core.text import index_words, restored
-from perdure.storage.database import Database, load
-from perdure.storage.passages import tag_labels
+from perdure.core.text.words import index_words, restored
+from perdure.storage.database.base import Database, load
+from perdure.storage.tables.passages import tag_labels
 
 __all__ = ["apply"]
 

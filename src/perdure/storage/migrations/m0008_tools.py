@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.storage.database import Database, load, next_number
+from perdure.storage.database.base import Database, load, next_number
 
 __all__ = ["apply"]
 

@@ -6,7 +6,7 @@ tool no more, `pinned` where nothing was approved yet.
 
 from __future__ import annotations
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 
 __all__ = ["apply"]
 

@@ -5,7 +5,7 @@ The messages that a reset takes out of view have 2 as `removed`; those that a re
 
 from __future__ import annotations
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 
 __all__ = ["apply"]
 

@@ -6,7 +6,7 @@ A running run stands at -1, so that there can be only one in a conversation; tho
 
 from __future__ import annotations
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 
 __all__ = ["apply"]
 

@@ -3,7 +3,7 @@ texts before `next_seq`."""
 
 from __future__ import annotations
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 
 __all__ = ["apply"]
 

@@ -5,7 +5,7 @@ Nothing that is there changes; an older Perdure would misread what comes.
 
 from __future__ import annotations
 
-from perdure.storage.database import Database
+from perdure.storage.database.base import Database
 
 __all__ = ["apply"]
 

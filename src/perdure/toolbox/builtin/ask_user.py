@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidArguments
 from perdure.core.messages import Question
-from perdure.core.tools import ToolOutcome
+from perdure.core.tools.spec import ToolOutcome
 
 __all__ = ["ask_user"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.core.errors import ConversionFailed, ExtraMissing, InvalidInput, ToolError
 from perdure.core.ports import Converter
-from perdure.core.tools import ToolOutcome
+from perdure.core.tools.spec import ToolOutcome
 from perdure.toolbox.builtin.web import Fetched, FetchLimits, fetch
 from perdure.toolbox.web_guard import WebGuard
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.core.sandbox import Sandbox, SandboxJob, SandboxResult
-from perdure.core.tools import ToolOutcome
+from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxResult
+from perdure.core.tools.spec import ToolOutcome
 
 __all__ = ["run_code"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.core.tools import ToolSpec
+from perdure.core.tools.spec import ToolSpec
 
 __all__ = ["BUILTIN_TOOL_SPECS"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ports import CallContext, Converter
-from perdure.core.sandbox import Sandbox
-from perdure.core.tools import Tool, ToolOutcome
+from perdure.core.tools.sandbox import Sandbox
+from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.toolbox.builtin.ask_user import ask_user
 from perdure.toolbox.builtin.run_code import run_code
 

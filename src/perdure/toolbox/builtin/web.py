@@ -9,8 +9,8 @@ from functools import cache
 
 import httpx
 
-from perdure.core.bodies import ACCEPT_ENCODING, unpacked
 from perdure.core.errors import BodyUnreadable, DataTooLarge, ToolError
+from perdure.core.incoming.bodies import ACCEPT_ENCODING, unpacked
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard
 
 __all__ = ["FetchLimits", "Fetched", "fetch"]

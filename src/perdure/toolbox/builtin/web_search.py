@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from perdure.core.bodies import ACCEPT_ENCODING, read_body
 from perdure.core.errors import BodyUnreadable, DataTooLarge, InvalidArguments, ToolError
-from perdure.core.json_limits import JsonLimits, parse_json
-from perdure.core.tools import ToolOutcome
+from perdure.core.incoming.bodies import ACCEPT_ENCODING, read_body
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.tools.spec import ToolOutcome
 from perdure.toolbox.builtin.search_engines import (
     ENGINES,
     EXCERPT_CHARS,

@@ -16,7 +16,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import GO_ON, HookInfo, HookPayload, Verdict, payload_to_json
-from perdure.core.json_limits import JsonLimits, parse_json
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.toolbox.hooks.functions import checked
 from perdure.toolbox.processes import end_group
 

@@ -13,8 +13,8 @@ import os
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.bodies import ACCEPT_ENCODING
 from perdure.core.errors import ExtraMissing
+from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.mcp import McpServer, ServerSecrets
 from perdure.toolbox.mcp.listing import LeftOutTools, sifted
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 
 from perdure.core.errors import DataTooLarge
-from perdure.core.json_limits import JsonLimits, check_json
+from perdure.core.incoming.json_limits import JsonLimits, check_json
 
 __all__ = ["ANSWER", "LINES", "TOO_LARGE", "is_too_large"]
 

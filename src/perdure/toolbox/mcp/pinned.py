@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import httpx2
 
-from perdure.core.http_answers import bound_body
+from perdure.core.incoming.http_answers import bound_body
 from perdure.toolbox.mcp.limits import ANSWER
 from perdure.toolbox.mcp.places import addresses_of, is_inside
 from perdure.toolbox.web_guard import Resolve, resolve

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.json_encoder import compact_json
-from perdure.core.json_limits import JsonLimits, parse_json
-from perdure.core.tools import ToolOutcome
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.text.json_encoder import compact_json
+from perdure.core.tools.spec import ToolOutcome
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult

@@ -12,7 +12,7 @@ from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.ports import CallContext, Store
 from perdure.core.secret_access import open_server
 from perdure.core.secrets import Cipher
-from perdure.core.tools import Tool, ToolOutcome
+from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.core.tx import Tx
 from perdure.toolbox.mcp.connect import is_installed
 from perdure.toolbox.mcp.errors import McpGone, McpLate

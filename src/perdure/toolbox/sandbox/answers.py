@@ -6,8 +6,8 @@ import signal
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast, get_args
 
-from perdure.core.json_limits import JsonLimits, parse_json
-from perdure.core.sandbox import SandboxJob, SandboxLimits, SandboxResult, SandboxStatus, ToolFrame
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult, SandboxStatus, ToolFrame
 from perdure.toolbox.sandbox.fork_server import Ended
 from perdure.toolbox.sandbox.inside.results import CONTAINERS_MAX, DEPTH_MAX, Unfit, clean, to_json
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from perdure.core.errors import SandboxUnavailable
-from perdure.core.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult
+from perdure.core.tools.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult
 from perdure.toolbox.sandbox.measures import no_isolation
 
 __all__ = ["NoSandbox", "open_sandbox"]

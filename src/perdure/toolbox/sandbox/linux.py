@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import SandboxUnavailable
-from perdure.core.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
+from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox.answers import answer_bytes_max, ended_result, output_bytes_max, printed, result_of
 from perdure.toolbox.sandbox.calls import Call, TooMuchOutput
 from perdure.toolbox.sandbox.cgroups import Delegated, delegated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perdure.core.sandbox import Isolation, Measure
+from perdure.core.tools.sandbox import Isolation, Measure
 
 __all__ = ["isolation_of", "no_isolation"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import httpx
 
 from perdure.core.errors import AddressRefused
-from perdure.core.tool_hosts import listed_ports
+from perdure.core.tools.hosts import listed_ports
 from perdure.toolbox.web_guard import PORTS, Resolve, SystemResolver, WebGuard
 
 __all__ = ["Admit", "ForwardProxy", "Upstream", "listed_hosts"]
@@ -57,7 +57,7 @@ class Upstream:
 
 
 def listed_hosts(hosts: Sequence[str], private: Sequence[str] = (), *, resolver: Resolve = resolve_for_tools) -> Admit:
-    """What a list of hosts admits: see `core.tool_hosts`. A name that leads inside has to be named by both lists.
+    """What a list of hosts admits: see `core.tools.hosts`. A name that leads inside has to be named by both lists.
 
     Args:
         private: hosts on this machine or in a private network, as `name` or `name:port`.

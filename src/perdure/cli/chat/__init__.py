@@ -1,0 +1,1 @@
+"""The chat: its session, its commands, its terminal."""

@@ -1,0 +1,226 @@
+"""The / commands of a chat: each parses its argument, calls the library, and gives the result to the view."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from perdure.app import facts_of
+from perdure.cli.chat.agent_choice import context_command
+from perdure.cli.chat.models import known_models, model_row, with_help
+from perdure.cli.chat.session import Session
+from perdure.cli.commands.agents import list_agents
+from perdure.cli.commands.conversations import conversation_named, conversation_row, list_conversations
+from perdure.core.errors import InvalidInput, ModelNotFound
+from perdure.domain.agents.automatic import auto_recall_of
+
+__all__ = ["COMMANDS", "names", "run_command"]
+
+SEARCH_LIMIT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    usage: str
+    help: str
+    run: Callable[[Session, str], Awaitable[None]]
+
+
+async def run_command(session: Session, line: str) -> None:
+    """Do what `line` asks for. Raises: InvalidInput: no such command, or not used so; what the library raises."""
+    name, _, argument = line.partition(" ")
+    name = _ALIASES.get(name, name)
+    command = COMMANDS.get(name)
+    if command is None:
+        meant = f"did you mean {near}? " if (near := _near(name)) else ""
+        raise InvalidInput(
+            f"there is no command {name}: {meant}/help lists them; // at the start sends the text itself"
+        )
+    await command.run(session, argument.strip())
+
+
+def _near(name: str) -> str | None:
+    """The command that was likely meant: begun and not ended, or mistyped."""
+    begun = [known for known in COMMANDS if len(name) > 1 and known.startswith(name)]
+    return next(iter(begun or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)), None)
+
+
+def names() -> Mapping[str, str]:
+    """Command name -> what it does, for completion."""
+    return {name: command.help for name, command in COMMANDS.items()}
+
+
+async def _memory(session: Session, argument: str) -> None:
+    blocks, words = session.agent.blocks, argument.split()
+    match words:
+        case []:
+            session.view.blocks(await blocks.list())
+            session.view.hint("/memory LABEL history shows how a block came to be what it is")
+        case [label]:
+            session.view.blocks([await blocks.get(label)])
+            session.view.hint(f"/memory {label} history shows how it came to be what it is")
+        case [label, "history"]:
+            versions = await blocks.history(label)
+            session.view.versions(label, versions)
+            session.view.hint(f"/memory {label} restore N brings the value of version N back")
+        case [label, "restore", number] if number.isdecimal():
+            before = await blocks.get(label)
+            block = await blocks.restore(label, int(number))
+            changed = block.version != before.version
+            diff = (await blocks.history(label, limit=1))[0].diff if changed else ""
+            session.view.restored(block, int(number), diff)
+            session.view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
+        case _:
+            raise InvalidInput(f"that is not how /memory is used: {COMMANDS['/memory'].usage}")
+
+
+async def _search(session: Session, argument: str) -> None:
+    if not argument:
+        raise InvalidInput("there is nothing to look for: /search TEXT")
+    messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
+    passages = await session.agent.search_archive(argument, limit=SEARCH_LIMIT)
+    session.view.found(argument, [hit.message for hit in messages], [hit.passage for hit in passages])
+    session.view.hint('/search "some words" finds them only next to each other')
+
+
+async def _approvals(session: Session, argument: str) -> None:
+    await session.approvals()
+
+
+async def _approve(session: Session, argument: str) -> None:
+    await session.decide(True, argument or None)
+
+
+async def _deny(session: Session, argument: str) -> None:
+    first, _, rest = argument.partition(" ")
+    waiting = {call.call_id for call in await session.agent.pending(conversation=session.conversation)}
+    named = first in waiting
+    await session.decide(False, first if named else None, reason=(rest if named else argument).strip() or None)
+
+
+async def _recall(session: Session, argument: str) -> None:
+    session.agent = await session.perdure.agent(session.agent.id)
+    settings = dict(session.agent.info.settings)
+    match argument:
+        case "on":
+            settings.setdefault("auto_recall", True)
+        case "off":
+            settings.pop("auto_recall", None)
+        case "":
+            pass
+        case _:
+            raise InvalidInput(f"that is not how /recall is used: {COMMANDS['/recall'].usage}")
+    if argument:
+        session.agent = await session.agent.update(settings=settings)
+    setting = auto_recall_of(settings)
+    session.view.recall(None if setting is None else setting.budget_tokens)
+    session.view.hint("/recall off leaves it out" if setting else "/recall on has it look before each answer")
+
+
+async def _new(session: Session, argument: str) -> None:
+    conversation = await session.agent.new_conversation(summary=argument or None)
+    await session.go_on_in(conversation.id)
+    session.view.conversation(conversation)
+    session.view.hint("what was said before is still found: /search TEXT, or ask; /conversations leads back")
+
+
+async def _conversations(session: Session, argument: str) -> None:
+    session.view.conversations(await list_conversations(session.agent, current=session.conversation))
+    session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
+
+
+async def _switch(session: Session, argument: str) -> None:
+    if not argument:
+        raise InvalidInput(f"that is not how /switch is used: {COMMANDS['/switch'].usage}; /conversations lists them")
+    line = await conversation_named(session.agent, argument)
+    session.view.goes_on_in(await conversation_row(session.agent, line, line.id))
+    await session.go_on_in(line.id)
+    session.view.hint("what you say now goes there; memory and search are the same")
+
+
+async def _rename(session: Session, argument: str) -> None:
+    if not argument:
+        raise InvalidInput(f"that is not how /rename is used: {COMMANDS['/rename'].usage}")
+    line = await session.agent.find_conversation(session.conversation)
+    line = await session.agent.update_conversation(line.id, summary=argument)
+    session.view.goes_on_in(await conversation_row(session.agent, line, line.id))
+    session.view.hint("/conversations lists it by this name")
+
+
+async def _reset(session: Session, argument: str) -> None:
+    resets = await session.reset()
+    if resets is not None:
+        session.view.reset(resets)
+
+
+async def _model(session: Session, argument: str) -> None:
+    app = session.perdure.app
+    if not argument:
+        if app.models.found and not app.models.listings:
+            await _ask_for_models(session)
+        session.agent = await session.perdure.agent(session.agent.id)  # it may have got another model since
+        session.view.model(model_row(session.agent, app))
+        session.view.hint(f"/model HANDLE gives the agent another one: {known_models(session.perdure.models)}")
+        return
+    if app.models.found:
+        await _ask_for_models(session)
+    facts_of(argument)  # a catalog that can't be read is told before anything is changed
+    try:
+        session.agent = await session.agent.update(model=argument)
+    except ModelNotFound as error:
+        raise with_help(error, app.models) from error
+    session.view.model(model_row(session.agent, app))
+    session.view.hint("it answers from the next message on; what was said and memory stay")
+
+
+async def _ask_for_models(session: Session) -> None:
+    session.view.waiting("asking for models…")
+    await session.perdure.app.models.refresh()
+    session.view.idle()
+
+
+async def _context(session: Session, argument: str) -> None:
+    session.view.context(await session.agent.context(conversation=session.conversation))
+    command = f"{context_command(session.agent)} --step last"
+    session.view.hint(f"`{command}` explains the newest request; what leaves the window stays in /search and memory")
+
+
+async def _agents(session: Session, argument: str) -> None:
+    session.view.agents(await list_agents(session.perdure))
+    session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
+
+
+async def _quit(session: Session, argument: str) -> None:
+    session.leave()
+
+
+async def _help(session: Session, argument: str) -> None:
+    session.view.commands({command.usage: command.help for command in COMMANDS.values()})
+    session.view.hint("Enter sends, Alt-Enter begins a new line, Ctrl-C cancels the answer, Ctrl-D leaves")
+
+
+COMMANDS: dict[str, Command] = {
+    "/memory": Command(
+        "/memory [LABEL [history | restore N]]", "show memory blocks, the versions of one, or bring one back", _memory
+    ),
+    "/search": Command("/search TEXT", "search everything that was said, and the archive", _search),
+    "/recall": Command(
+        "/recall [on | off]", "show whether each message is looked up in memory first, or change it", _recall
+    ),
+    "/approvals": Command("/approvals", "show the calls that wait, and ask you about yours", _approvals),
+    "/approve": Command("/approve [CALL]", "let a call run that waits for you, by default all of them", _approve),
+    "/deny": Command("/deny [CALL] [REASON]", "refuse a call that waits for you, by default all of them", _deny),
+    "/new": Command("/new [NAME]", "begin a new conversation with the same memory", _new),
+    "/conversations": Command("/conversations", "list the conversations", _conversations),
+    "/switch": Command("/switch NUMBER", "go on with another conversation", _switch),
+    "/rename": Command("/rename NAME", "say what this conversation is about", _rename),
+    "/reset": Command("/reset", "take what was said in this conversation out of view, for good; memory stays", _reset),
+    "/model": Command("/model [HANDLE]", "show the agent's model, or give it another", _model),
+    "/context": Command("/context", "show what fills the model's window", _context),
+    "/agents": Command("/agents", "list the agents", _agents),
+    "/help": Command("/help", "list the commands", _help),
+    "/quit": Command("/quit", "leave", _quit),
+}
+
+_ALIASES = {"/exit": "/quit", "/q": "/quit", "/?": "/help"}

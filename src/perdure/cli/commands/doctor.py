@@ -1,0 +1,297 @@
+"""`perdure doctor`: what is set up, what works, and what helps where something does not."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from perdure.app import (
+    PROVIDERS,
+    Choice,
+    ModelRegistry,
+    choose_embedder,
+    facts_of,
+    model_registry,
+    probe_tools,
+    sandbox_of,
+    served_window,
+    web_search_engine,
+)
+from perdure.cli.chat.models import price
+from perdure.cli.commands.checks import Check, checks_view
+from perdure.cli.commands.hooks import hooks_check
+from perdure.cli.commands.store_checks import store_checks
+from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.pip_line import pip_line
+from perdure.settings import Settings
+
+if TYPE_CHECKING:
+    from perdure.server.config import ServerConfig
+
+__all__ = ["doctor", "examine"]
+
+DEFAULT_PORT = 8283
+ASK_TIMEOUT_S = 2.0
+EMBED_TIMEOUT_S = 10.0
+MODELS_SHOWN = 3
+PORT_MAX = 65_535
+READ_OUTSIDE = "files and web pages are read in a plain process, with limits on its time and memory only"
+SMALL_WINDOW_TOKENS = 16_000
+
+
+async def doctor(*, as_json: bool) -> int:
+    """Print every check; the exit code is 1 if one of them found something broken."""
+    from perdure.cli.chat.terminal import Terminal, standard_streams
+
+    out, err = standard_streams()
+    terminal = Terminal(out, err, interactive=False)
+    checks = [check async for check in examine(progress=terminal.waiting)]
+    terminal.idle()
+    terminal.end_line()
+    broken = any(check.status == "broken" for check in checks)
+    if as_json:
+        from perdure.cli.views.json import to_line
+
+        print(to_line({"ok": not broken, "checks": [asdict(check) for check in checks]}, out), file=out)
+    else:
+        terminal.show(*checks_view(checks))
+    return int(broken)
+
+
+async def examine(*, progress: Callable[[str], None], port: int | None = None) -> AsyncIterator[Check]:
+    """Every check, in the order in which it is told. No key is in any of them.
+
+    Args:
+        progress: is told what is waited for.
+        port: where a server is looked for; by default where `perdure serve` would listen.
+    """
+    yield _versions()
+    settings = Settings()
+    try:
+        settings = Settings.from_environment()
+    except PerdureError as error:
+        yield Check("settings", "broken", str(error), "correct or unset the variable")
+    progress("reading the store…")
+    for check in await asyncio.to_thread(lambda: list(store_checks(settings))):
+        yield check
+    registry = model_registry()
+    progress("asking providers for models…")
+    await registry.refresh()
+    await registry.probe_local()
+    for check in _providers(registry):
+        yield check
+    async for check in _model(settings.model, registry, progress):
+        yield check
+    await registry.close()
+    progress("looking at the port…")
+    from perdure.server.config import ServerConfig
+
+    try:
+        config = ServerConfig.from_environment(make=False)
+    except InvalidInput as error:
+        yield Check("server", "broken", f"`perdure serve` would not start: {error}", "correct that variable")
+    else:
+        yield _api_key(config)
+        yield await _port(config.port if port is None else port)
+    progress("trying the sandbox…")
+    yield await _sandbox(settings)
+    progress("embedding a word…")
+    yield await _embeddings(settings.embedding)
+    yield _files()
+    yield _web_search(settings)
+    yield hooks_check(settings)
+
+
+def _versions() -> Check:
+    versions = {
+        "Perdure": _version("perdure"),
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "SQLite": sqlite3.sqlite_version,
+        "letta-client": _version("letta-client"),
+    }
+    return Check("versions", "ok", ", ".join(f"{name} {version}" for name, version in versions.items() if version))
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _providers(registry: ModelRegistry) -> Iterator[Check]:
+    for found in registry.found:
+        listing = registry.listings[found.provider]
+        named = f"{found.provider} (from {found.source})"
+        if listing.problem:
+            fix = f"correct {found.source}, or unset it" if found.source.isupper() or "_" in found.source else ""
+            yield Check("provider", "broken", f"{named}: {listing.problem}", fix)
+            continue
+        count = len(listing.models)
+        shown = ", ".join(listing.models[:MODELS_SHOWN])
+        models = f"{count:,} model{'' if count == 1 else 's'}{f', such as {shown}' if shown else ''}"
+        key = "key given, not shown" if found.has_key else "no key"
+        yield Check("provider", "ok", f"{named} at {found.address}, {key}: {models}")
+    if not registry.found:
+        names = ", ".join(provider.keys[0] for provider in PROVIDERS.values() if provider.keys and not provider.local)
+        yield Check(
+            "provider",
+            "note",
+            "none found, neither in the environment nor on this machine (Ollama, LM Studio)",
+            f"set one of {names}; or start Ollama and get a model: `ollama pull qwen3`",
+        )
+
+
+async def _model(setting: str, registry: ModelRegistry, progress: Callable[[str], None]) -> AsyncIterator[Check]:
+    choice = await registry.choose(setting, progress=progress)
+    for note in choice.notes:
+        if note not in {listing.problem for listing in registry.listings.values()}:  # these stand with their provider
+            yield Check("model", "note", f"not chosen: {note}")
+    there = registry.provider_of(choice.handle)
+    if there is not None and there[0].provider not in {found.provider for found in registry.found}:
+        fix = f"start it, or say where it is: {' or '.join(PROVIDERS[there[0].provider].urls)}"
+        told = f"{choice.handle} ({choice.reason}): {there[0].provider} is not running on {there[0].source}"
+        yield Check("model", "broken", told, fix)
+        return
+    if not registry.takes(choice.handle):
+        fix = "`PERDURE_MODEL` is provider/name, of a provider that is found above; unset it to let Perdure choose"
+        yield Check("model", "broken", f"{choice.handle} ({choice.reason}) is not available here", fix)
+        return
+    try:
+        facts = facts_of(choice.handle)
+    except PerdureError as error:
+        yield Check("catalog", "broken", str(error), "correct the file, or unset PERDURE_CATALOG")
+        yield Check("model", "ok", f"{choice.handle} ({choice.reason})")
+        return
+    told = f"window {facts.window_tokens:,} tokens{'' if facts.known else ', a guess'}"
+    if facts.input_price:
+        told += f", {price(facts.input_price)} in and {price(facts.output_price)} out for a million tokens"
+    yield Check("model", "ok", f"{choice.handle} ({choice.reason}): {told}")
+    async for check in _local_model(choice, bool(setting), registry, progress):
+        yield check
+
+
+async def _local_model(
+    choice: Choice, given: bool, registry: ModelRegistry, progress: Callable[[str], None]
+) -> AsyncIterator[Check]:
+    """What a model on a server of one's own can be asked about: whether it calls tools, and what window it got."""
+    there = registry.provider_of(choice.handle)
+    if there is None or not there[0].local:
+        return
+    found, name = there
+    if given:  # else it was tried before it was chosen
+        progress(f"trying a tool call on {choice.handle}…")
+        probe = await probe_tools(found, name)
+        if probe.problem:
+            fix = "take a model that calls tools, such as qwen3: without them an agent can't edit its memory"
+            yield Check("tools", "broken", f"{choice.handle}: {probe.problem}", fix)
+            return
+    yield Check("tools", "ok", f"{choice.handle} called a tool when it was asked to")
+    window = await served_window(found, name)
+    if window is not None and window < SMALL_WINDOW_TOKENS:
+        fix = "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling"
+        yield Check("window", "note", f"Ollama runs {name} with a window of {window:,} tokens", fix)
+
+
+async def _embeddings(setting: str) -> Check:
+    """Which embedder makes the vectors, tried on a word; or why there is none."""
+    fix = "correct PERDURE_EMBEDDING; `none` searches by words alone"
+    try:
+        choice = choose_embedder(setting)
+    except PerdureError as error:
+        return Check("embeddings", "broken", str(error), fix)
+    embedder = choice.embedder
+    if embedder is None:
+        why = f"none: memory is searched by words and their stems (lexical-only): {choice.reason}"
+        return Check("embeddings", "note", why)
+    try:
+        async with asyncio.timeout(EMBED_TIMEOUT_S):
+            await embedder.embed(["hello"])
+    except TimeoutError:
+        told = f"{embedder.handle} ({choice.reason}) did not answer within {EMBED_TIMEOUT_S:g} s"
+        return Check("embeddings", "broken", told, fix)
+    except PerdureError as error:
+        return Check("embeddings", "broken", f"{embedder.handle} ({choice.reason}): {error}", fix)
+    finally:
+        await embedder.close()
+    return Check("embeddings", "ok", f"{embedder.handle} ({choice.reason}): vectors of {embedder.dimensions} numbers")
+
+
+async def _sandbox(settings: Settings) -> Check:
+    """Whether somebody's code can be run here, tried out; and what that means in plain words."""
+    sandbox = sandbox_of(settings)
+    try:
+        found = await sandbox.isolation()
+    finally:
+        await sandbox.close()
+    lacking = [f"{measure.name}: {measure.meaning}" for measure in found.measures if not measure.held]
+    told = "; ".join([found.summary, *(lacking if found.backend != "none" else [])])
+    if settings.sandbox_network == "on" and found.backend != "none":
+        told += "; tools may reach the hosts that they list"
+    told += "; files and web pages are read in it" if found.enough else f"; {READ_OUTSIDE}"
+    if found.unsafe:
+        return Check("sandbox", "broken", f"tools are run all the same: {told}", "unset PERDURE_SANDBOX")
+    if not found.enough:
+        fix = "" if settings.sandbox == "off" else "docs/sandbox.md says what the kernel or the container has to allow"
+        return Check("sandbox", "note", f"custom tools and run_code are refused: {told}", fix)
+    return Check("sandbox", "ok", told)
+
+
+def _files() -> Check:
+    """Whether every kind of file can be read."""
+    lacking = [kind for kind, package in (("PDF", "pypdf"), ("DOCX", "mammoth")) if find_spec(package) is None]
+    if lacking:
+        told = f"{' and '.join(lacking)} can't be read; text, source code, HTML, CSV, JSON and XLSX can"
+        return Check("files", "note", told, pip_line("'perdure[files]'"))
+    return Check("files", "ok", "PDF, DOCX, XLSX, HTML, source code and text can be read")
+
+
+def _web_search(settings: Settings) -> Check:
+    """Which engine `web_search` asks."""
+    name, variables = web_search_engine(settings)
+    if name:
+        return Check("web search", "ok", name)
+    return Check("web search", "note", f"off: set {' or '.join(variables)}; fetch_webpage works without")
+
+
+def _api_key(config: ServerConfig) -> Check:
+    """Whether the server asks who is there, and where the key is."""
+    if not config.api_key:
+        told = "none: every program and every user of this machine can talk to the agents that `perdure serve` serves"
+        return Check("API key", "note", told, "PERDURE_API_KEY=auto makes one and keeps it in the data folder")
+    file = config.key_file
+    if file is None:
+        return Check("API key", "ok", "given, not shown")
+    if not file.exists():
+        return Check("API key", "ok", f"the next `perdure serve` makes one, in {file}")
+    return Check("API key", "ok", f"in {file}, which you alone can read; `perdure key` prints it")
+
+
+async def _port(port: int) -> Check:
+    """Whether `perdure serve` could listen there, or who answers."""
+    try:
+        async with asyncio.timeout(ASK_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except (OSError, TimeoutError):
+        return Check("port", "ok", f"{port} is free: `perdure serve` listens there")
+    try:
+        async with asyncio.timeout(ASK_TIMEOUT_S):
+            request = f"GET /v1/health/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
+            writer.write(request.encode())
+            answer = await reader.read(4_096)
+    except (OSError, TimeoutError):
+        answer = b""
+    finally:
+        writer.close()
+    if b" 200 " in answer[:20] and b'"status"' in answer:
+        return Check("port", "ok", f"a server answers on {port} already: http://127.0.0.1:{port}")
+    fix = f"`perdure serve --port {port % PORT_MAX + 1}` takes another one"
+    return Check("port", "note", f"{port} is taken by another program", fix)

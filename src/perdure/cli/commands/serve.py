@@ -1,0 +1,113 @@
+"""`perdure serve`: open the store, find the model of new agents, and serve until somebody stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from perdure.cli.chat.agent_choice import choose
+from perdure.cli.chat.models import with_help
+from perdure.cli.chat.terminal import Terminal, standard_streams
+from perdure.cli.views.fold import visible
+from perdure.cli.views.text import TextView
+from perdure.core.errors import ModelNotFound, PerdureError
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.config import ServerConfig
+from perdure.server.log import logging_to
+from perdure.settings import Settings
+
+__all__ = ["loop_factory", "serve"]
+
+log = logging.getLogger(__name__)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the fastest event loop there is; None is asyncio's own."""
+    from perdure.server.serve import loop_factory
+
+    return loop_factory()
+
+
+async def serve(*, host: str | None, port: int | None) -> int:
+    """Serve until a signal comes; the exit code."""
+    out, err = standard_streams()
+    terminal = Terminal(out, err, interactive=False)
+    try:
+        config = ServerConfig.from_environment(host=host, port=port)
+    except PerdureError as error:
+        TextView(terminal).error(error)
+        return 1
+    secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # where it is `auto`, the key is in a file
+    with logging_to(err, form=config.log, level=config.log_level, environment=secrets):
+        return await _serve(config, terminal, _LogView(terminal) if config.log == "json" else TextView(terminal))
+
+
+async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> int:
+    from rich.text import Text
+
+    from perdure.server.serve import serve as run_server
+
+    try:
+        settings = Settings.from_environment()
+        view.hint(f"Opening {settings.store_path} …")
+        async with await AsyncPerdure.open(settings=settings) as perdure:
+            await choose(perdure, view)
+            choice, models = perdure.app.choice, perdure.app.models
+            view.waiting("asking for models…")
+            await models.probe_local()
+            if not models.listings.keys() >= {found.provider for found in models.found}:
+                await models.refresh()
+            view.idle()
+            if not models.takes(choice.handle):
+                error = with_help(ModelNotFound(choice.handle, known=models.handles()), models)
+                there = models.provider_of(choice.handle)
+                if there is None or not there[0].local:
+                    raise error
+                view.note(str(error))  # such a server may be started, and get the model, after this one
+
+            def ready(url: str) -> None:
+                line = (
+                    f"Perdure is serving on {url} · model {choice.handle} ({choice.reason})"
+                    f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"
+                )
+                terminal.show(Text(visible(line)))
+                if config.key_file is not None:
+                    view.hint(f"It asks for the API key of {config.key_file}: `perdure key` prints it.")
+
+            with _stoppable():
+                await run_server(perdure, config, on_ready=ready)
+    except PerdureError as error:
+        view.idle()
+        view.error(error)
+        return 1
+    view.hint("Stopped; everything is kept.")
+    return 0
+
+
+class _LogView(TextView):
+    """What is said beside the log is a part of it: who parses its lines finds no others."""
+
+    def hint(self, text: str) -> None:
+        log.info("%s", text)
+
+    def note(self, text: str) -> None:
+        log.warning("%s", text)
+
+    def error(self, error: PerdureError) -> None:
+        log.error("%s", error)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Signals end the server, not the process: the store is to be closed in order. The server, once stopped by one,
+    raises it again for whoever had the handler before; that is this, and it does nothing."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,213 @@
+"""What `perdure doctor` finds out about the data folder. It reads only: no table is made, no run is taken up."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from perdure.app import KEY_FILE, find_damage, schema_version, store_error
+from perdure.cli.commands.checks import Check
+from perdure.core.errors import InvalidInput, StoreDamaged
+from perdure.core.pip_line import pip_line
+from perdure.settings import Settings
+
+__all__ = ["store_checks"]
+
+QUICK_CHECK_BYTES = 64 * 2**20
+"""Up to this size a whole file is read through within a second or so."""
+
+FREE_BYTES = 100 * 2**20
+BUSY_TIMEOUT_S = 1.0
+
+
+def store_checks(settings: Settings) -> Iterator[Check]:
+    """The folder, the file, its tables, and room on the disk."""
+    try:
+        path = settings.store_path
+        there = path.exists()
+    except (InvalidInput, OSError, ValueError) as error:
+        yield Check("data", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
+        return
+    if not there and (lost := find_damage(path)):
+        yield Check("data", "broken", lost, "see docs/operations.md, a damaged file")
+        return
+    if not there:
+        folder = _nearest(path.parent)
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            yield Check("data", "ok", f"no store yet: {path} is made when the first agent is")
+        else:
+            yield Check(
+                "data", "broken", f"{path} can't be made: {_why_not(folder)}", "set PERDURE_HOME to another one"
+            )
+        yield from _room(folder)
+        return
+    yield from _file(path, given=bool(settings.secret_key))
+    yield from _room(path.parent)
+
+
+def _file(path: Path, *, given: bool) -> Iterator[Check]:
+    known = schema_version()
+    try:
+        size = path.stat().st_size
+        with closing(_open(path)) as connection:
+            if lost := find_damage(path, connection):
+                yield Check("data", "broken", lost, "see docs/operations.md, a damaged file")
+                return
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            if "schema_migrations" not in tables:
+                what = "is empty" if not tables else "is the database of another program"
+                fix = "" if not tables else "set PERDURE_HOME to another folder, or move the file away"
+                yield Check("data", "broken" if tables else "ok", f"{path} {what}", fix)
+                return
+            found = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
+            agents = connection.execute("SELECT count(*) FROM agents").fetchone()[0]
+            fault = _fault(connection) if size <= QUICK_CHECK_BYTES else None
+            vectors = _vectors(connection) if "vector_scopes" in tables else None
+            servers = list(_mcp_servers(connection)) if "mcp_servers" in tables else []
+            sealed = "secrets" in tables and bool(connection.execute("SELECT 1 FROM secrets LIMIT 1").fetchone())
+    except (sqlite3.Error, OSError) as error:
+        if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), StoreDamaged):
+            yield Check("data", "broken", str(damage), "restore a backup: see docs/operations.md")
+            return
+        fix = "check who owns it; a backup can take its place: see docs/operations.md"
+        yield Check("data", "broken", f"{path} can't be read: {error}", fix)
+        return
+    shown = f"{path}, schema {found}, {_size(size)}, {agents:,} agent{'' if agents == 1 else 's'}"
+    if found > known:
+        yield Check("data", "broken", f"{shown}: a newer Perdure wrote it (this one knows {known})", "upgrade Perdure")
+        return
+    if fault:
+        yield Check("data", "broken", f"{shown}: damaged: {fault}", "restore a backup: see docs/operations.md")
+        return
+    whole = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
+    old = f", brought to {known} when it is opened" if found < known else ""
+    yield Check("data", "ok", f"{shown}, {whole}{old}")
+    yield _writable(path)
+    if vectors is not None:
+        yield vectors
+    if sealed:
+        yield _key(path.parent / KEY_FILE, given=given)
+    yield from servers
+
+
+def _key(file: Path, *, given: bool) -> Check:
+    """What secrets are encrypted with, without trying it."""
+    if given:
+        return Check("secrets", "ok", "encrypted with PERDURE_SECRET_KEY")
+    if not file.exists():
+        fix = "put it back from a backup, or set PERDURE_SECRET_KEY to the old key; else set each secret anew"
+        return Check("secrets", "broken", f"their key file {file} is gone", fix)
+    if file.stat().st_mode & 0o077:
+        return Check("secrets", "note", f"{file} can be read by others", f"chmod 600 {file}")
+    return Check("secrets", "ok", f"encrypted with {file}")
+
+
+def _mcp_servers(connection: sqlite3.Connection) -> Iterator[Check]:
+    """How each MCP server stands; none is connected to."""
+    installed = importlib.util.find_spec("mcp") is not None
+    for server_id, name, transport, listed_at, failure in connection.execute(
+        "SELECT id, name, transport, listed_at, failure FROM mcp_servers ORDER BY number"
+    ).fetchall():
+        every, waiting, removed = connection.execute(
+            "SELECT count(*), count(CASE WHEN seen IS NOT NULL AND (pinned IS NULL OR pinned <> seen) THEN 1 END),"
+            " count(CASE WHEN tool_id IS NOT NULL AND tool_id NOT IN (SELECT id FROM tools) THEN 1 END)"
+            " FROM mcp_tools WHERE server_id = ?",
+            (server_id,),
+        ).fetchone()
+        told = f"{name} ({transport}): {every:,} tool{'' if every == 1 else 's'}"
+        told += f", {removed:,} of them removed here" if removed else ""
+        if not installed:
+            yield Check("mcp", "broken", f"{told}, which can't be called", pip_line("'perdure[mcp]'"))
+        elif failure:
+            yield Check("mcp", "note", f"{told}; the last try failed: {failure}", f"`perdure mcp refresh {name}`")
+        elif waiting:
+            yield Check("mcp", "note", f"{told}, {waiting:,} to approve", f"`perdure mcp approve {name}` shows them")
+        else:
+            yield Check("mcp", "ok", f"{told}, read {listed_at[:16]} UTC" if listed_at else f"{told}, not read yet")
+
+
+def _vectors(connection: sqlite3.Connection) -> Check | None:
+    """How many texts have a vector, wait for one or were given up; None where nothing is embedded."""
+    scopes, have, models = connection.execute(
+        "SELECT count(*), coalesce(sum(row_count), 0), group_concat(DISTINCT model) FROM vector_scopes"
+    ).fetchone()
+    if not scopes:
+        return None
+    waiting, failed = connection.execute(
+        "SELECT count(CASE WHEN not_before < '9' THEN 1 END), count(CASE WHEN not_before = '9' THEN 1 END)"
+        " FROM embedding_queue"
+    ).fetchone()
+    without = connection.execute(
+        "SELECT (SELECT coalesce(sum(message_count), 0) FROM agents WHERE embedded = 0)"
+        " + (SELECT coalesce(sum(passage_count), 0) FROM archives WHERE embedding IS NULL)"
+    ).fetchone()[0]
+    told = f"{have:,} text{'' if have == 1 else 's'} with a vector of {models.replace(',', ', ')}"
+    told += f", {waiting:,} waiting" if waiting else ""
+    if failed:
+        why = connection.execute("SELECT failure FROM embedding_queue WHERE not_before = '9' LIMIT 1").fetchone()[0]
+        return Check("vectors", "note", f"{told}, {failed:,} given up: {why}", "`perdure reindex` tries them again")
+    if without:
+        told += f"; {without:,} texts are from before and have none"
+        return Check("vectors", "note", told, "`perdure reindex` embeds them")
+    return Check("vectors", "ok", told)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
+
+
+def _fault(connection: sqlite3.Connection) -> str | None:
+    """What is wrong with the file; None if nothing is."""
+    said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return None if said == "ok" else said
+
+
+def _writable(path: Path) -> Check:
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        fix = "give yourself the right to write the file and its folder"
+        return Check("writing", "broken", f"{path} or its folder is read-only for you", fix)
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            return Check("writing", "note", "another process is writing just now", "try again; see who has it open")
+        return Check("writing", "broken", f"{path} can't be written: {error}", "check the disk and who owns the file")
+    return Check("writing", "ok", "the store can be written")
+
+
+def _room(folder: Path) -> Iterator[Check]:
+    import shutil
+
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return
+    if free < FREE_BYTES:
+        yield Check("disk", "broken", f"only {_size(free)} are free where the data is", "make room: writes fail soon")
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that is there."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _why_not(folder: Path) -> str:
+    return f"{folder} is read-only for you" if folder.is_dir() else f"{folder} is no folder"
+
+
+def _size(count: int) -> str:
+    amount, unit = float(count), "B"
+    for unit in ("B", "KB", "MB", "GB", "TB"):  # the last one is used
+        if amount < 1_000 or unit == "TB":
+            break
+        amount /= 1_000
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"

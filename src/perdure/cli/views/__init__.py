@@ -1,0 +1,1 @@
+"""What commands and the chat show, for people and for programs."""

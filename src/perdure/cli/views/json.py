@@ -1,0 +1,317 @@
+"""For programs: one JSON object a line, on stdout. The shapes here are a promise to scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from perdure.cli.views.pending import call_shape, pending_shape
+from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow
+from perdure.context.request.explain import Explanation, RequestDiff
+from perdure.context.window.overview import ContextOverview
+from perdure.core.answers import PendingCall
+from perdure.core.blocks import Author, Block, BlockVersion
+from perdure.core.conversations import Conversation, Reset
+from perdure.core.errors import PerdureError, RunFailed
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import StepId
+from perdure.core.messages import Message, ToolCall, parts_to_json
+from perdure.core.passages import Passage
+from perdure.core.runs import Usage
+from perdure.library.agent import AsyncAgent
+from perdure.library.reply import Reply
+from perdure.library.steps import StepInfo
+
+__all__ = ["JsonView", "agent_shape", "to_line"]
+
+
+class JsonView:
+    """`View` as JSON lines: one object for each message and each command, none for what only people need."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def greet(self, *lines: str) -> None:
+        pass
+
+    def saw(self, sent: StoredEvent | Delta) -> None:
+        pass
+
+    def replied(self, agent: AsyncAgent, reply: Reply) -> None:
+        self._print(reply_shape(agent, reply))
+
+    def stopped_at(self, calls: Sequence[PendingCall]) -> None:
+        pass  # the reply has them
+
+    def asked_about(self, call: PendingCall, number: int, count: int) -> None:
+        pass
+
+    def goes_on_with(self, calls: Sequence[ToolCall]) -> None:
+        pass
+
+    def pending(self, calls: Sequence[PendingCall]) -> None:
+        self._print({"pending": [pending_shape(call) for call in calls]})
+
+    def blocks(self, blocks: Sequence[Block]) -> None:
+        self._print({"blocks": [block_shape(block) for block in blocks]})
+
+    def versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
+        self._print({"label": label, "versions": [version_shape(version) for version in versions]})
+
+    def restored(self, block: Block, version: int, diff: str) -> None:
+        self._print({"restored": version, "block": block_shape(block), "diff": diff})
+
+    def found(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
+        self._print(
+            {
+                "query": query,
+                "messages": [message_shape(message) for message in messages],
+                "passages": [passage_shape(passage) for passage in passages],
+            }
+        )
+
+    def recall(self, budget_tokens: int | None) -> None:
+        self._print({"auto_recall": None if budget_tokens is None else {"budget_tokens": budget_tokens}})
+
+    def conversation(self, conversation: Conversation) -> None:
+        self._print({"conversation": conversation.id})
+
+    def conversations(self, rows: Sequence[ConversationRow]) -> None:
+        self._print({"conversations": [conversation_shape(row) for row in rows]})
+
+    def goes_on_in(self, row: ConversationRow) -> None:
+        self._print({"conversation": row.id})
+
+    def reset(self, resets: Sequence[Reset]) -> None:
+        self._print({"reset": [reset_shape(reset) for reset in resets]})
+
+    def agents(self, rows: Sequence[AgentRow]) -> None:
+        self._print({"agents": [agent_shape(row) for row in rows]})
+
+    def model(self, row: ModelRow) -> None:
+        self._print({"model": model_shape(row)})
+
+    def context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
+        listed = {} if steps is None else {"steps": [step_shape(step) for step in steps]}
+        self._print({"context": context_shape(overview), **listed})
+
+    def explanation(self, found: Explanation) -> None:
+        self._print({"step": explanation_shape(found)})
+
+    def difference(self, old: StepId, new: StepId, found: RequestDiff) -> None:
+        self._print({"diff": {"steps": [old, new], **asdict(found)}})
+
+    def commands(self, commands: Mapping[str, str]) -> None:
+        self._print({"commands": dict(commands)})
+
+    def hint(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def error(self, error: PerdureError) -> None:
+        self._print({"error": error_shape(error)})
+
+    def waiting(self, what: str) -> None:
+        pass
+
+    def idle(self) -> None:
+        pass
+
+    def _print(self, value: object) -> None:
+        print(to_line(value, self._out), file=self._out, flush=True)
+
+
+def to_line(value: object, out: TextIO) -> str:
+    """JSON on one line; in ASCII when the stream could not carry the text itself, lone surrogates included."""
+    line = json.dumps(value, ensure_ascii=False)
+    try:
+        line.encode(getattr(out, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return line
+
+
+def reply_shape(agent: AsyncAgent, reply: Reply) -> dict[str, Any]:
+    """A run, with `pending` when it stopped at calls that wait, and with `error` when it failed: the message is kept
+    then, but there may be no answer."""
+    shape: dict[str, Any] = {
+        "agent": agent.name,
+        "agent_id": agent.id,
+        "run_id": reply.run_id,
+        "text": reply.text,
+        "stop_reason": reply.stop_reason,
+        "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
+        "edits": [{"label": edit.label, "version": edit.version, "diff": edit.diff} for edit in reply.edits],
+        "messages": [message_shape(message) for message in reply.messages],
+    }
+    if reply.pending:
+        shape["pending"] = [call_shape(call) for call in reply.pending]
+    if reply.failure is not None:
+        failed = RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
+        shape["error"] = error_shape(failed) | {"kind": reply.failure.kind}
+    return shape
+
+
+def error_shape(error: PerdureError) -> dict[str, str]:
+    return {"type": error.code, "message": str(error)}
+
+
+def message_shape(message: Message) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "seq": message.seq,
+        "role": message.role,
+        "text": message.text,
+        "parts": json.loads(parts_to_json(message.parts)),
+        "created_at": message.created_at.isoformat(),
+        "occurred_at": message.occurred_at.isoformat(),
+    }
+
+
+def conversation_shape(row: ConversationRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "number": row.number,
+        "summary": row.summary,
+        "created_at": row.created_at.isoformat(),
+        "last_message_at": None if row.used_at is None else row.used_at.isoformat(),
+        "archived": row.archived,
+    }
+
+
+def reset_shape(reset: Reset) -> dict[str, Any]:
+    return {
+        "conversation_id": reset.conversation_id,
+        "number": reset.number,
+        "messages": reset.message_count,
+        "created_at": reset.created_at.isoformat(),
+    }
+
+
+FILE_FIELDS = ("file_name", "first_line", "last_line", "page")
+"""What a passage of a file has beside the fields of all."""
+
+
+def passage_shape(passage: Passage) -> dict[str, Any]:
+    return {
+        "id": passage.id,
+        "text": passage.text,
+        "tags": list(passage.tags),
+        "occurred_at": passage.occurred_at.isoformat(),
+        **{name: passage.source[name] for name in FILE_FIELDS if name in passage.source},
+    }
+
+
+def block_shape(block: Block) -> dict[str, Any]:
+    return {
+        "id": block.id,
+        "label": block.label,
+        "value": block.value,
+        "chars_current": len(block.value),
+        "limit_chars": block.limit_chars,
+        "read_only": block.read_only,
+        "description": block.description,
+        "version": block.version,
+    }
+
+
+def version_shape(version: BlockVersion) -> dict[str, Any]:
+    return {
+        "version": version.version,
+        "author": author_shape(version.author),
+        "created_at": version.created_at.isoformat(),
+        "value": version.value,
+        "diff": version.diff,
+    }
+
+
+def author_shape(author: Author) -> dict[str, str | None]:
+    return {"kind": author.kind, "id": author.id, "run_id": author.run_id, "message_id": author.message_id}
+
+
+def agent_shape(row: AgentRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "id": row.id,
+        "model": row.model,
+        "created_at": row.created_at.isoformat(),
+        "used_at": row.used_at.isoformat(),
+        "messages": row.message_count,
+    }
+
+
+def model_shape(row: ModelRow) -> dict[str, Any]:
+    """Windows in tokens, prices in US dollars per million tokens, null where nobody knows."""
+    facts = asdict(row.facts)
+    del facts["family"]
+    return {"handle": row.handle, "reason": row.reason, "problem": row.problem, "known": row.facts.known, **facts}
+
+
+def context_shape(overview: ContextOverview) -> dict[str, Any]:
+    return {
+        "model": overview.model,
+        "window_tokens": overview.window_tokens,
+        "used_tokens": overview.used_tokens,
+        "reserve_tokens": overview.reserve_tokens,
+        "free_tokens": overview.free_tokens,
+        "over_tokens": overview.over_tokens,
+        "estimated_tokens": overview.estimated_tokens,
+        "measured_tokens": overview.measured_tokens,
+        "parts": [asdict(part) for part in overview.parts],
+        "sent": overview.sent,
+        "rewrite": overview.rewrite,
+        "messages": overview.message_count,
+        "hidden_messages": overview.hidden_messages,
+        "summaries": list(overview.nodes),
+        "shown_in_part": {str(seq): chars for seq, chars in overview.stubs.items()},
+        "pending_edits": overview.pending_edits,
+    }
+
+
+def step_shape(step: StepInfo) -> dict[str, Any]:
+    """Prices in US dollars, null where nobody knows; `rewritten` is null where the prefix stayed as it was."""
+    return {
+        "id": step.id,
+        "run_id": step.run_id,
+        "conversation_id": step.conversation_id,
+        "index": step.index,
+        "status": step.status,
+        "model": step.model,
+        "created_at": step.created_at.isoformat(),
+        "estimated_tokens": step.estimated_tokens,
+        "usage": asdict(step.usage),
+        "price": step.price,
+        "prefix": step.prefix_seq,
+        "rewritten": step.rewritten,
+    }
+
+
+def explanation_shape(found: Explanation) -> dict[str, Any]:
+    """The parts' tokens sum to `input_tokens`; prices in US dollars, null where nobody knows."""
+    return {
+        "id": found.step_id,
+        "model": found.model,
+        "status": found.status,
+        "created_at": found.created_at.isoformat(),
+        "measured": found.measured,
+        "doubtful": found.doubtful,
+        "input_tokens": found.input_tokens,
+        "estimated_tokens": found.estimated_tokens,
+        "certified_tokens": found.certified_tokens,
+        "usage": asdict(found.usage),
+        "hit_rate": found.hit_rate,
+        "input_price": found.input_price,
+        "output_price": found.output_price,
+        "price": found.price,
+        "parts": [asdict(use) | {"plain_tokens": use.plain_tokens} for use in found.segments],
+        "prefix": found.prefix_seq,
+        "prefix_reason": found.prefix_reason,
+        "messages": found.message_count,
+        "summaries": list(found.nodes),
+        "shown_in_part": {str(seq): chars for seq, chars in found.stubs.items()},
+        "digest": found.digest or None,
+    }

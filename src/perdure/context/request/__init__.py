@@ -1,0 +1,1 @@
+"""A request: assembled from its recipe, rebuilt, explained and compared."""

@@ -1,0 +1,1 @@
+"""What is out of view: stubs that stand for it, and the pages that open it."""

@@ -1,0 +1,1 @@
+"""The sections of a prompt, one file each."""

@@ -1,0 +1,162 @@
+"""The section of the prompt that shows an agent's folders: which files there are, and the lines of those it has open.
+
+It shows them as they were when the prefix was written. What happens later is told as it happens: by the result of the
+agent's own tool, or by a small delta message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.context.retrieval.expand import largest
+from perdure.context.sections.envelopes import envelope
+from perdure.core.files import AgentFile, Folder
+from perdure.core.ports import TokenCounter
+from perdure.core.text.markup import escape_tags
+
+__all__ = ["DirectoryView", "OpenFile", "directories_section", "directories_xml", "file_deltas", "skeleton_tokens"]
+
+_SKELETONS = ((1_000, 1_000), (20, 1_000), (10, 300), (5, 100), (0, 40), (0, 0))
+"""(closed files of each folder, characters of its texts): the first that fits is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """An open file, and its lines as they are shown; none where there is no room for them."""
+
+    file: AgentFile
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryView:
+    """A folder, its files that are open, and the first of its other files; of all there are `folder.file_count`."""
+
+    folder: Folder
+    opened: tuple[OpenFile, ...] = ()
+    closed: tuple[AgentFile, ...] = ()
+
+
+def directories_xml(views: Sequence[DirectoryView], *, max_open: int) -> str:
+    """The section; empty for no folders."""
+    if not views:
+        return ""
+    count = sum(len(view.opened) for view in views)
+    limits = f"<file_limits>\n- files_open={count}\n- max_files_open={max_open}\n</file_limits>"
+    return "\n".join(("<directories>", limits, *map(_directory, views), "</directories>"))
+
+
+def _directory(view: DirectoryView) -> str:
+    folder = view.folder
+    lines = [f'<directory name="{_attribute(folder.name)}" files="{folder.file_count}">']
+    about = {"description": folder.description, "instructions": folder.instructions}
+    lines += [f"<{name}>{escape_tags(text)}</{name}>" for name, text in about.items() if text]
+    for one in view.opened:
+        lines.append(f'<file status="open" name="{_attribute(one.file.path)}">')
+        lines.append(escape_tags(one.text) if one.text else "[no room to show it: open_files reads its lines]")
+        lines.append("</file>")
+    for file in view.closed:
+        state = "closed" if file.file.status in ("completed", "embedding") else file.file.status
+        lines.append(f'<file status="{state}" name="{_attribute(file.path)}" lines="{file.file.line_count}"/>')
+    left = folder.file_count - len(view.opened) - len(view.closed)
+    if left > 0:
+        lines.append(f"[{left} more files: grep_files and semantic_search_files look into all of them]")
+    lines.append("</directory>")
+    return "\n".join(lines)
+
+
+def skeleton_tokens(
+    views: Sequence[DirectoryView], *, max_open: int, most: int, counter: TokenCounter
+) -> tuple[Sequence[DirectoryView], int]:
+    """The views with as many closed files, then folders, as fit into `most` tokens; and what they take without the
+    lines of open files."""
+
+    def cut(folders: int, closed: int, chars: int) -> list[DirectoryView]:
+        return [
+            DirectoryView(
+                _described(view.folder, chars), tuple(OpenFile(one.file) for one in view.opened), view.closed[:closed]
+            )
+            for view in views[:folders]
+        ]
+
+    def tokens(folders: int, closed: int, chars: int) -> int:
+        return counter.count(directories_xml(cut(folders, closed, chars), max_open=max_open))
+
+    for closed, chars in _SKELETONS:
+        if (taken := tokens(len(views), closed, chars)) <= most:
+            return cut(len(views), closed, chars), taken
+    folders = largest(len(views), lambda count: tokens(count, 0, 0) <= most)
+    return cut(folders, 0, 0), tokens(folders, 0, 0)
+
+
+def _described(folder: Folder, chars: int) -> Folder:
+    """The folder with at most so much of its description and instructions."""
+
+    def cut(text: str | None) -> str | None:
+        return text if not text or len(text) <= chars else f"{text[:chars]}…" if chars else None
+
+    return replace(folder, description=cut(folder.description), instructions=cut(folder.instructions))
+
+
+def directories_section(system: str) -> str:
+    """The section of a system text. It stands behind the memory blocks, and nothing in it can hold its closing tag."""
+    start = system.find("<directories>\n<file_limits>", system.rfind("</memory_blocks>") + 1)
+    end = system.find("</directories>", start)
+    return system[start : end + len("</directories>")] if 0 <= start < end else ""
+
+
+def file_deltas(
+    seen: Mapping[str, int],
+    now: Mapping[str, int],
+    *,
+    shown: Mapping[str, int],
+    folders: Mapping[str, Folder],
+    newest: Mapping[str, Sequence[str]],
+    opened: Mapping[str, OpenFile],
+    names: Mapping[str, str],
+) -> tuple[str, ...]:
+    """The texts of the delta messages that bring a log from the versions it has `seen` to those of `now`.
+
+    Args:
+        shown: what the prefix in front of the log shows: it needs not be told again.
+        folders: id -> folder, of the agent's.
+        newest: folder id -> names of its newest files.
+        opened: id -> open file with the lines to tell.
+        names: id -> name, of folders and files that are gone, as far as it is known.
+    """
+    texts: list[str] = []
+    for key, version in now.items():
+        if seen.get(key) == version or shown.get(key) == version:
+            continue
+        if (folder := folders.get(key)) is not None:
+            texts.append(
+                envelope(
+                    "folder_delta",
+                    folder=folder.name,
+                    op="changed" if key in seen else "attached",
+                    files=folder.file_count,
+                    newest=list(newest.get(key, ())) or None,
+                )
+            )
+        elif (one := opened.get(key)) is not None:
+            texts.append(
+                envelope(
+                    "file_delta",
+                    file=one.file.path,
+                    op="opened",
+                    lines=f"{one.file.first_line}-{one.file.last_line} of {one.file.file.line_count}",
+                    text=one.text or None,
+                )
+            )
+    for key in seen:
+        if key not in now:
+            kind = "folder" if key.startswith("source-") else "file"
+            texts.append(
+                envelope(f"{kind}_delta", **{kind: names.get(key)}, op="detached" if kind == "folder" else "closed")
+            )
+    return tuple(texts)
+
+
+def _attribute(text: str) -> str:
+    return escape_tags(text).replace('"', "'")

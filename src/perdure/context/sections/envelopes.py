@@ -1,0 +1,19 @@
+"""Messages that the engine adds: JSON envelopes with a `type`, never plain text, so that nobody can mistake or forge
+them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.core.text.json_encoder import json_encoder
+
+__all__ = ["envelope"]
+
+_encode = json_encoder(item_separator=", ", key_separator=": ")
+
+
+def envelope(kind: str, **fields: Any) -> str:
+    """One line of JSON, `type` first, then the fields in the order given; fields that are None are left out."""
+    if None in fields.values():
+        fields = {name: value for name, value in fields.items() if value is not None}
+    return _encode({"type": kind, **fields})

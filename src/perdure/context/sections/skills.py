@@ -1,0 +1,29 @@
+"""The skills of the caller's environment in the prompt: what there is, and where, so that the model can read one when
+it fits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.core.text.markup import escape_tags
+
+__all__ = ["skills_section"]
+
+NOTE = (
+    "Skills that the environment of this request has: instructions for a kind of work, which are not shown here."
+    " Where one fits, read it at its location with your tools before you begin."
+)
+
+
+def skills_section(skills: Sequence[Mapping[str, Any]]) -> str:
+    """The section of the system text, a line for each skill (`name`, `description`, `location`), sorted by name; empty
+    for none."""
+    if not skills:
+        return ""
+    lines = [
+        json.dumps({key: skill[key] for key in ("name", "description", "location")}, ensure_ascii=False)
+        for skill in sorted(skills, key=lambda skill: (str(skill["name"]), str(skill["location"])))
+    ]
+    return "\n".join(("<available_skills>", NOTE, *map(escape_tags, lines), "</available_skills>"))

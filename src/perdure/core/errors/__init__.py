@@ -1,0 +1,463 @@
+"""Every error Perdure raises on purpose.
+
+    PerdureError
+    ├── InvalidInput            the caller's value is wrong; nothing was written
+    │   ├── EmptyMessage
+    │   ├── MessageTooLarge, TooMany
+    │   ├── NameInvalid
+    │   ├── EmbeddingMismatch
+    │   ├── SourceInvalid, SchemaMismatch
+    │   ├── ToolRulesInvalid
+    │   ├── AnswerInvalid
+    │   └── FileNameInvalid, FileTypeUnsupported, FileTooLarge
+    ├── NotFound                no such agent, block, conversation, run, ... here
+    │   └── BlockNotFound       (also a ToolError)
+    ├── Conflict                the state has moved on, or is in use
+    │   ├── VersionConflict
+    │   ├── AlreadyExists
+    │   ├── ToolBuiltIn
+    │   ├── ConversationBusy
+    │   ├── ApprovalPending
+    │   └── IdempotencyMismatch
+    ├── ToolError               the model sees it and may act on it; the run goes on
+    │   ├── InvalidArguments
+    │   ├── BlockNotFound
+    │   ├── BlockLimitExceeded
+    │   ├── BlockReadOnly
+    │   ├── TextNotFound
+    │   ├── TextAmbiguous
+    │   ├── PatchInvalid
+    │   └── AddressRefused
+    ├── DataTooLarge            data from outside pass a limit; they were not parsed
+    ├── BodyUnreadable          a body from outside can't be unpacked
+    ├── ConversionFailed        a file could not be turned into text; the others go on
+    ├── ExtraMissing            packages that only some need are not installed
+    ├── SecretKeyMissing        secrets need a key, and none is set
+    ├── SecretUnreadable        a secret can't be decrypted
+    ├── McpUnreachable          an MCP server can't be reached, or ended
+    ├── McpStdioRefused         an MCP server that is a program may be registered by an admin only
+    ├── McpPrivateRefused       so may one on this machine or in a private network, where others use the API
+    ├── RunFailed               a run ended without an answer; the message is kept
+    ├── SandboxUnavailable      this machine can't hold code back; no custom tool is run
+    ├── HookBlocked             a hook did not let it happen
+    ├── ModelError              the provider failed; the run ends with its reason
+    │   ├── ModelNotFound
+    │   ├── ModelRateLimited, ModelQuotaExceeded, ModelAuthenticationFailed
+    │   ├── ModelOverloaded, ModelUnreachable, ModelTimeout, ModelStreamCut
+    │   ├── ModelRequestRefused, ModelOverflow
+    │   └── ModelRefused, ModelReplyEmpty, ModelReplyInvalid
+    ├── IrreducibleFloor        a request can't be made to fit its window; the run ends before the call
+    ├── StoreError              the database could not do it
+    │   ├── StoreBusy
+    │   ├── StoreFull
+    │   ├── StoreReadOnly
+    │   ├── StoreUnavailable
+    │   ├── StoreDamaged
+    │   ├── StoreTooNew
+    │   ├── StoreClosed
+    │   └── NotAStore
+    ├── IllegalLog              a log that must not exist was found: a defect of ours
+    ├── ReplayMismatch          a past request can't be rebuilt as it was sent
+    └── LeaseLost               another process has taken this run over
+
+Messages say what happened, with which value, and what helps; the facts stand in attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.core.errors.models import (
+    IrreducibleFloor,
+    ModelAuthenticationFailed,
+    ModelError,
+    ModelNotFound,
+    ModelOverflow,
+    ModelOverloaded,
+    ModelQuotaExceeded,
+    ModelRateLimited,
+    ModelRefused,
+    ModelReplyEmpty,
+    ModelReplyInvalid,
+    ModelRequestRefused,
+    ModelStreamCut,
+    ModelTimeout,
+    ModelUnreachable,
+)
+from perdure.core.errors.outside import (
+    McpPrivateRefused,
+    McpStdioRefused,
+    McpUnreachable,
+    SecretKeyMissing,
+    SecretUnreadable,
+)
+from perdure.core.errors.root import PerdureError
+from perdure.core.errors.store import (
+    NotAStore,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from perdure.core.errors.tools import (
+    AddressRefused,
+    BlockLimitExceeded,
+    BlockReadOnly,
+    HookBlocked,
+    InvalidArguments,
+    PatchInvalid,
+    SandboxUnavailable,
+    TextAmbiguous,
+    TextNotFound,
+    ToolError,
+)
+from perdure.core.incoming.bodies import BodyUnreadable
+from perdure.core.incoming.json_limits import DataTooLarge
+from perdure.core.pip_line import pip_line
+from perdure.core.runs import StopReason
+
+__all__ = [
+    "AddressRefused",
+    "AlreadyExists",
+    "AnswerInvalid",
+    "ApprovalPending",
+    "BlockLimitExceeded",
+    "BlockNotFound",
+    "BlockReadOnly",
+    "BodyUnreadable",
+    "Conflict",
+    "ConversationBusy",
+    "ConversionFailed",
+    "DataTooLarge",
+    "EmbeddingMismatch",
+    "EmptyMessage",
+    "ExtraMissing",
+    "FileNameInvalid",
+    "FileTooLarge",
+    "FileTypeUnsupported",
+    "HookBlocked",
+    "IdempotencyMismatch",
+    "IllegalLog",
+    "InvalidArguments",
+    "InvalidInput",
+    "IrreducibleFloor",
+    "LeaseLost",
+    "McpPrivateRefused",
+    "McpStdioRefused",
+    "McpUnreachable",
+    "MessageTooLarge",
+    "ModelAuthenticationFailed",
+    "ModelError",
+    "ModelNotFound",
+    "ModelOverflow",
+    "ModelOverloaded",
+    "ModelQuotaExceeded",
+    "ModelRateLimited",
+    "ModelRefused",
+    "ModelReplyEmpty",
+    "ModelReplyInvalid",
+    "ModelRequestRefused",
+    "ModelStreamCut",
+    "ModelTimeout",
+    "ModelUnreachable",
+    "NameInvalid",
+    "NotAStore",
+    "NotFound",
+    "PatchInvalid",
+    "PerdureError",
+    "ReplayMismatch",
+    "RunFailed",
+    "SandboxUnavailable",
+    "SchemaMismatch",
+    "SecretKeyMissing",
+    "SecretUnreadable",
+    "SourceInvalid",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "TextAmbiguous",
+    "TextNotFound",
+    "TooMany",
+    "ToolBuiltIn",
+    "ToolError",
+    "ToolRulesInvalid",
+    "VersionConflict",
+]
+
+
+class InvalidInput(PerdureError):
+    """A value from the caller can't be used. Nothing was written."""
+
+    code = "invalid_input"
+
+
+class EmptyMessage(InvalidInput):
+    code = "empty_message"
+
+    def __init__(self) -> None:
+        super().__init__("the message is empty: send at least one character that is not white space")
+
+
+class MessageTooLarge(InvalidInput):
+    code = "message_too_large"
+
+    def __init__(self, *, size: int, limit: int) -> None:
+        super().__init__(
+            f"the message has {size:,} characters, the limit is {limit:,}:"
+            " send it in parts, or raise PERDURE_MESSAGE_LIMIT_CHARS"
+        )
+        self.size, self.limit = size, limit
+
+
+class TooMany(InvalidInput):
+    """More of something than one agent, item or request may have. Nothing was written."""
+
+    code = "too_many"
+
+    def __init__(self, what: str, *, count: int, limit: int, setting: str) -> None:
+        super().__init__(f"{count:,} {what} are too many, the limit is {limit:,}: use fewer, or raise {setting}")
+        self.what, self.count, self.limit, self.setting = what, count, limit, setting
+
+
+class NameInvalid(InvalidInput):
+    code = "name_invalid"
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"{kind} name {name[:80]!r} can't be used: 1 to 200 characters, letters, digits, spaces, _ ' and - only"
+        )
+        self.kind, self.name = kind, name
+
+
+class ToolRulesInvalid(InvalidInput):
+    """Rules for tools that can't be read, or that no run could keep because they contradict each other."""
+
+    code = "tool_rules_invalid"
+
+
+class AnswerInvalid(InvalidInput):
+    """An answer to pending calls that are not, or not so, pending. Nothing was written."""
+
+    code = "answer_invalid"
+
+
+class FileNameInvalid(InvalidInput):
+    code = "file_name_invalid"
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"file name {name[:80]!r} can't be used: {problem}")
+        self.name, self.problem = name, problem
+
+
+class FileTypeUnsupported(InvalidInput):
+    """No text can be made of files of this kind."""
+
+    code = "file_type_unsupported"
+
+    def __init__(self, name: str, *, found: str, supported: Sequence[str]) -> None:
+        super().__init__(
+            f"file {name[:80]!r} can't be read: {found}. What can be read: {', '.join(supported)},"
+            " and any other plain text"
+        )
+        self.name, self.found, self.supported = name, found, tuple(supported)
+
+
+class FileTooLarge(InvalidInput):
+    code = "file_too_large"
+
+    def __init__(self, name: str, *, size: int, limit: int) -> None:
+        super().__init__(f"file {name[:80]!r} has {size:,} bytes, the limit is {limit:,}: split it, or raise the limit")
+        self.name, self.size, self.limit = name, size, limit
+
+
+class EmbeddingMismatch(InvalidInput):
+    """Vectors of one embedding model meet those of another, which can't be compared."""
+
+    code = "embedding_mismatch"
+
+    def __init__(
+        self, owner_id: str, *, stored_model: str, stored_dimensions: int | None, model: str, dimensions: int
+    ) -> None:
+        stored = "" if stored_dimensions is None else f" with {stored_dimensions} dimensions"
+        super().__init__(
+            f"{owner_id} has vectors of {stored_model!r}{stored}, not of {model!r} with {dimensions}:"
+            " `perdure reindex` embeds its texts anew, or set the embedding model back"
+        )
+        self.owner_id, self.model, self.dimensions = owner_id, model, dimensions
+        self.stored_model, self.stored_dimensions = stored_model, stored_dimensions
+
+
+class SourceInvalid(InvalidInput):
+    """A tool's source can't be used: it does not parse, or does not say what a tool needs. `line` is None where it is
+    about the whole source."""
+
+    code = "source_invalid"
+
+    def __init__(self, reason: str, *, line: int | None = None) -> None:
+        super().__init__(reason if line is None else f"line {line}: {reason}")
+        self.reason, self.line = reason, line
+
+
+class SchemaMismatch(InvalidInput):
+    """The JSON schema that was given with a tool's source contradicts its function."""
+
+    code = "schema_mismatch"
+
+    def __init__(self, parameter: str, problem: str) -> None:
+        super().__init__(f"json_schema contradicts the source at parameter {parameter[:80]!r}: {problem}")
+        self.parameter, self.problem = parameter, problem
+
+
+class NotFound(PerdureError):
+    """There is no such thing in this organisation."""
+
+    code = "not_found"
+
+    def __init__(self, kind: str, key: str, *, hint: str = "") -> None:
+        what, of, owner = kind.partition(" of this ")
+        super().__init__(f"{what} {key!r}{of}{owner} not found" + (f": {hint}" if hint else ""))
+        self.kind, self.key = kind, key
+
+
+class Conflict(PerdureError):
+    """The state is not what the caller thought."""
+
+    code = "conflict"
+
+
+class VersionConflict(Conflict):
+    code = "version_conflict"
+
+    def __init__(self, key: str, *, expected: int, found: int | None) -> None:
+        super().__init__(
+            f"{key} is at version {found}, not {expected}: somebody else wrote first; read it again and repeat the edit"
+        )
+        self.key, self.expected, self.found = key, expected, found
+
+
+class AlreadyExists(Conflict):
+    code = "already_exists"
+
+    def __init__(self, kind: str, key: str, *, differing: Sequence[str] = ()) -> None:
+        other = f" with other {', '.join(differing)}" if differing else ""
+        super().__init__(f"{kind} {key!r} exists already{other}: choose another name, or edit the one that is there")
+        self.kind, self.key, self.differing = kind, key, tuple(differing)
+
+
+class ToolBuiltIn(Conflict):
+    """The tool is Perdure's own, or a function of the program: it is not changed, deleted or replaced by another."""
+
+    code = "tool_built_in"
+
+    def __init__(self, name: str, *, helps: str) -> None:
+        super().__init__(f"tool {name[:80]!r} is built in: {helps}")
+        self.name = name
+
+
+class ConversationBusy(Conflict):
+    code = "conversation_busy"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"the conversation is busy with {run_id}: wait for it, cancel it, or send with if_busy='wait'")
+        self.run_id = run_id
+
+
+class ApprovalPending(Conflict):
+    """Calls of the conversation wait for a person, or for results of the caller. Until then nothing else is said."""
+
+    code = "approval_pending"
+
+    def __init__(self, *, run_id: str, message_id: str, calls: Sequence[str], what: str = "send a new message") -> None:
+        super().__init__(
+            f"Cannot {what}: The agent is waiting for approval on a tool call"
+            f" ({', '.join(calls)}). Approve or deny it, return its result, or cancel {run_id}"
+        )
+        self.run_id, self.message_id, self.calls = run_id, message_id, tuple(calls)
+
+
+class IdempotencyMismatch(Conflict):
+    code = "idempotency_mismatch"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"idempotency key {key!r} was used for another message here: use a new key for a new message")
+        self.key = key
+
+
+class BlockNotFound(NotFound, ToolError):
+    code = "block_not_found"
+
+    def __init__(self, label: str, *, known: Sequence[str] = ()) -> None:
+        NotFound.__init__(self, "memory block", label, hint=f"there are {', '.join(known)}" if known else "")
+        self.label, self.known = label, tuple(known)
+
+
+class ConversionFailed(PerdureError):
+    """A file could not be turned into text: it is damaged, encrypted, not what its name says, or past a limit. Other
+    files are not touched by it."""
+
+    code = "conversion_failed"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"file {name[:80]!r} could not be converted: {reason}")
+        self.name, self.reason = name, reason
+
+
+class ExtraMissing(PerdureError):
+    """A package that only some need is not installed."""
+
+    code = "extra_missing"
+
+    def __init__(self, what: str, *, extra: str) -> None:
+        package = f"'perdure[{extra}]'"
+        super().__init__(f"{what} needs packages that are not installed: {pip_line(package)}")
+        self.what, self.extra = what, extra
+
+
+class RunFailed(PerdureError):
+    """A run ended without an answer. The message is kept; `reply` tells how far it came."""
+
+    code = "run_failed"
+
+    def __init__(self, message: str, *, run_id: str, stop_reason: StopReason, reply: object) -> None:
+        super().__init__(f"the run ended with {stop_reason}: {message}")
+        self.run_id, self.stop_reason, self.reply = run_id, stop_reason, reply
+
+
+class IllegalLog(PerdureError):
+    """A log that must not exist was found, such as a call without a result in a finished run: a defect of ours."""
+
+    code = "illegal_log"
+
+
+class ReplayMismatch(PerdureError):
+    """A past request, rebuilt from the log, is not the one that was sent: the store is damaged, or a defect of ours.
+
+    Args:
+        recorded, rebuilt: the digests of the two; `rebuilt` is empty where no request can be made at all, and `why`
+            then says what is missing.
+    """
+
+    code = "replay_mismatch"
+
+    def __init__(self, step_id: str, *, recorded: str, rebuilt: str = "", why: str = "") -> None:
+        found = f"its digest is {rebuilt}, what was sent had {recorded}" if rebuilt else why
+        super().__init__(
+            f"the request of {step_id} can't be rebuilt from the log as it was sent: {found}. The store is damaged"
+            " (`perdure doctor` looks), or this is a defect of Perdure: please report it"
+        )
+        self.step_id, self.recorded, self.rebuilt = step_id, recorded, rebuilt
+
+
+class LeaseLost(PerdureError):
+    """Another process has taken this run over; whoever sees this stops working on it."""
+
+    code = "lease_lost"

@@ -1,0 +1,187 @@
+"""What goes wrong between us and a model; named with all others in `perdure.core.errors`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from perdure.core.errors.root import PerdureError
+from perdure.core.runs import StopReason
+
+__all__ = [
+    "IrreducibleFloor",
+    "ModelAuthenticationFailed",
+    "ModelError",
+    "ModelNotFound",
+    "ModelOverflow",
+    "ModelOverloaded",
+    "ModelQuotaExceeded",
+    "ModelRateLimited",
+    "ModelRefused",
+    "ModelReplyEmpty",
+    "ModelReplyInvalid",
+    "ModelRequestRefused",
+    "ModelStreamCut",
+    "ModelTimeout",
+    "ModelUnreachable",
+]
+
+
+class ModelError(PerdureError):
+    """The model did not answer.
+
+    Args:
+        kind: the wire's error type, such as `llm_rate_limit`.
+        stop_reason: how the run ends.
+        status: the HTTP status the provider answered with, if it did.
+        retry_after_s: how long it asked us to wait.
+        retryable: whether the same request may succeed a little later.
+        exchange: what went over the wire (`core.models.Exchange`).
+    """
+
+    code = "model_error"
+    kind = "llm_error"
+    stop_reason: StopReason = "llm_api_error"
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str | None = None,
+        stop_reason: StopReason | None = None,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        exchange: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind or self.kind
+        self.stop_reason = stop_reason or self.stop_reason
+        self.status, self.retry_after_s, self.exchange = status, retry_after_s, exchange
+
+
+class ModelRateLimited(ModelError):
+    """Too many requests or tokens a minute."""
+
+    code = kind = "llm_rate_limit"
+    retryable = True
+
+
+class ModelQuotaExceeded(ModelError):
+    """The account has no credit left: waiting does not help."""
+
+    code = kind = "llm_insufficient_credits"
+    stop_reason: StopReason = "insufficient_credits"
+
+
+class ModelAuthenticationFailed(ModelError):
+    """The key is missing, wrong or not allowed to use this model."""
+
+    code = kind = "llm_authentication"
+
+
+class ModelOverloaded(ModelError):
+    """The provider is down or overloaded (5xx)."""
+
+    code = kind = "llm_error"
+    retryable = True
+
+
+class ModelUnreachable(ModelError):
+    """No connection to the provider could be made."""
+
+    code = kind = "llm_error"
+    retryable = True
+
+
+class ModelTimeout(ModelError):
+    """The provider did not answer in time."""
+
+    code = kind = "llm_timeout"
+    retryable = True
+
+
+class ModelStreamCut(ModelError):
+    """The answer stopped before its end."""
+
+    code = kind = "stream_incomplete"
+    retryable = True
+
+
+class ModelRequestRefused(ModelError):
+    """The provider does not take this request (4xx): the same one will not succeed later."""
+
+    code = kind = "llm_bad_request"
+
+
+class ModelOverflow(ModelError):
+    """The request is larger than the model's window."""
+
+    code = kind = "context_window_exceeded"
+
+
+class IrreducibleFloor(PerdureError):
+    """What a request can't do without is larger than the window, so the model was not called.
+
+    Args:
+        reason: why nothing more could go: `no_candidate` (there is nothing that could leave the view) or
+            `floor_exceeds_target` (what has to stay is too large by itself).
+        sizes: part of the request -> its estimated tokens.
+        refused_tokens: how many the provider has just refused as too large, although they are fewer than the window; 0:
+            it has not.
+    """
+
+    code = kind = "context_window_exceeded"
+    stop_reason: StopReason = "context_window_overflow_in_system_prompt"
+
+    def __init__(
+        self,
+        *,
+        reason: Literal["no_candidate", "floor_exceeds_target"],
+        sizes: Mapping[str, int],
+        window_tokens: int,
+        reserve_tokens: int,
+        refused_tokens: int = 0,
+    ) -> None:
+        told = ", ".join(f"{name} {tokens:,}" for name, tokens in sizes.items() if tokens)
+        if refused_tokens > 0:
+            told += f"; and its provider refused about {refused_tokens:,} as too large: its window may be smaller"
+        super().__init__(
+            f"the request can't be made to fit: a window of {window_tokens:,} tokens, {reserve_tokens:,} of them kept"
+            f" for the answer, has to hold {told}. Shorten what is largest (memory blocks, the system prompt, the"
+            " message), detach tools, or use a model with a larger window (`context_window_tokens`)"
+        )
+        self.reason, self.sizes = reason, dict(sizes)
+        self.window_tokens, self.reserve_tokens = window_tokens, reserve_tokens
+
+
+class ModelRefused(ModelError):
+    """The model, or a filter before it, declined to answer."""
+
+    code = kind = "llm_refusal"
+    stop_reason: StopReason = "invalid_llm_response"
+
+
+class ModelReplyEmpty(ModelError):
+    """Neither text nor a tool call."""
+
+    code = kind = "llm_empty_response"
+    stop_reason: StopReason = "invalid_llm_response"
+    retryable = True
+
+
+class ModelReplyInvalid(ModelError):
+    """An answer that can't be read, or not the one that was asked for."""
+
+    code = kind = "llm_error"
+    stop_reason: StopReason = "invalid_llm_response"
+
+
+class ModelNotFound(ModelError):
+    code = "model_not_found"
+
+    def __init__(self, handle: str, *, known: Sequence[str]) -> None:
+        super().__init__(
+            f"model {handle!r} is not available here: there are {', '.join(known) or 'none'}", kind="llm_bad_request"
+        )
+        self.handle, self.known = handle, tuple(known)

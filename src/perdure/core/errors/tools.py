@@ -1,0 +1,122 @@
+"""What tools say no with, and what keeps one from being run. `core.errors` has the whole tree, import from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.core.errors.root import PerdureError
+
+__all__ = [
+    "AddressRefused",
+    "BlockLimitExceeded",
+    "BlockReadOnly",
+    "HookBlocked",
+    "InvalidArguments",
+    "PatchInvalid",
+    "SandboxUnavailable",
+    "TextAmbiguous",
+    "TextNotFound",
+    "ToolError",
+]
+
+
+class ToolError(PerdureError):
+    """What a tool tells the model. It becomes the call's error result; the run goes on."""
+
+    code = "tool_error"
+
+
+class InvalidArguments(ToolError):
+    code = "invalid_arguments"
+
+    def __init__(self, tool: str, problem: str) -> None:
+        super().__init__(f"the arguments of {tool} were not usable: {problem}. The tool was not run.")
+        self.tool, self.problem = tool, problem
+
+
+class BlockLimitExceeded(ToolError):
+    """An edit would make a block longer than its limit. The model sees it and may shorten the text."""
+
+    code = "block_limit_exceeded"
+
+    def __init__(self, label: str, *, size: int, limit: int) -> None:
+        super().__init__(
+            f"block {label!r} would hold {size:,} characters, its limit is {limit:,}."
+            " Shorten the text, or remove what is outdated first."
+        )
+        self.label, self.size, self.limit = label, size, limit
+
+
+class BlockReadOnly(ToolError):
+    code = "block_read_only"
+
+    def __init__(self, label: str) -> None:
+        super().__init__(f"block {label!r} is read-only and can't be edited by a tool.")
+        self.label = label
+
+
+class TextNotFound(ToolError):
+    code = "text_not_found"
+
+    def __init__(self, label: str, text: str) -> None:
+        super().__init__(
+            f"no replacement was made: {text[:200]!r} does not appear verbatim in memory block {label!r}."
+            " Copy the text exactly as it stands in the block, white space included."
+        )
+        self.label, self.text = label, text
+
+
+class TextAmbiguous(ToolError):
+    code = "text_ambiguous"
+
+    def __init__(self, label: str, text: str, *, lines: Sequence[int]) -> None:
+        super().__init__(
+            f"no replacement was made: {text[:200]!r} appears {len(lines)} times in memory block {label!r}"
+            f" (lines {', '.join(map(str, lines))}). Add more of the surrounding text so that it is unique."
+        )
+        self.label, self.text, self.lines = label, text, tuple(lines)
+
+
+class PatchInvalid(ToolError):
+    """A patch could not be read or does not fit the text; nothing of it was applied."""
+
+    code = "patch_invalid"
+
+
+class AddressRefused(ToolError):
+    """An address of the web that nothing from outside may choose: of this machine, a private network, an odd port."""
+
+    code = "address_refused"
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address!r} was not asked for: {reason}.")
+        self.address, self.reason = address, reason
+
+
+class SandboxUnavailable(PerdureError):
+    """Custom tools are not run: this machine can't hold code back well enough, or the sandbox does not start.
+
+    Args:
+        missing: the names of the measures that don't hold here; `perdure doctor` says what each means.
+    """
+
+    code = "sandbox_unavailable"
+
+    def __init__(self, why: str, *, missing: Sequence[str] = ()) -> None:
+        lacking = f" (missing: {', '.join(missing)})" if missing else ""
+        super().__init__(f"custom tools can't be run here: {why}{lacking}; `perdure doctor` tells more")
+        self.why, self.missing = why, tuple(missing)
+
+
+class HookBlocked(PerdureError):
+    """A hook did not let something happen. A message that it refused was not kept; a run that it ended keeps its own.
+
+    Args:
+        point: where, as in `core.hooks.HookPoint`.
+    """
+
+    code = "hook_blocked"
+
+    def __init__(self, hook: str, point: str, reason: str) -> None:
+        super().__init__(f"blocked by hook {hook!r}: {reason}")
+        self.hook, self.point, self.reason = hook, point, reason

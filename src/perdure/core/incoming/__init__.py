@@ -1,0 +1,1 @@
+"""What arrives from outside: bodies and JSON, read within limits before they become objects."""

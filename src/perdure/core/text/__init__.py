@@ -1,0 +1,1 @@
+"""Text: the words that are indexed and searched, time zones, tags and JSON."""

@@ -1,0 +1,1 @@
+"""Tools as values: what a tool is, the schema of its arguments, the rules that order its calls."""

@@ -1,0 +1,224 @@
+"""Whether an agent's tool rules can be kept: each value for itself, and each rule beside those it can contradict.
+
+Two rules are compared, never a whole course of calls: rules that lead in a circle are taken, and such a run ends by its
+limit of model calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from perdure.core.errors import ToolRulesInvalid
+from perdure.core.tools.rules import (
+    NO_RULES,
+    ChildTools,
+    Conditional,
+    ContinueLoop,
+    ExitLoop,
+    MaxCount,
+    ParentTool,
+    RequiredBeforeExit,
+    RequiresApproval,
+    RunFirst,
+    ToolRule,
+    ToolRules,
+    output_word,
+    read_rules,
+    rule_to_dict,
+)
+
+__all__ = ["check_rules", "rules_to_settings"]
+
+NAME_CHARS_MAX, LISTED_MAX, COUNT_MAX = 200, 1_000, 1_000_000
+NAMES_SHOWN = 5
+
+
+def rules_to_settings(
+    rules: Iterable[Mapping[str, Any] | ToolRule], *, before: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
+    """Rules as they are stored, every field named.
+
+    Args:
+        before: the stored ones that they take the place of. If only approvals differ, the rest is not checked: what is
+            refused now may have been taken once, and a person can still be asked.
+    Raises: ToolRulesInvalid: they can't be read, or contradict each other.
+    """
+    if isinstance(rules, (str, Mapping)) or not isinstance(rules, Iterable):
+        raise ToolRulesInvalid(f"tool_rules is {rules!r:.80}: give a list of rules")
+    found = read_rules([rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in rules])
+    check_rules(found, before=read_rules(before))
+    return [rule_to_dict(rule) for rule in found.rules]
+
+
+def check_rules(found: ToolRules, *, before: ToolRules = NO_RULES) -> None:
+    """Nothing, when no value is out of range and no two rules contradict each other.
+
+    Args:
+        before: the rules that the agent has. If only approvals differ, the rest is not checked.
+    Raises: ToolRulesInvalid.
+    """
+    same = bool(before) and found.ordered == before.ordered
+    for place, rule in enumerate(found.rules):
+        if not same or isinstance(rule, RequiresApproval):
+            _check_values(rule, f"tool_rules.{place}")
+    if not same:
+        _check_single_values(found.rules)
+        pairs = _Pairs(found.rules)
+        pairs.check_parents()
+        for rule in found.rules:
+            pairs.check(rule)
+
+
+def _check_values(rule: ToolRule, where: str) -> None:
+    names: list[str] = [rule.tool_name]
+    args: list[Mapping[str, Any] | None] = []
+    match rule:
+        case RunFirst():
+            args = [rule.args]
+        case ChildTools():
+            names, args = [*names, *rule.children], [*rule.child_args.values()]
+        case ParentTool() | Conditional():
+            names += rule.children
+        case MaxCount(max_count_limit=limit) if limit > COUNT_MAX:
+            shown = str(limit) if limit < 10**20 else "a number of more than 20 digits"
+            raise ToolRulesInvalid(f"{where}.max_count_limit is {shown}: give at most {COUNT_MAX:,}")
+        case _:
+            pass
+    if len(names) > LISTED_MAX + 1:
+        raise ToolRulesInvalid(f"{where} names {len(names) - 1:,} tools: give at most {LISTED_MAX:,}")
+    if isinstance(rule, Conditional) and len(rule.child_output_mapping) > LISTED_MAX:
+        raise ToolRulesInvalid(
+            f"{where} maps {len(rule.child_output_mapping):,} outputs: give at most {LISTED_MAX:,}, and default_child"
+            " for the others"
+        )
+    for name in names:
+        if not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable() or name != name.strip():
+            raise ToolRulesInvalid(
+                f"{where} names the tool {name!r:.80}: give 1 to {NAME_CHARS_MAX} characters that can be printed"
+            )
+    try:
+        json.dumps(args, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolRulesInvalid(f"{where}: its arguments can't be written as JSON: {error}") from error
+
+
+def _check_single_values(rules: Iterable[ToolRule]) -> None:
+    """Refuse two values where only one can hold: a limit, an argument, the child for an output."""
+    seen: dict[tuple[str, ...], tuple[Any, str]] = {}
+    for rule in rules:
+        for key, value, text in _single_values(rule):
+            first, first_text = seen.setdefault((rule.type, *key), (value, text))
+            if first != value:
+                _contradiction(f"{first_text} and {text} ({rule.type})")
+
+
+def _single_values(rule: ToolRule) -> Iterator[tuple[tuple[str, ...], Any, str]]:
+    """(what the value is for, the value, both in words) of everything that a second rule must not set otherwise."""
+    name = rule.tool_name
+    match rule:
+        case MaxCount(max_count_limit=limit):
+            yield (name,), limit, f"{name} may be called {limit} times"
+        case RunFirst(args=args):
+            for key, value in (args or {}).items():
+                yield (name, key), value, f"{name} is called with {key}={value!r:.40}"
+        case ChildTools(child_args=child_args):
+            for child, args in child_args.items():
+                for key, value in args.items():
+                    yield (name, child, key), value, f"{child} is called with {key}={value!r:.40}"
+        case Conditional(child_output_mapping=mapping, default_child=default):
+            words = {output_word(text): (text, child) for text, child in reversed(list(mapping.items()))}
+            for word, (text, child) in words.items():
+                yield (name, word), child, f"when {name} returns {text!r:.40} comes {child}"
+            if default is not None:
+                yield (name,), default, f"when {name} returns something else comes {default}"
+        case _:
+            pass
+
+
+class _Pairs:
+    """What all rules say of each tool, so that one rule is compared with the others at once."""
+
+    def __init__(self, rules: Iterable[ToolRule]) -> None:
+        self._exits: set[str] = set()
+        self._closed: set[str] = set()
+        self._parents: dict[str, set[str]] = {}  # child -> the tools right after which it may be called
+        self._heirs: dict[str, set[str]] = {}  # tool -> what may be called right after it, by its parent_last_tool
+        self._children: dict[str, frozenset[str]] = {}  # tool -> the children that its rules have in common
+        for rule in rules:
+            name = rule.tool_name
+            match rule:
+                case ExitLoop():
+                    self._exits.add(name)
+                case MaxCount(max_count_limit=0):
+                    self._closed.add(name)
+                case ChildTools(children=children):
+                    listed = frozenset(children)
+                    self._children[name] = self._children.get(name, listed) & listed
+                case ParentTool(children=children):
+                    self._heirs.setdefault(name, set()).update(children)
+                    for child in children:
+                        self._parents.setdefault(child, set()).add(name)
+                case _:
+                    pass
+
+    def check_parents(self) -> None:
+        """Raises: ToolRulesInvalid: each parent of a child is closed, or waits for that child itself."""
+        for child, parents in self._parents.items():
+            if child not in self._closed and all(
+                parent in self._closed or self._parents.get(parent) == {child} for parent in parents
+            ):
+                after = _named(parents, " or ")
+                _contradiction(f"{child} may come right after {after} only (parent_last_tool), and that never happens")
+
+    def check(self, rule: ToolRule) -> None:
+        """Raises: ToolRulesInvalid: another rule contradicts this one."""
+        name, why = rule.tool_name, None
+        match rule:
+            case ContinueLoop() if name in self._exits:
+                why = f"{name} ends the run (exit_loop) and must go on (continue_loop)"
+            case ChildTools() | ParentTool() | Conditional() if name in self._exits:
+                why = f"{name} ends the run (exit_loop), but another tool has to come after it ({rule.type})"
+            case RunFirst() | RequiredBeforeExit() if name in self._closed:
+                why = f"{name} has to be called ({rule.type}), but max_count_per_step is 0"
+            case RunFirst() if name in self._parents:
+                after = _named(self._parents[name], " or ")
+                why = f"{name} has to come first (run_first), but only right after {after} (parent_last_tool)"
+            case ParentTool(children=heirs):
+                children = self._children.get(name)
+                if children is not None and children.isdisjoint(heirs):
+                    both = f"{_named(children)} (constrain_child_tools) and {_named(heirs)} ({rule.type})"
+                    why = f"right after {name} may come {both}, which have no tool in common"
+            case ChildTools(children=children) | Conditional(children=children):
+                lost = [child for child in children if self._why_not(name, child)]
+                if lost and (isinstance(rule, Conditional) or len(lost) == len(children)):
+                    why = f"after {name} comes {_named(lost)} ({rule.type}), but {self._why_not(name, min(lost))}"
+                elif children == (name,) and isinstance(rule, ChildTools):
+                    why = f"after {name} comes only {name} again ({rule.type}), so the run can't end"
+            case _:
+                pass
+        if why is not None:
+            _contradiction(why)
+
+    def _why_not(self, name: str, child: str) -> str | None:
+        """Why the child can't be called right after the tool; None: it can."""
+        if child in self._closed:
+            return f"max_count_per_step of {child} is 0"
+        if (parents := self._parents.get(child)) and name not in parents:
+            return f"{child} may come right after {_named(parents, ' or ')} only (parent_last_tool)"
+        for known in (self._children.get(name), self._heirs.get(name)):
+            if known is not None and child not in known:
+                return f"another rule for {name} does not have {child}"
+        return None
+
+
+def _named(names: Iterable[str], between: str = ", ") -> str:
+    """The first names in their order, and how many there are besides: rules may name hundreds."""
+    found = sorted(names)
+    more = len(found) - NAMES_SHOWN
+    return between.join((*found[:NAMES_SHOWN], f"{more} more") if more > 1 else found)
+
+
+def _contradiction(text: str) -> NoReturn:
+    raise ToolRulesInvalid(f"tool_rules contradict each other: {text}. Take one of them away")

@@ -1,0 +1,321 @@
+"""An agent's tool rules: which tool comes first, which may follow which, how often, what ends a run or keeps it going.
+
+They stand in the agent's settings under `tool_rules`, in the wire's shapes. Here they are read; whether they can be
+kept is `core.tools.rule_check`, and what follows from them for a run `engine.run.tool_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from perdure.core.errors import ToolRulesInvalid
+
+__all__ = [
+    "NO_RULES",
+    "ChildTools",
+    "Conditional",
+    "ContinueLoop",
+    "ExitLoop",
+    "MaxCount",
+    "ParentTool",
+    "RequiredBeforeExit",
+    "RequiresApproval",
+    "RunFirst",
+    "ToolRule",
+    "ToolRules",
+    "output_word",
+    "read_rules",
+    "rule_to_dict",
+    "rules_of",
+]
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFirst:
+    """Only tools with this rule may be called first. `args` take the place of the model's own arguments."""
+
+    tool_name: str
+    args: Arguments | None = None
+    type: ClassVar[str] = "run_first"
+
+
+@dataclass(frozen=True, slots=True)
+class ExitLoop:
+    """The run ends after a call of the tool."""
+
+    tool_name: str
+    type: ClassVar[str] = "exit_loop"
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueLoop:
+    """The run goes on after a call of the tool."""
+
+    tool_name: str
+    type: ClassVar[str] = "continue_loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """What the tool returned decides which tool comes next: the one under its text in `child_output_mapping`, else
+    `default_child`; without one any, or with `require_output_mapping` none, and the run fails."""
+
+    tool_name: str
+    child_output_mapping: Mapping[str, str]
+    default_child: str | None = None
+    require_output_mapping: bool = False
+    type: ClassVar[str] = "conditional"
+
+    @property
+    def children(self) -> tuple[str, ...]:
+        """Every tool that may come next by this rule."""
+        default = () if self.default_child is None else (self.default_child,)
+        return tuple(dict.fromkeys((*self.child_output_mapping.values(), *default)))
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTools:
+    """After the tool comes one of the `children`. `child_args`: child -> arguments that take the place of the
+    model's."""
+
+    tool_name: str
+    children: tuple[str, ...]
+    child_args: Mapping[str, Arguments] = field(default_factory=dict)
+    type: ClassVar[str] = "constrain_child_tools"
+
+
+@dataclass(frozen=True, slots=True)
+class ParentTool:
+    """The `children` may be called right after the tool only, or after another that has them in such a rule."""
+
+    tool_name: str
+    children: tuple[str, ...]
+    type: ClassVar[str] = "parent_last_tool"
+
+
+@dataclass(frozen=True, slots=True)
+class MaxCount:
+    """The tool may be called so often while one request is served."""
+
+    tool_name: str
+    max_count_limit: int
+    type: ClassVar[str] = "max_count_per_step"
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredBeforeExit:
+    """The run may not end before the tool was called."""
+
+    tool_name: str
+    type: ClassVar[str] = "required_before_exit"
+
+
+@dataclass(frozen=True, slots=True)
+class RequiresApproval:
+    """A person has to approve each call."""
+
+    tool_name: str
+    type: ClassVar[str] = "requires_approval"
+
+
+ToolRule = (
+    RunFirst
+    | ExitLoop
+    | ContinueLoop
+    | Conditional
+    | ChildTools
+    | ParentTool
+    | MaxCount
+    | RequiredBeforeExit
+    | RequiresApproval
+)
+
+TYPES = (
+    "run_first",
+    "exit_loop",
+    "continue_loop",
+    "conditional",
+    "constrain_child_tools",
+    "parent_last_tool",
+    "max_count_per_step",
+    "required_before_exit",
+    "requires_approval",
+)
+
+RULES_MAX = 1_000
+"""More are no rules that anybody wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """All rules of an agent, in their order. A rule for a tool that the agent does not have is asleep until it has."""
+
+    rules: tuple[ToolRule, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    @property
+    def ordered(self) -> tuple[ToolRule, ...]:
+        """Those for which it matters what was called before: all but `requires_approval`."""
+        return tuple(rule for rule in self.rules if not isinstance(rule, RequiresApproval))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every tool that they name, as it first comes."""
+        found: dict[str, None] = {}
+        for rule in self.rules:
+            found[rule.tool_name] = None
+            if isinstance(rule, (ChildTools, ParentTool, Conditional)):
+                found |= dict.fromkeys(rule.children)
+        return tuple(found)
+
+    @property
+    def approved(self) -> frozenset[str]:
+        """The tools whose calls a person has to approve."""
+        return frozenset(rule.tool_name for rule in self.rules if isinstance(rule, RequiresApproval))
+
+
+NO_RULES = ToolRules()
+
+
+def rules_of(settings: Mapping[str, Any]) -> ToolRules:
+    """The rules among an agent's settings, which were checked when they were set. Raises: ToolRulesInvalid: they can't
+    be read."""
+    stored = settings.get("tool_rules")
+    return read_rules(stored) if stored else NO_RULES
+
+
+def rule_to_dict(rule: ToolRule) -> dict[str, Any]:
+    """The rule in the wire's shape and order of fields."""
+    shape: dict[str, Any] = {"tool_name": rule.tool_name, "type": rule.type, "prompt_template": None}
+    match rule:
+        case RunFirst(args=args):
+            return shape | {"args": None if args is None else dict(args)}
+        case Conditional():
+            return shape | {
+                "default_child": rule.default_child,
+                "child_output_mapping": dict(rule.child_output_mapping),
+                "require_output_mapping": rule.require_output_mapping,
+            }
+        case ChildTools(children=children, child_args=given):
+            nodes = [{"name": name, "args": dict(args)} for name, args in given.items()]
+            return shape | {"children": list(children), "child_arg_nodes": nodes or None}
+        case ParentTool(children=children):
+            return shape | {"children": list(children)}
+        case MaxCount(max_count_limit=limit):
+            return shape | {"max_count_limit": limit}
+        case _:
+            return shape
+
+
+def read_rules(stored: Sequence[Any]) -> ToolRules:
+    """The rules that these stored shapes say, each once. Raises: ToolRulesInvalid: one can't be read, or too many."""
+    if len(stored) > RULES_MAX:
+        raise ToolRulesInvalid(f"tool_rules has {len(stored):,} rules: give at most {RULES_MAX:,}")
+    unique: dict[str, ToolRule] = {}
+    for index, shape in enumerate(stored):
+        rule = _rule(index, shape)
+        unique.setdefault(repr(rule_to_dict(rule)), rule)
+    return ToolRules(tuple(unique.values()))
+
+
+def _rule(index: int, shape: Any) -> ToolRule:
+    where = f"tool_rules.{index}"
+    if not isinstance(shape, Mapping):
+        raise ToolRulesInvalid(f"{where} is {shape!r:.80}: give an object with tool_name and type")
+    kind, name = shape.get("type"), shape.get("tool_name")
+    if kind not in TYPES:
+        raise ToolRulesInvalid(f"{where}.type is {kind!r:.80}: there are {', '.join(TYPES)}")
+    if not isinstance(name, str) or not name:
+        raise ToolRulesInvalid(f"{where}.tool_name is {name!r:.80}: give the name of a tool")
+    match kind:
+        case "run_first":
+            return RunFirst(name, _arguments(shape.get("args"), f"{where}.args"))
+        case "exit_loop":
+            return ExitLoop(name)
+        case "continue_loop":
+            return ContinueLoop(name)
+        case "conditional":
+            return _conditional(shape, name, where)
+        case "constrain_child_tools":
+            children = _children(shape, where)
+            return ChildTools(name, children, _child_args(shape, children, where))
+        case "parent_last_tool":
+            return ParentTool(name, _children(shape, where))
+        case "max_count_per_step":
+            limit = shape.get("max_count_limit")
+            if type(limit) is not int or limit < 0:
+                raise ToolRulesInvalid(f"{where}.max_count_limit is {limit!r:.80}: give a whole number, 0 or more")
+            return MaxCount(name, limit)
+        case "required_before_exit":
+            return RequiredBeforeExit(name)
+        case _:
+            return RequiresApproval(name)
+
+
+def _conditional(shape: Mapping[str, Any], name: str, where: str) -> Conditional:
+    mapping, default = shape.get("child_output_mapping"), shape.get("default_child")
+    required = shape.get("require_output_mapping")
+    if not isinstance(mapping, Mapping) or not all(
+        isinstance(text, str) and isinstance(child, str) and child for text, child in mapping.items()
+    ):
+        raise ToolRulesInvalid(
+            f"{where}.child_output_mapping is {mapping!r:.80}: give an object from what the tool returns to tool names"
+        )
+    if default is not None and (not isinstance(default, str) or not default):
+        raise ToolRulesInvalid(f"{where}.default_child is {default!r:.80}: give the name of a tool, or null")
+    if required is not None and not isinstance(required, bool):
+        raise ToolRulesInvalid(f"{where}.require_output_mapping is {required!r:.80}: give true or false")
+    if not mapping and default is None:
+        raise ToolRulesInvalid(f"{where} maps nothing: give child_output_mapping or default_child")
+    return Conditional(name, dict(mapping), default, bool(required))
+
+
+def _children(shape: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    children = shape.get("children")
+    listed = [] if isinstance(children, (str, Mapping)) or not isinstance(children, Iterable) else list(children)
+    if not listed or not all(isinstance(child, str) and child for child in listed):
+        raise ToolRulesInvalid(f"{where}.children is {children!r:.80}: give a list of tool names, at least one")
+    return tuple(dict.fromkeys(listed))
+
+
+def _child_args(shape: Mapping[str, Any], children: Sequence[str], where: str) -> dict[str, Arguments]:
+    found: dict[str, Arguments] = {}
+    known = {*children}
+    nodes = shape.get("child_arg_nodes") or ()
+    if isinstance(nodes, (str, Mapping)) or not isinstance(nodes, Iterable):
+        raise ToolRulesInvalid(f"{where}.child_arg_nodes is {nodes!r:.80}: give a list of objects with name and args")
+    for index, node in enumerate(nodes):
+        here = f"{where}.child_arg_nodes.{index}"
+        name = node.get("name") if isinstance(node, Mapping) else None
+        if not isinstance(name, str) or name not in known:
+            there = ", ".join(children[:20]) + (", ..." if len(children) > 20 else "")
+            raise ToolRulesInvalid(f"{here}.name is {name!r:.80}: it must be one of the children {there}")
+        args = _arguments(node.get("args"), f"{here}.args")
+        if args:
+            found[name] = {**found.get(name, {}), **args}
+    return found
+
+
+def _arguments(value: Any, where: str) -> Arguments | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ToolRulesInvalid(f"{where} is {value!r:.80}: give an object of arguments")
+    return dict(value)
+
+
+_CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}
+
+
+def output_word(text: str) -> str:
+    """What a tool returned, as it is compared: without white space around it and quotes, `True` as `true`."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    return _CONSTANTS.get(text.lower(), text)

@@ -1,0 +1,176 @@
+"""Running somebody's Python code without trusting it: what goes in, what comes out, and the port.
+
+What is measured and enforced is an adapter's; here are the values only. The `linux` adapter is `toolbox/sandbox`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+__all__ = [
+    "Isolation",
+    "Measure",
+    "Sandbox",
+    "SandboxJob",
+    "SandboxLimits",
+    "SandboxResult",
+    "SandboxStatus",
+    "ToolFrame",
+]
+
+SandboxStatus = Literal["success", "error", "timeout", "memory", "crash", "refused"]
+"""How a job ended.
+
+`success`: `value` is what it returned. `error`: the code raised, or returned what JSON can't hold. `timeout`: it took
+longer, or more processor time, than it may. `memory`: it wanted more memory than it may have. `crash`: its process
+ended without an answer, or broke a limit that ends it. `refused`: it was not run: the source doesn't parse, has no such
+function, the arguments don't fit it, its requirements can't be had, or it wants a network and may not have one.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxLimits:
+    """What one job may use up.
+
+    Args:
+        wall_s: from its start to its result, in seconds. Waiting for a free place does not count.
+        cpu_s: processor time of one of its processes, in seconds; None: as `wall_s`.
+        memory_mb: address space of one of its processes, in MiB.
+        output_chars: of `stdout`, and of `stderr`; what is more is cut away, and the cut is told.
+        result_bytes: of the result as JSON; a larger one is an error.
+        disk_mb: what its work folder holds, in MiB. The folder is in memory, and gone after the job.
+        files: files and folders in its work folder.
+        processes: processes and threads it may have at a time.
+    """
+
+    wall_s: float = 30.0
+    cpu_s: float | None = None
+    memory_mb: int = 512
+    output_chars: int = 50_000
+    result_bytes: int = 4_000_000
+    disk_mb: int = 64
+    files: int = 1_000
+    processes: int = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxJob:
+    """One piece of code to run.
+
+    Args:
+        source: Python, a whole module.
+        function: which of its functions is called. None: the source is a script, and the value of its last line, if
+            that is an expression, is the result.
+        arguments: of the function, by name, as JSON holds them. They travel as data, never as source.
+        environment: all environment variables that the code sees, but HOME, TMPDIR, PATH, LANG, TZ and the number of
+            threads for numeric libraries, 1.
+        agent: what a function that has a parameter `agent_state` gets: `{"id": ..., "name": ..., "blocks": {label:
+            value}}`, and whatever else of JSON. None: such a function gets None.
+        requirements: of pip, `name` or `name==1.2`; they are installed once for each set.
+        network: the hosts that it may reach through a proxy, as `core.tools.hosts` has them; none by default. The
+            adapter's owner may refuse it.
+        input: a file that the code reads as its standard input, from its beginning; None: that is empty.
+        owner: whose it is, as an agent's id: jobs of one owner must not keep all others waiting. Empty: nobody's.
+    """
+
+    source: str
+    function: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    agent: Mapping[str, Any] | None = None
+    requirements: tuple[str, ...] = ()
+    limits: SandboxLimits = SandboxLimits()
+    network: tuple[str, ...] = ()
+    input: Path | None = None
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFrame:
+    """One line of a traceback, of the job's own source only: where it was, innermost last."""
+
+    line: int
+    function: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxResult:
+    """What came of a job. Everything in it but `seconds` is the code's own claim: treat it as untrusted text.
+
+    Args:
+        value: what was returned: None, bool, int, float, str, list, dict with str keys.
+        error: for the model: what went wrong and what helps; empty with `success`.
+        traceback: the lines of the job's source that led to the error.
+        stdout, stderr: what was printed, within the limit, as valid Unicode.
+        agent: the blocks that the code changed, label -> new value; None: it changed none.
+        seconds: how long it took, from its start.
+    """
+
+    status: SandboxStatus
+    value: Any = None
+    error: str = ""
+    traceback: tuple[ToolFrame, ...] = ()
+    stdout: str = ""
+    stderr: str = ""
+    agent: Mapping[str, str] | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One thing that holds code back, whether it works on this machine, and what that means in plain words."""
+
+    name: str
+    held: bool
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """What this machine holds code back with, found by trying.
+
+    Args:
+        backend: "linux", or "none" where there is no sandbox.
+        enough: whether somebody's code may be run. If not, `run` raises `SandboxUnavailable`.
+        summary: one sentence.
+        unsafe: code is run although the isolation is not enough, because somebody has asked for that.
+    """
+
+    backend: str
+    measures: tuple[Measure, ...]
+    enough: bool
+    summary: str
+    unsafe: bool = False
+
+
+class Sandbox(Protocol):
+    """A place to run code in that is not trusted."""
+
+    async def run(
+        self,
+        job: SandboxJob,
+        *,
+        progress: Callable[[str], None] | None = None,
+        lines: Callable[[str], None] | None = None,
+    ) -> SandboxResult:
+        """Run a job to its end. Whatever the code does is a result; cancelling ends the code.
+
+        Args:
+            lines: is given each line that the code prints, as it comes, within the limit of output.
+            progress: is told lines about what is waited for, such as the installation of requirements.
+
+        Raises: SandboxUnavailable: this machine can't hold code back well enough, or the sandbox can't be started.
+        """
+        ...
+
+    async def isolation(self) -> Isolation:
+        """What holds here. The first call tries it out, which takes about 0.1 s."""
+        ...
+
+    async def close(self) -> None:
+        """End every job and let go of all processes."""
+        ...

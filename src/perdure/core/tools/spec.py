@@ -1,0 +1,147 @@
+"""Tools as the model and the engine see them. What runs one stands in `memory` (built-in) or `toolbox` (foreign)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perdure.core.ids import ToolId
+from perdure.core.messages import Question, ToolStatus
+
+__all__ = ["REPEATING_TOOLS", "BlockChange", "Tool", "ToolCode", "ToolKind", "ToolOutcome", "ToolSpec"]
+
+ToolKind = Literal["memory", "function", "custom", "builtin", "mcp", "client"]
+"""What runs a tool, and where.
+
+- `memory` tools edit or search the agent's own store, inside the transaction that stores their result. All others are
+  foreign: such a call is started, may fail or be interrupted, and its effects are its own.
+- A `function` belongs to this program and runs in its process.
+- A `custom` tool is somebody's source (`ToolCode`), run in the sandbox.
+- A `builtin` is ours: it runs code in the sandbox, or reaches the web.
+- An `mcp` tool is asked of an MCP server.
+- A `client` tool is run by the caller: the run stops at the call and goes on with what the caller brings back.
+"""
+
+
+REPEATING_TOOLS = frozenset(
+    {
+        "archival_memory_insert",
+        "archival_memory_search",
+        "context_expand",
+        "context_grep",
+        "conversation_search",
+        "core_memory_append",
+        "core_memory_replace",
+        "grep_files",
+        "memory",
+        "memory_apply_patch",
+        "memory_finish_edits",
+        "memory_insert",
+        "open_files",
+        "semantic_search_files",
+        "memory_replace",
+        "memory_rethink",
+    }
+)
+"""Tools whose results only repeat what is stored elsewhere: the built-in ones, which show a block or what a search
+found. Searching history leaves them out, or a search would find the searches and edits before it instead of what was
+said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What a model is told of a tool, and what the engine must know to run it.
+
+    Args:
+        parameters: a JSON schema of type object.
+        idempotent: running it twice does no harm, so an interrupted call is run again.
+        parallel: calls of one answer may run at the same time.
+        return_limit_chars: of a longer result the model is shown so much, with a handle to the rest.
+        tool_type: the wire's name of its kind.
+        timeout_s: after so many seconds the call is given up; None: 30 seconds, or the limit of what runs it.
+        requires_approval: a person has to approve each call, unless an agent's own rules say otherwise.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    kind: ToolKind = "function"
+    tool_type: str = "custom"
+    idempotent: bool = False
+    parallel: bool = False
+    return_limit_chars: int = 50_000
+    timeout_s: float | None = None
+    requires_approval: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as an object of an organisation, which agents have attached."""
+
+    id: ToolId
+    spec: ToolSpec
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What models call it by, as `spec.name`."""
+        return self.spec.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCode:
+    """What a custom tool runs. It is kept apart from `Tool`, which is read at every model call.
+
+    Args:
+        source: the Python source; `function` is the one of its top-level functions that is called.
+        requirements: pip requirements, such as "httpx==0.28.1".
+        environment: variable -> value; `secret:NAME` stands for the secret of that name. In what is stored there are
+            only such; the others are in `sealed`.
+        sealed: variable -> its encrypted value in base64; see `core.tools.environment`.
+        network: the hosts that it needs, as `core.tools.hosts` has them; an admin has to allow tools a network too.
+        memory_mb: None: the setting of the sandbox.
+        takes_agent: a parameter `agent_state` of its function gets the agent's blocks, and may change them.
+        left_empty: parameters of its function that get None: no model fills them, and nothing here does.
+    """
+
+    source: str
+    function: str
+    source_type: str = "python"
+    requirements: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    sealed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    network: tuple[str, ...] = ()
+    memory_mb: int | None = None
+    takes_agent: bool = False
+    left_empty: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChange:
+    """What a tool made of a block that it was given at `version`: stored with the tool's result, as an edit."""
+
+    label: str
+    value: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutcome:
+    """What came of a call: the text the model sees, and what it printed. `refused`: as in `messages.ToolResult`.
+
+    Args:
+        blocks: what it changed of the agent's blocks.
+        question: what the user is asked: the run ends with it, once all calls of the answer have their results.
+        shown_chars: as in `messages.ToolResult`.
+    """
+
+    text: str
+    status: ToolStatus = "success"
+    stdout: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
+    refused: bool = False
+    blocks: tuple[BlockChange, ...] = ()
+    question: Question | None = None
+    shown_chars: int | None = None

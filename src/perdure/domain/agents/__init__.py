@@ -1,0 +1,1 @@
+"""Agents: making and changing them, and what their memory does by itself."""

@@ -1,0 +1,147 @@
+"""Capture: what was said in a conversation becomes passages, each with its origin, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.core.conversations import Conversation
+from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.core.ports import Ids
+from perdure.core.tx import Tx
+from perdure.domain.agents.automatic import AutoCapture, auto_capture_of, bypasses
+from perdure.domain.archives.passages import archive_of
+from perdure.domain.archives.units import check_own
+from perdure.search.recalled import CAPTURED
+
+__all__ = ["capture", "due"]
+
+ROWS = 200  # of the log in one transaction
+PASSAGE_CHARS = 1_500
+"""Turns are joined up to so many characters; about what an embedder reads whole."""
+TURN_CHARS = 6_000
+"""A longer turn is parted."""
+TAG = "conversation"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A turn, or a part of one."""
+
+    message: Message
+    text: str
+
+
+def due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = False) -> int | None:
+    """Up to which row the conversation is to be captured now; None: not yet, or not at all.
+
+    Args:
+        rest: the conversation is about to end, so that what waits below the threshold is due too.
+
+    Raises: NotFound.
+    """
+    settings = tx.agents.get(agent_id).settings
+    setting = auto_capture_of(settings)
+    if setting is None or bypasses(settings, tx.conversations.at(agent_id, conversation_seq)):
+        return None
+    waiting = tx.captures.waiting(agent_id, conversation_seq, before_seq=_unfinished(tx, agent_id, conversation_seq))
+    return waiting.upto_seq if waiting.tokens >= (1 if rest else setting.commit_token_threshold) else None
+
+
+def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, ids: Ids, at: datetime) -> bool:
+    """One step: the next rows of the conversation up to `upto_seq` are stored; whether some are left.
+
+    How far it has come stands in the same transaction, so that nothing is stored twice, whoever else does it too.
+    Raises: NotFound: the archive of the setting is gone; InvalidInput: it is a folder's.
+    """
+    tx.agents.lock(agent_id)
+    agent = tx.agents.get(agent_id)
+    setting = auto_capture_of(agent.settings)
+    done = tx.captures.upto(agent_id, conversation_seq)
+    if setting is None or done >= upto_seq:
+        return False
+    rows = tx.messages.list(
+        agent_id, conversation_seq=conversation_seq, after_seq=done, before_seq=upto_seq + 1, limit=ROWS
+    )
+    said = [message for message in rows if message.role in ("user", "assistant") and message.text.strip()]
+    if said:
+        archive_id = _archive(tx, agent_id, setting, ids, at)
+        conversation = tx.conversations.at(agent_id, conversation_seq)
+        tx.passages.add(
+            [
+                _passage(lines, conversation, PassageId(ids.new("passage")), archive_id, at=at)
+                for lines in _grouped(said)
+            ]
+        )
+    last = rows[-1].seq if len(rows) == ROWS else upto_seq
+    tx.captures.put(agent_id, conversation_seq, last, at=at)
+    return last < upto_seq
+
+
+def _unfinished(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
+    """Where the rows of a run begin that has not ended: it may say more to the same."""
+    active = tx.runs.active(agent_id, conversation_seq)
+    return None if active is None else active.first_message_seq
+
+
+def _archive(tx: Tx, agent_id: AgentId, setting: AutoCapture, ids: Ids, at: datetime) -> ArchiveId:
+    if setting.archive is not None:
+        archive_id = tx.archives.get(setting.archive).id
+        check_own(tx, archive_id)
+        return archive_id
+    return archive_of(tx, agent_id, ArchiveId(ids.new("archive")), at=at).id
+
+
+def _grouped(said: Sequence[Message]) -> Iterator[list[_Line]]:
+    """Turns that are stored together, in their order."""
+    group: list[_Line] = []
+    size = 0
+    for message in said:
+        text = message.text
+        for first in range(0, len(text), TURN_CHARS):
+            line = _Line(message, text[first : first + TURN_CHARS].strip())
+            if group and size + len(line.text) > PASSAGE_CHARS:
+                yield group
+                group, size = [], 0
+            if line.text:
+                group.append(line)
+                size += len(line.text)
+    if group:
+        yield group
+
+
+def _passage(
+    lines: Sequence[_Line], conversation: Conversation, passage_id: PassageId, archive_id: ArchiveId, *, at: datetime
+) -> Passage:
+    first, last = lines[0].message, lines[-1].message
+    return Passage(
+        id=passage_id,
+        archive_id=archive_id,
+        text="\n".join(f"{line.message.name or line.message.role}: {line.text}" for line in lines),
+        tags=(TAG,),
+        metadata={
+            "turns": [
+                {
+                    "id": line.message.id,
+                    "role": line.message.role,
+                    **({"name": line.message.name} if line.message.name else {}),
+                    "occurred_at": line.message.occurred_at.isoformat(),
+                }
+                for line in lines
+            ],
+        },
+        source={
+            "type": CAPTURED,
+            "agent_id": conversation.agent_id,
+            "conversation_id": conversation.id,
+            "first_message_id": first.id,
+            "last_message_id": last.id,
+            "first_seq": first.seq,
+            "last_seq": last.seq,
+        },
+        created_at=at,
+        occurred_at=first.occurred_at,
+    )

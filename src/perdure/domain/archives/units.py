@@ -1,0 +1,191 @@
+"""Archives: making, changing, sharing and removing the stores that passages are in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypedDict
+
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.passages import Archive
+from perdure.core.tx import PassageFilter, Tx
+from perdure.domain.archives.batching import batches
+from perdure.domain.values import check_json, check_kept
+
+__all__ = [
+    "NAME_MAX_CHARS",
+    "ArchiveChanges",
+    "Selection",
+    "archives_of",
+    "attach_archive",
+    "check_archive",
+    "check_own",
+    "create_archive",
+    "delete_archive_rows",
+    "delete_selected",
+    "detach_archive",
+    "selected_seqs",
+    "update_archive",
+]
+
+NAME_MAX_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which passages of an archive: those that the filter lets through and that contain `text`, in any case."""
+
+    where: PassageFilter = field(default_factory=PassageFilter)
+    text: str = ""
+
+    @property
+    def everything(self) -> bool:
+        """Whether it leaves nothing out."""
+        return not self.text and self.where.everything
+
+
+class ArchiveChanges(TypedDict, total=False):
+    """What may be changed of an archive. What is not given stays; None takes the description away."""
+
+    name: str
+    description: str | None
+    metadata: Mapping[str, Any]
+
+
+def create_archive(
+    tx: Tx,
+    archive_id: ArchiveId,
+    name: str,
+    *,
+    at: datetime,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Archive:
+    """The new archive, which no agent has yet. Raises: InvalidInput: a field that can't be used."""
+    archive = Archive(
+        id=archive_id,
+        org_id=tx.org_id,
+        name=name,
+        description=description,
+        metadata={} if metadata is None else metadata,
+        created_at=at,
+        updated_at=at,
+    )
+    archive = check_archive(archive)
+    check_kept(tx.limits, metadata=archive.metadata)
+    return tx.archives.add(archive)
+
+
+def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at: datetime) -> Archive:
+    """The archive as changed; as it was when nothing changes.
+
+    Raises: NotFound; InvalidInput: a value that can't be used, no such field, a folder's archive.
+    """
+    if unknown := [name for name in changes if name not in ArchiveChanges.__annotations__]:
+        there = ", ".join(ArchiveChanges.__annotations__)
+        raise InvalidInput(f"an archive has no field {', '.join(unknown)} to change: there are {there}")
+    before = tx.archives.get(archive_id)
+    check_own(tx, archive_id, help="change the folder")
+    after = check_archive(replace(before, **changes))
+    if after == before:
+        return before
+    check_kept(tx.limits, metadata=after.metadata)
+    tx.archives.put(replace(after, updated_at=at))
+    return tx.archives.get(archive_id)
+
+
+def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
+    """The archives in which the agent finds things, in the order they were attached.
+
+    Args:
+        files: with those of its folders behind them, which hold what its files say.
+
+    Raises: NotFound.
+    """
+    tx.agents.model(agent_id)
+    own = tx.archives.of_agent(agent_id)
+    if not files:
+        return own
+    return [*own, *(tx.archives.get(folder.archive_id) for folder in tx.folders.of_agent(agent_id))]
+
+
+def attach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
+    """Let the agent find what is in the archive; twice is no error.
+
+    Raises: NotFound; InvalidInput: it is a folder's.
+    """
+    check_own(tx, archive_id, help="attach the folder")
+    tx.archives.attach(agent_id, archive_id)
+
+
+def detach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
+    """Take the archive from the agent. Raises: NotFound; InvalidInput: it is a folder's."""
+    check_own(tx, archive_id, help="detach the folder")
+    tx.archives.detach(agent_id, archive_id)
+
+
+def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | None:
+    """One step of removing an archive: how many passages went, at most `limit`; None when the archive itself is gone.
+
+    The first step takes it from all agents, so that none of them finds what is left. Steps can be repeated after a
+    crash, and go on where they were.
+    Raises: NotFound; InvalidInput: it is a folder's, and nothing went.
+    """
+    check_own(tx, archive_id, help="delete the folder")
+    if tx.archives.detach_all(archive_id):
+        return 0
+    passages = tx.passages.list(archive_id, limit=limit)
+    if passages:
+        return tx.passages.delete(archive_id, [passage.seq for passage in next(batches(passages))])
+    if not tx.vectors.close(tx.archives.get(archive_id).number, limit=limit):
+        return 0
+    tx.archives.delete(archive_id)
+    return None
+
+
+def selected_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above: int = -1, limit: int) -> Sequence[int]:
+    """The numbers above `above` of passages that are selected, in order, at most `limit`: those to delete.
+
+    Raises: NotFound; InvalidInput: the archive is a folder's.
+    """
+    tx.archives.get(archive_id)
+    check_own(tx, archive_id)
+    found = tx.passages.page(archive_id, where=selection.where, text=selection.text or None, above=above, limit=limit)
+    return [passage.seq for passage in found]
+
+
+def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: Sequence[int]) -> tuple[int, int]:
+    """Remove those of these passages that are still selected, as many as one transaction may; how many there were, and
+    up to which number all is done.
+
+    Raises: NotFound; InvalidInput: the archive is a folder's.
+    """
+    check_own(tx, archive_id)
+    found = tx.passages.page(
+        archive_id, where=selection.where, text=selection.text or None, among=seqs, limit=len(seqs)
+    )
+    some = next(batches(found), ())
+    gone = tx.passages.delete(archive_id, [passage.seq for passage in some])
+    return gone, some[-1].seq if len(some) < len(found) else seqs[-1]
+
+
+def check_own(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
+    """Nothing, when callers may change the archive. Raises: InvalidInput: it is a folder's, and what helps."""
+    folder = tx.folders.of_archive(archive_id)
+    if folder is not None:
+        raise InvalidInput(f"{archive_id} holds what a folder's files say: {help} {folder.name!r}")
+
+
+def check_archive(archive: Archive) -> Archive:
+    """`archive`, when all of it can be used. Raises: InvalidInput."""
+    name, description = archive.name, archive.description
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInput(f"the archive's name is {name!r:.80}: give a text that is not empty")
+    if len(name) > NAME_MAX_CHARS:
+        raise InvalidInput(f"the archive's name has {len(name):,} characters, the limit is {NAME_MAX_CHARS}")
+    if description is not None and not isinstance(description, str):
+        raise InvalidInput(f"description is {description!r:.80}: give a text")
+    check_json("metadata", archive.metadata)
+    return archive

@@ -1,0 +1,1 @@
+"""Core memory: blocks, the edits that agents make to them, and blocks shown as files."""

@@ -1,0 +1,35 @@
+"""What a custom tool made of the agent's blocks, as ordinary edits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from perdure.core.blocks import Author, rewritten
+from perdure.core.errors import VersionConflict
+from perdure.core.ids import AgentId
+from perdure.core.tools.spec import BlockChange
+from perdure.core.tx import Tx
+from perdure.domain.blocks.units import edit_block, find_block
+from perdure.domain.tools.calls import MemoryEdit
+
+__all__ = ["change_blocks"]
+
+
+def change_blocks(
+    tx: Tx, agent_id: AgentId, changes: Sequence[BlockChange], *, author: Author, at: datetime
+) -> tuple[MemoryEdit, ...]:
+    """The edits of blocks that are still as the tool was given them.
+
+    Raises: VersionConflict, BlockNotFound, BlockReadOnly, BlockLimitExceeded: none of them then holds, because the
+        caller's transaction ends.
+    """
+    edits: list[MemoryEdit] = []
+    for change in changes:
+        before = find_block(tx, agent_id, change.label)
+        if before.version != change.version:
+            raise VersionConflict(f"block {change.label!r}", expected=change.version, found=before.version)
+        after = edit_block(tx, agent_id, change.label, partial(rewritten, value=change.value), author=author, at=at)
+        edits.append(MemoryEdit.of(before, after))
+    return tuple(edits)

@@ -1,0 +1,1 @@
+"""Conversations: what is out of view, opened and searched; imported history."""

@@ -1,0 +1,136 @@
+"""What stands behind a handle: the rows of the agent's own log, read in bounded pages.
+
+A single message may be of any of the agent's conversations, as those are that a search finds. Nodes and ranges of
+messages are of the conversation at hand; only a range in which it has no message names those of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from perdure.context.retrieval.expand import Span, body_of
+from perdure.core.errors import ToolError
+from perdure.core.ids import AgentId
+from perdure.core.messages import Message
+from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
+from perdure.core.runs import Run
+from perdure.core.tx import Tx
+
+__all__ = ["Rows", "behind", "find_message", "first_row", "last_row", "read_rows", "rows_of", "within"]
+
+NODES_LISTED = 100
+PAGE_CHARS = 500_000
+FIRST_PAGE, LEAST_PAGE, LARGEST_PAGE = 8, 2, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The messages [`first`, `last`] of one conversation of an agent, or of all; the engine's own are left out."""
+
+    agent_id: AgentId
+    conversation_seq: int | None
+    first: int
+    last: int
+
+
+def behind(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
+    """What a handle names, for the agent and the conversation of this run. Raises: ToolError."""
+    agent_id, conversation = run.key.agent_id, run.conversation_seq
+    handle = parse_handle(text)
+    if handle is None:
+        raise ToolError(f"{text[:60]!r} is no handle: write node-3, msg-17 or msg-17..40")
+    if handle.kind == "node":
+        first_seq = tx.conversations.at(agent_id, conversation).first_seq
+        nodes = tx.nodes.by_seqs(agent_id, conversation, [handle.first])
+        if nodes and nodes[0].from_message_seq >= first_seq:  # else it tells what a reset took out of view
+            return nodes[0]
+        known = _known_nodes(tx, agent_id, conversation, first_seq)
+        raise ToolError(f"{node_handle(handle.first)} does not exist: {known}")
+    if handle.first == handle.last:
+        return find_message(tx, agent_id, handle.first)
+    for of in (conversation, None):
+        rows = Rows(agent_id, of, handle.first, handle.last)
+        if first_row(tx, rows) is not None:
+            return rows
+    raise ToolError(
+        f"there is no message in {message_handle(handle.first, handle.last)}: {_known_messages(tx, agent_id)}"
+    )
+
+
+def find_message(tx: Tx, agent_id: AgentId, seq: int) -> Message:
+    """Raises: ToolError: there is none, it was removed, or it is the engine's own."""
+    handle = message_handle(seq)
+    if found := tx.messages.by_seqs(agent_id, [seq]):
+        if found[0].kind == "message":
+            return found[0]
+        raise ToolError(f"{handle} is no message but a note of the system: take a number beside it")
+    newest = tx.messages.list(agent_id, newest_first=True, limit=1, engine_kinds=True)
+    if newest and seq <= newest[0].seq:  # numbers have no gaps
+        raise ToolError(f"{handle} was removed and can't be shown")
+    raise ToolError(f"{handle} does not exist: {_known_messages(tx, agent_id)}")
+
+
+def _known_nodes(tx: Tx, agent_id: AgentId, conversation_seq: int, first_seq: int) -> str:
+    nodes = tx.nodes.list(agent_id, conversation_seq, limit=NODES_LISTED, from_message_seq=first_seq)
+    if not nodes:
+        return "this conversation has no nodes; messages are opened as msg-17 or msg-17..40"
+    more = " and more" if len(nodes) == NODES_LISTED else ""
+    return f"this conversation has {node_handle(nodes[0].seq)} to {node_handle(nodes[-1].seq)}{more}"
+
+
+def _known_messages(tx: Tx, agent_id: AgentId) -> str:
+    ends = [tx.messages.list(agent_id, limit=1, newest_first=newest) for newest in (False, True)]
+    if not all(ends):
+        return "there are no messages yet"
+    return f"there are {message_handle(ends[0][0].seq, ends[1][0].seq)}"
+
+
+def rows_of(found: SummaryNode | Rows | Message) -> Rows:
+    """The messages behind what a handle names."""
+    match found:
+        case SummaryNode():
+            return Rows(found.agent_id, found.conversation_seq, found.from_message_seq, found.upto_message_seq)
+        case Message():
+            return Rows(found.agent_id, found.conversation_seq, found.seq, found.seq)
+        case _:
+            return found
+
+
+def within(rows: Rows, span: Span) -> Rows:
+    """Those of the rows with these numbers. Raises: ToolError: none can be."""
+    first, last = span.within(rows.first, rows.last)
+    if first > last:
+        raise ToolError(f"these rows are not in {message_handle(rows.first, rows.last)}: rows are message numbers")
+    return replace(rows, first=first, last=last)
+
+
+def first_row(tx: Tx, rows: Rows) -> Message | None:
+    return next(read_rows(tx, rows, page=1), None)
+
+
+def last_row(tx: Tx, rows: Rows) -> Message | None:
+    return next(read_rows(tx, rows, page=1, newest_first=True), None)
+
+
+def read_rows(tx: Tx, rows: Rows, *, newest_first: bool = False, page: int = FIRST_PAGE) -> Iterator[Message]:
+    """The messages in order, read a page at a time: whoever stops early has read little more than was looked at."""
+    after, before = rows.first - 1, rows.last + 1
+    while True:
+        messages = tx.messages.list(
+            rows.agent_id,
+            conversation_seq=rows.conversation_seq,
+            after_seq=after,
+            before_seq=before,
+            limit=page,
+            newest_first=newest_first,
+        )
+        yield from messages
+        if len(messages) < page:
+            return
+        if newest_first:
+            before = messages[-1].seq
+        else:
+            after = messages[-1].seq
+        average = sum(len(body_of(message)) for message in messages) // len(messages) + 1
+        page = max(LEAST_PAGE, min(LARGEST_PAGE, PAGE_CHARS // average))

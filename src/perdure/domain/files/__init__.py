@@ -1,0 +1,1 @@
+"""Files and folders: uploads, chunks, and what agents see of them."""

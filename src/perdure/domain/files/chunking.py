@@ -1,0 +1,160 @@
+"""Documents in chunks, by their structure: pure, deterministic, in time linear in the text.
+
+Every line that is not blank is in exactly one chunk, in order; one that is longer than a chunk may be is cut into
+pieces. What a chunk needs from above it (headings, the head of a table) is beside its text, not in it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perdure.core.documents import Chunk, Document
+from perdure.core.errors import InvalidInput
+from perdure.domain.files.code_outline import code_outline
+from perdure.domain.files.document_outline import (
+    ITEM,
+    NEVER,
+    PAGE,
+    Outline,
+    json_outline,
+    markdown_outline,
+    text_outline,
+)
+
+__all__ = ["ChunkSizes", "chunks"]
+
+_OUTLINES = {
+    **dict.fromkeys(("markdown", "html", "docx", "xlsx", "csv"), markdown_outline),
+    **dict.fromkeys(("text", "pdf"), text_outline),
+    "json": json_outline,
+    "code": code_outline,
+}
+
+# Where a long line is cut, the best first.
+_CUTS = (
+    re.compile(r"""[。！？…][”’」』）]*|[.!?]["'”’)\]]*\s"""),
+    re.compile(r"[，、；：]|[,;:]\s"),
+    re.compile(r"\s"),
+)
+_JOINERS = "\u200d\ufe0e\ufe0f"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSizes:
+    """How long chunks get, in characters: about `target`, never more than `most`, the head of a table included.
+
+    Raises: InvalidInput: a target below 40, or more than `most`.
+    """
+
+    target: int = 1_200
+    most: int = 2_000
+
+    def __post_init__(self) -> None:
+        if not 40 <= self.target <= self.most:
+            raise InvalidInput(
+                f"chunks of {self.target} to {self.most} characters can't be made:"
+                " the target is at least 40, and not more than the most"
+            )
+
+    @property
+    def least(self) -> int:
+        """A chunk is not cut shorter for the sake of a better place."""
+        return self.target // 3
+
+
+def chunks(document: Document, *, sizes: ChunkSizes | None = None) -> Sequence[Chunk]:
+    """The chunks of `document`, in its order; none for one without text.
+
+    Cuts are made at pages, then sections, definitions or members, paragraphs, items and rows, sentences, lines: the
+    best place between a third of the target and the target, or, where only lines could be cut, up to the most.
+    """
+    sizes = sizes or ChunkSizes()
+    outline = _OUTLINES[document.kind](document)
+    _mark_pages(outline, document.page_starts)
+    return list(_packed(outline, document, sizes))
+
+
+def _mark_pages(outline: Outline, page_starts: Sequence[int]) -> None:
+    pages = [bisect_right(page_starts, number) for number in outline.numbers] if page_starts else []
+    for at in range(1, len(pages)):
+        if pages[at] != pages[at - 1]:
+            outline.levels[at] = PAGE
+
+
+def _packed(outline: Outline, document: Document, sizes: ChunkSizes) -> Iterator[Chunk]:
+    text, starts, ends, numbers = document.text, outline.starts, outline.ends, outline.numbers
+
+    def chunk(first: int, last: int, start: int, end: int, header: str) -> Chunk:
+        page = bisect_right(document.page_starts, numbers[first]) or None
+        return Chunk(
+            text=text[start:end],
+            first_line=numbers[first],
+            last_line=numbers[last],
+            page=page,
+            headings=outline.paths[first],
+            header=header,
+        )
+
+    at = 0
+    while at < len(numbers):
+        if ends[at] - starts[at] > sizes.most:
+            for start, end in _pieces(text, starts[at], ends[at], sizes):
+                yield chunk(at, at, start, end, "")
+            at += 1
+            continue
+        header = outline.headers[at]
+        if len(header) > sizes.most // 4 or ends[at] - starts[at] + len(header) + 1 > sizes.most:
+            header = ""
+        used = len(header) + 1 if header else 0
+        after = _end_of_chunk(outline, at, max(sizes.target - used, sizes.least), sizes.most - used, sizes.least)
+        yield chunk(at, after - 1, starts[at], ends[after - 1], header)
+        at = after
+
+
+def _end_of_chunk(outline: Outline, first: int, target: int, most: int, least: int) -> int:
+    """The entry after the last one of the chunk that begins with `first`."""
+    levels, ends, start, count = outline.levels, outline.ends, outline.starts[first], len(outline.levels)
+    best, best_level, fallback = 0, NEVER + 1, first + 1
+    for after in range(first + 1, count + 1):
+        size = ends[after - 1] - start
+        if size > most or (size > target and best_level <= ITEM):
+            break
+        level = PAGE if after == count else levels[after]
+        if level == PAGE and (size <= target or best_level > ITEM):
+            return after
+        if size <= target:
+            fallback = after
+            if size >= least and level <= best_level:
+                best, best_level = after, level
+        elif level < best_level:
+            best, best_level = after, level
+    return best or fallback
+
+
+def _pieces(text: str, start: int, end: int, sizes: ChunkSizes) -> Iterator[tuple[int, int]]:
+    """The pieces of one long line, as offsets: cut at sentences, else at commas, else at spaces, else anywhere."""
+    while end - start > sizes.most:
+        cut = _cut(text, start + sizes.least, start + sizes.target)
+        if not text[start:cut].isspace():
+            yield start, cut
+        start = cut
+    if not text[start:end].isspace():
+        yield start, end
+
+
+def _cut(text: str, low: int, high: int) -> int:
+    for pattern in _CUTS:
+        cut = 0
+        for found in pattern.finditer(text, low, high):
+            cut = found.end()
+        if cut:
+            return cut
+    for cut in range(high, max(low, high - 16), -1):  # not between a character and its accent
+        joined = unicodedata.combining(text[cut]) or text[cut] in _JOINERS or text[cut - 1] == _JOINERS[0]
+        if not joined:
+            return cut
+    return high

@@ -1,0 +1,107 @@
+"""Where source code may be cut: at its definitions, then at blank lines, the less indented the better."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+from perdure.core.documents import Document
+from perdure.domain.files.document_outline import (
+    ITEM,
+    LINE,
+    NEVER,
+    PARAGRAPH,
+    PATH_DEPTH,
+    SECTION,
+    Outline,
+    outline_of_lines,
+)
+
+__all__ = ["code_outline"]
+
+PYTHON = (".py", ".pyi")
+PYTHON_CHARS = 1_000_000  # a syntax tree takes about 100 times its text
+
+_filters = threading.Lock()
+
+
+def code_outline(document: Document) -> Outline:
+    """Definitions, their members, their statements; of languages other than Python told by blank lines and
+    indentation."""
+    outline = outline_of_lines(document.text)
+    if not (
+        document.name.lower().endswith(PYTHON)
+        and len(document.text) <= PYTHON_CHARS
+        and _mark_python(outline, document.text)
+    ):
+        _mark_any(outline)
+    return outline
+
+
+def _mark_any(outline: Outline) -> None:
+    closed = led = False  # by the line before: something ends with it; it belongs to what follows
+    for at, line in enumerate(outline.lines):
+        bare = line.lstrip()
+        indent = len(line[: len(line) - len(bare)].expandtabs(4))
+        closing = bare[0] in "}])" or bare.split(None, 1)[0] in {"end", "end;", "else", "fi", "done", "esac"}
+        if closing or led:
+            level = NEVER
+        elif outline.after_blank[at] or closed:
+            level = SECTION if not indent else SECTION + 2 if indent <= 4 else PARAGRAPH if indent <= 8 else ITEM
+        else:
+            level = LINE if indent else ITEM
+        outline.levels[at] = level
+        closed = closing
+        led = bare.startswith(("@", "#[", "///", "/**", "* ", "// ", "-- ")) and not bare.rstrip().endswith("*/")
+
+
+def _mark_python(outline: Outline, text: str) -> bool:
+    """Whether it could be read as Python."""
+    import ast
+
+    try:
+        with _filters, warnings.catch_warnings():  # about escapes in other people's strings
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    place = {number: at for at, number in enumerate(outline.numbers)}
+    # A blank line inside a statement (a string, a list) is no place to cut; before a comment it is.
+    comments = [line.lstrip().startswith("#") for line in outline.lines]
+    outline.levels[:] = [
+        ITEM if blank and comment else LINE for blank, comment in zip(outline.after_blank, comments, strict=True)
+    ]
+    todo: list[tuple[ast.AST, int, tuple[str, ...]]] = [(tree, SECTION, ())]
+    while todo:
+        owner, level, path = todo.pop()
+        after_definition = False
+        for node in ast.iter_child_nodes(owner):
+            if isinstance(node, (ast.ExceptHandler, ast.match_case)):
+                todo.append((node, min(level + 1, LINE), path))
+            if not isinstance(node, ast.stmt):
+                continue
+            inner_path, first, definition = path, node.lineno, False
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                definition, inner_path = True, (*path, node.name)[:PATH_DEPTH]
+                first = min([first, *(decorator.lineno for decorator in node.decorator_list)])
+                for number in range(first + 1, (node.end_lineno or first) + 1):
+                    if number in place:
+                        outline.paths[place[number]] = inner_path
+            if first in place:
+                at = _with_comment(outline, place[first])
+                own = PARAGRAPH if outline.after_blank[at] else ITEM
+                outline.levels[at] = min(max(level if definition or after_definition else own, level), LINE)
+            todo.append((node, min(level + 2, LINE), inner_path))
+            after_definition = definition
+    return True
+
+
+def _with_comment(outline: Outline, at: int) -> int:
+    """The first line of the comment that stands right above a statement, or its own."""
+    indent = len(outline.lines[at]) - len(outline.lines[at].lstrip())
+    while at and not outline.after_blank[at]:
+        above = outline.lines[at - 1]
+        if not above.startswith("#", indent) or above[:indent].strip():
+            break
+        at -= 1
+    return at

@@ -1,0 +1,227 @@
+"""Folders and their files: making, changing and removing them, and what an upload becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, TypedDict
+
+from perdure.core.documents import Chunk
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
+from perdure.core.files import File, Folder, IfExists, file_tag
+from perdure.core.ids import AgentId, ArchiveId, FolderId, PassageId, is_id
+from perdure.core.passages import Archive, Passage
+from perdure.core.ports import Ids
+from perdure.core.tx import PassageFilter, Tx
+from perdure.domain.tools.specs import FILE_TOOLS
+from perdure.domain.values import check_json, check_kept
+
+__all__ = [
+    "FolderChanges",
+    "add_chunks",
+    "add_file",
+    "attach_folder",
+    "create_folder",
+    "delete_files",
+    "detach_folder",
+    "drop_chunks",
+    "find_folder",
+    "placed",
+    "update_folder",
+]
+
+NAME_CHARS = 200
+TEXT_CHARS = 10_000  # of a description or instructions: both stand in prompts
+
+
+class FolderChanges(TypedDict, total=False):
+    """What may be changed of a folder. What is not given stays; None takes a text away."""
+
+    name: str
+    description: str | None
+    instructions: str | None
+    metadata: Mapping[str, Any]
+
+
+def create_folder(
+    tx: Tx,
+    name: str,
+    *,
+    ids: Ids,
+    at: datetime,
+    description: str | None = None,
+    instructions: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Folder:
+    """The new folder, with an archive for what its files say. Raises: InvalidInput, AlreadyExists."""
+    archive_id = ArchiveId(ids.new("archive"))
+    folder = _checked(
+        Folder(
+            id=FolderId(ids.new("folder")),
+            org_id=tx.org_id,
+            name=name,
+            description=description,
+            instructions=instructions,
+            metadata=metadata or {},
+            archive_id=archive_id,
+            created_at=at,
+            updated_at=at,
+        )
+    )
+    check_kept(tx.limits, metadata=folder.metadata)
+    folder = tx.folders.add(folder)
+    tx.archives.add(
+        Archive(id=archive_id, org_id=tx.org_id, name=f"files of {folder.name}", created_at=at, updated_at=at)
+    )
+    return folder
+
+
+def update_folder(tx: Tx, folder_id: FolderId, changes: FolderChanges, *, at: datetime) -> Folder:
+    """The folder as changed. Raises: NotFound, InvalidInput, AlreadyExists."""
+    if unknown := [name for name in changes if name not in FolderChanges.__annotations__]:
+        there = ", ".join(FolderChanges.__annotations__)
+        raise InvalidInput(f"a folder has no field {', '.join(unknown)} to change: there are {there}")
+    before = tx.folders.get(folder_id)
+    after = _checked(replace(before, **changes))
+    if after == before:
+        return before
+    check_kept(tx.limits, metadata=after.metadata)
+    tx.folders.put(replace(after, updated_at=at))
+    return tx.folders.get(folder_id)
+
+
+def _checked(folder: Folder) -> Folder:
+    name = folder.name
+    if not isinstance(name, str) or not name.strip() or len(name) > NAME_CHARS or "/" in name or not name.isprintable():
+        raise InvalidInput(
+            f"folder name {name!r:.80} can't be used: 1 to {NAME_CHARS} characters, no slash and no line break"
+        )
+    for field in ("description", "instructions"):
+        value = getattr(folder, field)
+        if value is not None and not isinstance(value, str):
+            raise InvalidInput(f"{field} is {value!r:.80}: give a text")
+        if value is not None and len(value) > TEXT_CHARS:
+            raise InvalidInput(f"{field} has {len(value):,} characters, the limit is {TEXT_CHARS:,}: shorten it")
+    check_json("metadata", folder.metadata)
+    return folder
+
+
+def find_folder(tx: Tx, name_or_id: str) -> Folder:
+    """The folder of this id or name. Raises: NotFound, naming what there is."""
+    if is_id("folder", name_or_id):
+        return tx.folders.get(FolderId(name_or_id))
+    folder = tx.folders.find(name_or_id)
+    if folder is None:
+        known = ", ".join(repr(known.name) for known in tx.folders.list(limit=10))
+        raise NotFound("folder", name_or_id, hint=f"there are {known}" if known else "there is none yet")
+    return folder
+
+
+def attach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId, *, opens: bool = True) -> bool:
+    """Give an agent a folder, and with its first one the tools to read files. Whether it did not have it before.
+
+    Args:
+        opens: files that become readable are opened where there is room.
+    Raises: NotFound.
+    """
+    added = tx.folders.attach(agent_id, folder_id, opens=opens)
+    if added:
+        tx.tools.attach(agent_id, *FILE_TOOLS)
+    return added
+
+
+def detach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId) -> bool:
+    """Take a folder away from an agent, and with its last one the tools. Whether it had it. Raises: NotFound."""
+    gone = tx.folders.detach(agent_id, folder_id)
+    if gone and not tx.folders.of_agent(agent_id):
+        has = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+        for name in has.intersection(FILE_TOOLS):
+            tx.tools.detach(agent_id, name)
+    return gone
+
+
+# -- uploads -----------------------------------------------------------------------------------------------------------
+
+
+def placed(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: IfExists) -> File | str:
+    """The name that a file gets, or the file that stands for it already.
+
+    Raises: NotFound: no such folder; AlreadyExists: the name is taken, and `if_exists` is `error`.
+    """
+    tx.folders.get(folder_id)
+    there = tx.files.find(folder_id, name)
+    if there is None:
+        return name
+    match if_exists:
+        case "skip":
+            return there
+        case "error":
+            raise AlreadyExists("file", name)
+        case "replace":
+            return there if there.digest == digest and there.status != "error" else name
+        case "suffix":
+            path = PurePosixPath(name)
+            number = 1
+            while tx.files.find(folder_id, str(path.with_name(f"{path.stem}_({number}){path.suffix}"))) is not None:
+                number += 1
+            return str(path.with_name(f"{path.stem}_({number}){path.suffix}"))
+
+
+def add_file(tx: Tx, file: File, if_exists: IfExists) -> tuple[File, bool]:
+    """The file whose bytes were put, and whether it is new: else they are dropped, and it is one that was there.
+
+    Raises: NotFound, AlreadyExists.
+    """
+    found = placed(tx, file.folder_id, file.name, file.digest, if_exists)
+    if isinstance(found, File):
+        return found, False
+    if (there := tx.files.find(file.folder_id, found)) is not None:
+        tx.files.delete(there.id)
+    return tx.files.add(replace(file, name=found)), True
+
+
+def delete_files(tx: Tx, folder_id: FolderId, *, limit: int) -> int:
+    """Delete so many files of a folder; how many there were. Raises: NotFound."""
+    tx.folders.get(folder_id)
+    files = tx.files.list(folder_id, limit=limit)
+    for file in files:
+        tx.files.delete(file.id)
+    return len(files)
+
+
+# -- what files say ----------------------------------------------------------------------------------------------------
+
+
+def add_chunks(tx: Tx, file: File, chunks: Sequence[Chunk], *, ids: Ids, at: datetime) -> None:
+    """Have these parts of a file found by search. Raises: NotFound."""
+    folder = tx.folders.get(file.folder_id)
+    tx.passages.add(
+        [
+            Passage(
+                id=PassageId(ids.new("passage")),
+                archive_id=folder.archive_id,
+                text=chunk.text_in_context,
+                tags=(file_tag(file.id),),
+                source={
+                    "folder_id": folder.id,
+                    "file_id": file.id,
+                    "file_name": file.name,
+                    "first_line": chunk.first_line,
+                    "last_line": chunk.last_line,
+                    **({"page": chunk.page} if chunk.page else {}),
+                },
+                created_at=at,
+                occurred_at=at,
+            )
+            for chunk in chunks
+        ]
+    )
+
+
+def drop_chunks(tx: Tx, file: File, *, limit: int) -> int:
+    """Remove so many of a file's passages; how many there were."""
+    folder = tx.folders.get(file.folder_id)
+    seqs = tx.passages.seqs(folder.archive_id, where=PassageFilter(tags=(file_tag(file.id),)))
+    return tx.passages.delete(folder.archive_id, seqs[:limit])

@@ -1,0 +1,278 @@
+"""The tools that read an agent's files: `open_files`, `grep_files`, `semantic_search_files`.
+
+Every result names files and lines, so that it can be seen what was read. Only `open_files` changes something: which
+files are open, and what of them is in view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import Any
+
+from perdure.context.retrieval.expand import Budget
+from perdure.core.errors import ToolError
+from perdure.core.files import AgentFile, Folder
+from perdure.core.ids import AgentId, FileId
+from perdure.core.passages import Passage
+from perdure.core.tx import Tx
+from perdure.domain.conversations.matches import clipped
+from perdure.domain.conversations.patterns import Match, PatternSlow, Search
+from perdure.domain.files.text import read_lines
+from perdure.domain.files.views import close_oldest, limits_of, open_view, pages_of
+from perdure.domain.tools.calls import MemoryCall, MemoryResult
+
+__all__ = ["found_text", "grep_files", "open_files"]
+
+MOST_REQUESTS = 20
+PAGE_MATCHES = 20
+CONTEXT_LINES, CONTEXT_LINES_MAX = 1, 10
+LINE_CHARS = 200
+FOUND_CHARS = 2_000
+INCLUDE_CHARS = 200
+FILES_A_PAGE = 100
+NAMES_COMPARED, NAMES_SHOWN = 500, 8
+
+
+def open_files(
+    tx: Tx, call: MemoryCall, file_requests: Sequence[Mapping[str, Any]], close_all_others: bool = False
+) -> MemoryResult:
+    """The lines that were asked for, as many as fit; the files stay open. Raises: ToolError."""
+    if not file_requests and not close_all_others:
+        raise ToolError("file_requests is empty: name the files to read, or give close_all_others to close all")
+    if len(file_requests) > MOST_REQUESTS:
+        raise ToolError(f"{len(file_requests)} files at once are too many: ask for at most {MOST_REQUESTS}")
+    agent_id = call.agent.id
+    limits = limits_of(call.agent, call.window_tokens)
+    if len(file_requests) > limits.max_open:
+        raise ToolError(f"{len(file_requests)} files can't be open at once: the limit is {limits.max_open}")
+    asked = [(_found(tx, call, request["file_name"]), *_span(request)) for request in file_requests]
+    closed: list[AgentFile] = []
+    if close_all_others:
+        wanted = {file.file.id for file, _, _ in asked}
+        closed = [file for file in tx.agent_files.opened(agent_id) if file.file.id not in wanted]
+        for file in closed:
+            tx.agent_files.close(agent_id, file.file.id)
+    parts: list[str] = []
+    seen: dict[FileId, int | None] = {}
+    left = call.result_tokens
+    for index, (file, first, last) in enumerate(asked):
+        lines = file.file.line_count
+        if first > max(1, lines):
+            raise ToolError(f"{file.path} has {lines} lines: offset={first - 1} is behind them")
+        share = left // (len(asked) - index) - 40  # what the headings take
+        opened, view = open_view(
+            tx,
+            agent_id,
+            file,
+            limits,
+            first=first,
+            last=last,
+            tokens=share,
+            counter=call.counter,
+            at=call.now,
+        )
+        seen[file.file.id] = opened.version
+        pages = pages_of(tx.files.page_starts(file.file.id), view.first_line, view.last_line)
+        text = [f"{file.path}: lines {view.first_line}-{view.last_line} of {lines}{pages}", view.text]
+        if not lines:
+            text = [f"{file.path}: the file has no text"]
+        elif view.cut:
+            text.append(f"[line {view.last_line} is longer than fits; grep_files finds words in it]")
+        if view.left and (last is None or view.last_line < min(last, lines)):
+            text.append(f"[{view.left} more lines: open_files with offset={view.last_line}]")
+        parts.append("\n".join(filter(None, text)))
+        left -= call.counter.count(parts[-1])
+    closed += close_oldest(tx, agent_id, limits)
+    if closed:
+        parts.append(f"[closed: {', '.join(file.path for file in closed)}]")
+        seen |= dict.fromkeys((file.file.id for file in closed), None)
+    return MemoryResult("\n\n".join(parts) or "[no file was open]", files=seen)
+
+
+def _span(request: Mapping[str, Any]) -> tuple[int, int | None]:
+    """First and last line; None: the end."""
+    offset, length = request.get("offset") or 0, request.get("length")
+    if offset < 0 or (length is not None and length < 1):
+        raise ToolError(f"offset={offset}, length={length} can't be: pass over 0 lines or more, and show 1 or more")
+    return offset + 1, None if length is None else offset + length
+
+
+def _names_like(wanted: str, known: Sequence[str]) -> str:
+    """What there is instead: names that are much like it, or else the first ones."""
+    if not known:
+        return "your folders have no files"
+    from difflib import get_close_matches
+
+    ends: dict[str, list[str]] = {}
+    for path in known:
+        ends.setdefault(path.rpartition("/")[2].lower(), []).append(path)
+    near = get_close_matches(wanted.rpartition("/")[2].lower()[:200], ends, n=3, cutoff=0.7)
+    if near:
+        return f"is it {' or '.join([path for end in near for path in ends[end]][:4])}?"
+    more = " and others; semantic_search_files finds what they say" if len(known) > NAMES_SHOWN else ""
+    return f"there are {', '.join(known[:NAMES_SHOWN])}{more}"
+
+
+def _found(tx: Tx, call: MemoryCall, name: str) -> AgentFile:
+    """The file that a model means. Raises: ToolError."""
+    wanted = name.strip().strip("\"'`").removeprefix("./").lstrip("/")
+    found = tx.agent_files.named(call.agent.id, wanted)
+    exact = [file for file in found if wanted == file.path] or [file for file in found if wanted == file.file.name]
+    candidates = exact or list(found)
+    if len(candidates) > 1:
+        raise ToolError(f"{name[:80]!r} may be {', '.join(file.path for file in candidates[:8])}: give the whole path")
+    if not candidates:
+        known = [file.path for file in tx.agent_files.list(call.agent.id, limit=NAMES_COMPARED)]
+        raise ToolError(f"file {name[:80]!r} not found: {_names_like(wanted, known)}")
+    (file,) = candidates
+    if file.file.status == "error":
+        raise ToolError(f"{file.path} can't be read: {file.file.problem}")
+    if file.file.status in ("pending", "parsing"):
+        raise ToolError(f"{file.path} is not ready yet: it is being read, try again a little later")
+    return file
+
+
+# -- grep --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    file: AgentFile
+    match: Match
+
+
+def grep_files(
+    tx: Tx,
+    agent_id: AgentId,
+    budget: Budget,
+    pattern: str,
+    include: str | None = None,
+    context_lines: int = CONTEXT_LINES,
+    offset: int | None = None,
+) -> str:
+    """A page of the lines that match, with lines around them. Raises: ToolError."""
+    if not 0 <= context_lines <= CONTEXT_LINES_MAX:
+        raise ToolError(f"context_lines={context_lines} can't be used: give 0 to {CONTEXT_LINES_MAX}")
+    skip = offset or 0
+    if skip < 0:
+        raise ToolError(f"offset={skip} can't be used: give how many matches to pass over, 0 or more")
+    scan = _scan(tx, agent_id, Search(pattern), _included(include), most=skip + PAGE_MATCHES + 1)
+    if not scan.file_count:
+        why = f"no file's path matches include={include!r:.80}" if include else "your folders have no text yet"
+        return budget.cut(f"No match: {why}.")
+    entries = [_entry(tx, hit, context_lines) for hit in scan.hits[skip : skip + PAGE_MATCHES]]
+
+    def end(shown: int) -> str:
+        if skip + shown < len(scan.hits):
+            return f"[more matches: grep_files with offset={skip + shown}]"
+        if scan.stopped:
+            return f"[the time was up in {scan.stopped}: use a simpler pattern, or include to search fewer files]"
+        files = f"{scan.file_count} file{'' if scan.file_count == 1 else 's'} searched"
+        return f"[{files}]" if entries else f"[no match; {files}]"
+
+    for shown in range(len(entries), 0, -1):
+        if budget.fits(answer := "\n".join((*entries[:shown], end(shown)))):
+            return answer
+    return budget.cut("\n".join((*entries[:1], end(len(entries[:1])))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What was found in how many files; `stopped`: the file in which the time was up."""
+
+    hits: Sequence[_Hit]
+    file_count: int
+    stopped: str = ""
+
+
+def _scan(tx: Tx, agent_id: AgentId, search: Search, wanted: re.Pattern[str] | None, *, most: int) -> _Scan:
+    """The first `most` lines that match. Raises: ToolError: the pattern takes too long in the first file."""
+    hits: list[_Hit] = []
+    count = 0
+    for file in _readable(tx, agent_id):
+        if wanted is not None and not (wanted.fullmatch(file.path) or wanted.fullmatch(file.file.name)):
+            continue
+        count += 1
+        try:
+            for match in _matches(tx, file, search):
+                hits.append(_Hit(file, match))
+                if len(hits) >= most:
+                    return _Scan(hits, count)
+        except PatternSlow:
+            if count == 1 and not hits:
+                raise ToolError(
+                    f"the pattern takes too long in {file.path}: the time limit was reached; use a simpler one"
+                ) from None
+            return _Scan(hits, count, file.path)
+    return _Scan(hits, count)
+
+
+def _entry(tx: Tx, hit: _Hit, around: int) -> str:
+    """`docs/plan.md:17`, then the line (`17> text`) and those around it (`18| text`)."""
+    line = hit.match.line
+    lines = read_lines(tx, hit.file.file.id, max(1, line - around), line + around, max_chars=200_000)
+    shown = [f"{hit.file.path}:{line}"]
+    for one in lines:
+        if one.number == line:
+            shown.append(f"{one.number}> {clipped(one.text, hit.match, LINE_CHARS)}")
+        else:
+            shown.append(f"{one.number}| {clipped(one.text, Match(one.number, 0, 0), LINE_CHARS)}")
+    return "\n".join(shown)
+
+
+def _matches(tx: Tx, file: AgentFile, search: Search) -> Iterator[Match]:
+    """One match for each line that has one. Raises: PatternSlow."""
+    after, last = -1, 0
+    while parts := tx.files.parts(file.file.id, after_seq=after, limit=4):
+        for part in parts:
+            if search.over:
+                raise PatternSlow
+            for match in search.matches(part.text, first_line=part.first_line):
+                at = match.start + part.first_char if match.line == part.first_line else match.start
+                if match.line != last:  # a line that fills several parts is told once
+                    yield Match(match.line, at, at + match.end - match.start)
+                last = match.line
+        after = parts[-1].seq
+
+
+def _readable(tx: Tx, agent_id: AgentId) -> Iterator[AgentFile]:
+    """All files whose text is there, in the order of their folders."""
+    place: tuple[int, int] | None = None
+    numbers = {folder.id: folder.number for folder in tx.folders.of_agent(agent_id)}
+    while page := tx.agent_files.list(agent_id, above=place, limit=FILES_A_PAGE):
+        yield from (file for file in page if file.file.status in ("embedding", "completed"))
+        place = (numbers[page[-1].file.folder_id], page[-1].file.number)
+
+
+def _included(include: str | None) -> re.Pattern[str] | None:
+    if not include:
+        return None
+    if len(include) > INCLUDE_CHARS:
+        raise ToolError(f"include has {len(include)} characters, the limit is {INCLUDE_CHARS}: write a shorter one")
+    # Several stars in a row say no more than one, and take much longer.
+    return re.compile(translate(re.sub(r"\*+", "*", include.strip())), re.IGNORECASE)
+
+
+# -- search ------------------------------------------------------------------------------------------------------------
+
+
+def found_text(passages: Sequence[Passage], folders: Sequence[Folder], budget: Budget) -> str:
+    """Passages of files as a model reads them, the best first, each with its file and lines."""
+    names: dict[str, str] = {folder.id: folder.name for folder in folders}
+    entries: list[str] = []
+    for passage in passages:
+        source = passage.source
+        page = f", page {source['page']}" if source.get("page") else ""
+        path = f"{names.get(source.get('folder_id', ''), '')}/{source.get('file_name')}"
+        place = f"{path}: lines {source.get('first_line')}-{source.get('last_line')}{page}"
+        text = passage.text if len(passage.text) <= FOUND_CHARS else f"{passage.text[:FOUND_CHARS]}…"
+        entries.append(f"{place}\n{text}")
+    if not entries:
+        return budget.cut("No passage found. grep_files looks for exact words.")
+    for count in range(len(entries), 0, -1):
+        if budget.fits(answer := "\n\n".join(entries[:count])):
+            return answer
+    return budget.cut(entries[0])

@@ -1,0 +1,375 @@
+"""Registering MCP servers, and keeping the tools that agents have as they were approved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from perdure.core.ids import McpServerId, ToolId
+from perdure.core.mcp import (
+    Definition,
+    LeftOut,
+    McpServer,
+    McpTool,
+    ServerSecrets,
+    ToolListing,
+    Transport,
+    check_server,
+    local_name,
+    seal_server,
+    server_tag,
+    unseal_server,
+)
+from perdure.core.ports import Ids
+from perdure.core.secrets import Cipher
+from perdure.core.tools.spec import Tool, ToolSpec
+from perdure.core.tx import Tx
+
+__all__ = [
+    "McpChanges",
+    "Registration",
+    "Synced",
+    "approve_tools",
+    "change_server",
+    "find_server",
+    "is_current",
+    "register_server",
+    "remove_server",
+    "same_origin",
+    "server_of",
+    "state_of",
+    "sync_tools",
+    "tools_of",
+]
+
+NAMES_SHOWN = 10
+SALTS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a server is registered with; see `McpServer`. `token`, `headers` and `environment` are kept encrypted, and
+    may name secrets of the organisation: `secret:NAME`."""
+
+    name: str
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    url: str = ""
+    auth_header: str | None = None
+    token: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    trusted: bool = False
+    private: bool = False
+
+    @property
+    def secrets(self) -> ServerSecrets:
+        return ServerSecrets(token=self.token or None, headers=self.headers, environment=self.environment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpChanges:
+    """What is changed of a server; None stays. `headers` and `environment` are the whole new ones; in them, and as
+    `token`, an empty value leaves what is there."""
+
+    name: str | None = None
+    command: str | None = None
+    args: tuple[str, ...] | None = None
+    url: str | None = None
+    auth_header: str | None = None
+    token: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    environment: Mapping[str, str] | None = field(default=None, repr=False)
+    trusted: bool | None = None
+    private: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    """What a listing of a server's tools was, beside what was known: the server's own names of tools, sorted."""
+
+    active: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    """Those that agents can be given from now on."""
+
+    left_out: tuple[LeftOut, ...] = ()
+    """What the listing had besides, and why it is no tool; in the order of the listing."""
+
+
+def server_of(
+    tx: Tx, registration: Registration, *, server_id: McpServerId, cipher: Cipher, at: datetime, new: bool = True
+) -> McpServer:
+    """The server that can be registered, checked, its secrets encrypted.
+
+    Args:
+        new: whether it is going to be registered, so that no other one may have its name.
+    Raises: InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
+    """
+    server = McpServer(
+        id=server_id,
+        org_id=tx.org_id,
+        name=registration.name,
+        transport=registration.transport,
+        command=registration.command,
+        args=tuple(registration.args),
+        url=registration.url,
+        auth_header=registration.auth_header,
+        trusted=registration.trusted,
+        private=registration.private,
+        created_at=at,
+        updated_at=at,
+    )
+    check_server(server, registration.secrets)
+    if new and tx.mcp.find_by_name(server.name) is not None:
+        raise AlreadyExists("MCP server", server.name)
+    return seal_server(server, registration.secrets, cipher=cipher)
+
+
+def register_server(tx: Tx, server: McpServer, listing: ToolListing | None, *, ids: Ids, at: datetime) -> McpServer:
+    """The new server, with the tools of its first listing, which registering it approves.
+
+    Args:
+        server: as `server_of` made it. `listing`: None: it was not read yet.
+    Raises: AlreadyExists.
+    """
+    tx.mcp.add(server)
+    if listing is not None:
+        sync_tools(tx, server.id, listing, ids=ids, at=at)
+    return tx.mcp.get(server.id)
+
+
+def change_server(
+    tx: Tx, server_id: McpServerId, changes: McpChanges, *, ids: Ids, cipher: Cipher, at: datetime
+) -> McpServer:
+    """The server as changed. Its tools keep their names.
+
+    Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
+    """
+    before = tx.mcp.get(server_id)
+    had = unseal_server(before, cipher=cipher)
+    kept = {
+        name: value
+        for name in ("name", "command", "args", "url", "auth_header", "trusted", "private")
+        if (value := getattr(changes, name)) is not None
+    }
+    after = replace(before, **kept, updated_at=at)
+    secrets = ServerSecrets(
+        token=changes.token or had.token,
+        headers=had.headers if changes.headers is None else _kept(changes.headers, had.headers),
+        environment=had.environment if changes.environment is None else _kept(changes.environment, had.environment),
+    )
+    check_server(after, secrets)
+    if not same_origin(after.url, before.url):
+        _check_moved(changes, had)
+    after = tx.mcp.put(seal_server(after, secrets, cipher=cipher))
+    for known in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
+        if known.pinned is not None and known.tool_id is not None and _find(tx, known.tool_id) is not None:
+            _pin(tx, after, known, known.pinned, ids=ids, at=at, tag_before=server_tag(before.name))
+    return after
+
+
+def same_origin(url: str, other: str) -> bool:
+    """Whether two addresses lead to the same host and port, by the same scheme."""
+    return url.split("/")[:3] == other.split("/")[:3]
+
+
+def find_server(tx: Tx, name_or_id: str) -> McpServer:
+    """The server of this name or id. Raises: NotFound, naming what there is."""
+    found = tx.mcp.find_by_name(name_or_id)
+    if found is not None:
+        return found
+    servers = tx.mcp.list()
+    for server in servers:
+        if server.id == name_or_id:
+            return server
+    names = ", ".join(repr(server.name) for server in servers[:NAMES_SHOWN])
+    raise NotFound("MCP server", name_or_id, hint=f"there are {names}" if names else "there is none yet")
+
+
+def remove_server(tx: Tx, server_id: McpServerId) -> None:
+    """Remove a server and its tools, which agents then have no more. Raises: NotFound."""
+    for known in tx.mcp.tools(server_id):
+        _drop(tx, known)
+    tx.mcp.delete(server_id)
+
+
+def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:
+    """Whether a listing says nothing new. Raises: NotFound."""
+    server = tx.mcp.get(server_id)
+    seen = {known.name: known.seen.digest for known in tx.mcp.tools(server_id) if known.seen is not None}
+    said = {definition.name: definition.digest for definition in listing.definitions}
+    told = server.left_out == tuple(listing.left_out)
+    settled = server.private is not None or listing.inside is None
+    return server.listed_at is not None and not server.failure and settled and told and seen == said
+
+
+def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids, at: datetime) -> Synced:
+    """Take down what a server says of its tools now.
+
+    The first listing is approved. Later, what is new waits for approval unless the server is trusted, and a definition
+    that is not what was approved waits in any case: agents go on seeing what was approved. Of a server that was
+    registered before that was asked, it is settled whether it is one inside.
+    Raises: NotFound.
+    """
+    server = tx.mcp.get(server_id)
+    if server.private is None and listing.inside is not None:
+        server = tx.mcp.put(replace(server, private=listing.inside))
+    first = server.listed_at is None
+    before = {known.name: known for known in tx.mcp.tools(server_id)}
+    said = {definition.name: definition for definition in listing.definitions}
+    taken = {known.local_name for other in tx.mcp.list() for known in tx.mcp.tools(other.id)}
+    added: list[str] = []
+    for name in sorted(before.keys() | said.keys()):
+        known = before.get(name)
+        seen = said.get(name)
+        if known is None:
+            known = McpTool(server_id=server_id, name=name, local_name=_free_name(tx, server, name, taken))
+            taken.add(known.local_name)
+        now = replace(known, seen=seen)
+        if now.status == "pending" and seen is not None and (first or server.trusted):
+            now = _pin(tx, server, now, seen, ids=ids, at=at)
+            added.append(name)
+        if now.pinned is None and now.seen is None:  # it came and went before anybody approved it
+            tx.mcp.delete_tool(server_id, name)
+        elif now != before.get(name):
+            tx.mcp.put_tool(now)
+    tx.mcp.read(server_id, failure="", at=at, left_out=listing.left_out)
+    return replace(state_of(tx, server_id), added=tuple(added))
+
+
+def approve_tools(
+    tx: Tx,
+    server_id: McpServerId,
+    names: Sequence[str] | None = None,
+    *,
+    expected: Mapping[str, str] | None = None,
+    ids: Ids,
+    at: datetime,
+) -> Synced:
+    """Have agents see what the server says now: of these of its tools, or of all. Missing ones are removed, removed
+    ones come back, unusable ones stay as they are.
+
+    Args:
+        names: the server's own names, or those that agents use.
+        expected: name -> digest of the definition that somebody looked at.
+    Raises: NotFound; InvalidInput: one of `names` is unusable; Conflict: the server says something else by now than
+        was looked at.
+    """
+    server = tx.mcp.get(server_id)
+    tools = tools_of(tx, server_id)
+    wanted = {known.name for known in tools} if names is None else {_named(tools, name).name for name in names}
+    added: list[str] = []
+    for known in tools:
+        if known.name not in wanted or known.status == "active" or (known.status == "unusable" and names is None):
+            continue
+        if known.status == "unusable":
+            raise InvalidInput(f"MCP tool {known.name!r} of {server.name!r} can't be used: {known.problem}")
+        if expected is not None and (known.seen and known.seen.digest) != expected.get(known.name):
+            raise Conflict(f"MCP tool {known.name!r} has changed again since it was looked at: look at it once more")
+        if known.seen is None:
+            _drop(tx, known)
+            tx.mcp.delete_tool(server_id, known.name)
+            continue
+        if known.pinned is None or known.removed:
+            added.append(known.name)
+        tx.mcp.put_tool(_pin(tx, server, replace(known, removed=False), known.seen, ids=ids, at=at))
+    return replace(state_of(tx, server_id), added=tuple(added))
+
+
+def _pin(
+    tx: Tx,
+    server: McpServer,
+    known: McpTool,
+    definition: Definition,
+    *,
+    ids: Ids,
+    at: datetime,
+    tag_before: str | None = None,
+) -> McpTool:
+    """The tool with this definition approved: what agents are given says so from now on."""
+    before = None if known.tool_id is None else _find(tx, known.tool_id)
+    hints = definition.annotations if server.trusted else {}
+    reads = hints.get("readOnlyHint") is True
+    told: dict[str, Any] = {
+        "description": definition.description,
+        "parameters": definition.parameters,
+        "idempotent": reads or hints.get("idempotentHint") is True,
+        "parallel": reads,
+    }
+    tag = server_tag(server.name)
+    if before is None:
+        spec = ToolSpec(name=known.local_name, kind="mcp", tool_type="external_mcp", **told)
+        tool = tx.tools.add(Tool(id=ToolId(ids.new("tool")), spec=spec, tags=(tag,)), at=at)
+    else:  # what was set for it here stays: its limit, that it needs approval, more tags
+        tags = dict.fromkeys((tag, *(one for one in before.tags if one != tag_before)))
+        tool = tx.tools.update(replace(before, spec=replace(before.spec, **told), tags=tuple(tags)), at=at)
+    return replace(known, tool_id=tool.id, pinned=definition)
+
+
+def _find(tx: Tx, tool_id: ToolId) -> Tool | None:
+    try:
+        return tx.tools.get(tool_id)
+    except NotFound:  # somebody deleted it; the server still has it
+        return None
+
+
+def _drop(tx: Tx, known: McpTool) -> None:
+    if known.tool_id is not None and _find(tx, known.tool_id) is not None:
+        tx.tools.delete(known.tool_id)
+
+
+def _free_name(tx: Tx, server: McpServer, name: str, taken: Set[str]) -> str:
+    """What agents will call a tool: no other tool has that name, nor does one that waits for approval."""
+    for salt in range(SALTS):
+        local = local_name(server.name, name, salt=salt)
+        if local not in taken and tx.tools.find_by_name(local) is None:
+            return local
+    raise InvalidInput(f"MCP tool {name!r:.80} of {server.name!r} can't be named: too many tools are called like it")
+
+
+def _named(tools: Sequence[McpTool], name: str) -> McpTool:
+    for known in tools:
+        if name in (known.name, known.local_name):
+            return known
+    names = ", ".join(repr(known.name) for known in tools[:NAMES_SHOWN])
+    raise NotFound("MCP tool", name, hint=f"there are {names}" if names else "the server has none")
+
+
+def tools_of(tx: Tx, server_id: McpServerId) -> Sequence[McpTool]:
+    """What is known of a server's tools, by their names there, with what was removed here. Raises: NotFound."""
+    tools = tx.mcp.tools(server_id)
+    return [replace(known, removed=known.tool_id is not None and _find(tx, known.tool_id) is None) for known in tools]
+
+
+def state_of(tx: Tx, server_id: McpServerId) -> Synced:
+    """How the tools of a server stand. Raises: NotFound."""
+    by_status: dict[str, list[str]] = {}
+    for known in tools_of(tx, server_id):
+        by_status.setdefault(known.status, []).append(known.name)
+    lists: dict[str, Any] = {status: tuple(names) for status, names in by_status.items()}
+    return replace(Synced(**lists), left_out=tx.mcp.get(server_id).left_out)
+
+
+def _kept(given: Mapping[str, str], had: Mapping[str, str]) -> dict[str, str]:
+    return {name: value or had.get(name, "") for name, value in given.items()}
+
+
+def _check_moved(changes: McpChanges, had: ServerSecrets) -> None:
+    """Nothing, unless a stored secret would go to another host than the one it was given for. Raises: InvalidInput."""
+    token = had.token and not changes.token
+    headers = [name for name in (had.headers if changes.headers is None else changes.headers) if name in had.headers]
+    silent = [name for name in headers if changes.headers is None or not changes.headers[name]]
+    if token or silent:
+        raise InvalidInput(
+            "the url leads to another host, and the token or headers that are stored were given for the old one:"
+            " give them again, or remove the server and register the new one"
+        )

@@ -1,0 +1,83 @@
+"""A call of a memory tool: for whom, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.core.agents import Agent
+from perdure.core.blocks import Author, Block, diff_of
+from perdure.core.errors import BlockReadOnly
+from perdure.core.ids import FileId, MessageId
+from perdure.core.ports import Ids, TokenCounter
+from perdure.core.runs import Run
+from perdure.core.tx import Tx
+from perdure.domain.blocks.units import edit_block, find_block
+
+__all__ = ["MemoryCall", "MemoryEdit", "MemoryResult", "edited"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCall:
+    """For whom and from where a memory tool is called. `ids` names what the call creates.
+
+    Args:
+        result_tokens: the most that a result may take of the model's window, as `counter` counts it.
+        window_tokens: that window.
+    """
+
+    agent: Agent
+    run: Run
+    message_id: MessageId
+    now: datetime
+    ids: Ids
+    counter: TokenCounter = field(default_factory=ScriptTokenCounter)
+    result_tokens: int = 4_000
+    window_tokens: int = 128_000
+
+    @property
+    def author(self) -> Author:
+        return Author(
+            kind="agent",
+            id=self.agent.id,
+            agent_id=self.agent.id,
+            run_id=self.run.id,
+            message_id=self.message_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEdit:
+    """A block as an edit left it; `gone` when it is no longer the agent's."""
+
+    block: Block
+    diff: str
+    gone: bool = False
+
+    @classmethod
+    def of(cls, before: Block | None, after: Block | None) -> MemoryEdit:
+        """The edit that led from one to the other; None is a block that is not there. One of them must be."""
+        block = after or before
+        assert block is not None
+        return cls(block, diff_of(before.value if before else "", after.value if after else ""), gone=after is None)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryResult:
+    """What a tool tells the model; the block edits that it made; and the file views that its text shows: file ->
+    version, None: it was closed."""
+
+    text: str
+    edits: tuple[MemoryEdit, ...] = ()
+    files: Mapping[FileId, int | None] = field(default_factory=dict)
+
+
+def edited(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block]) -> MemoryEdit:
+    """One edit of one of the agent's blocks. Raises: BlockNotFound, BlockReadOnly; what `edit` raises."""
+    before = find_block(tx, call.agent.id, label)
+    if before.read_only:  # said first: how the edit would have fitted is of no use to the model
+        raise BlockReadOnly(label)
+    after = edit_block(tx, call.agent.id, label, edit, author=call.author, at=call.now)
+    return MemoryEdit.of(before, after)

@@ -1,0 +1,185 @@
+"""The tools that open what is out of view: `context_expand` and `context_grep`.
+
+The engine offers them to every agent that has tools. They only read, and only the agent's own log; each call reads a
+bounded part of it, and its answer is never larger than asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import tzinfo
+
+from perdure.context.retrieval.expand import (
+    SHARES,
+    Budget,
+    Lines,
+    Span,
+    body_of,
+    left_out,
+    list_messages,
+    list_nodes,
+    parse_lines,
+    parse_rows,
+    show_message,
+)
+from perdure.core.errors import ToolError
+from perdure.core.messages import Message
+from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
+from perdure.core.text.zones import zone
+from perdure.core.tx import Tx
+from perdure.domain.conversations.handles import Rows, behind, find_message, last_row, read_rows, rows_of, within
+from perdure.domain.conversations.matches import clipped, grep, matching_lines, matching_messages
+from perdure.domain.conversations.patterns import PatternSlow, Search
+from perdure.domain.tools.calls import MemoryCall, MemoryResult
+
+__all__ = ["context_expand", "context_grep"]
+
+DEFAULT_TOKENS = 1_000
+LEAST_TOKENS, MOST_TOKENS = 100, 4_000
+
+
+def context_expand(
+    tx: Tx,
+    call: MemoryCall,
+    handle: str,
+    rows: str | None = None,
+    lines: str | None = None,
+    pattern: str | None = None,
+    max_tokens: int = DEFAULT_TOKENS,
+) -> MemoryResult:
+    """What stands behind a handle, as much as fits. Raises: ToolError."""
+    budget, at = _budget(call, max_tokens), zone(call.agent.timezone)
+    search = Search(pattern) if pattern else None
+    span = parse_rows(rows) if rows else None
+    found = behind(tx, call.run, handle)
+    if isinstance(found, SummaryNode) and found.level > 0:
+        if lines:
+            raise ToolError(f"{node_handle(found.seq)} stands for other nodes: `lines` is for one message")
+        return MemoryResult(_children(tx, found, span, search, budget, at))
+    inside = rows_of(found) if span is None else within(rows_of(found), span)
+    if inside.first < inside.last:
+        if lines:
+            raise ToolError('`lines` is for one message: give its own handle, such as handle="msg-17"')
+        if search is not None:
+            return MemoryResult(matching_messages(tx, inside, search, budget, at))
+        return MemoryResult(_messages(tx, _title(found, inside, at), inside, budget, at))
+    message = found if isinstance(found, Message) else find_message(tx, inside.agent_id, inside.first)
+    wanted = parse_lines(lines) if lines else Lines()
+    if search is None:
+        return MemoryResult(show_message(message, wanted, budget, zone=at))
+    return MemoryResult(matching_lines(message, wanted, search, budget, at))
+
+
+def context_grep(
+    tx: Tx,
+    call: MemoryCall,
+    pattern: str,
+    handle: str | None = None,
+    max_tokens: int = DEFAULT_TOKENS,
+    **more: str,
+) -> MemoryResult:
+    """The lines that match, newest message first. Raises: ToolError.
+
+    Args:
+        more: `from`, the message and line to go on at; its name can't be a parameter's in Python.
+    """
+    budget = _budget(call, max_tokens)
+    search = Search(pattern)
+    line = 1
+    found = behind(tx, call.run, handle) if handle else None
+    rows = Rows(call.agent.id, call.run.conversation_seq, 0, 10**15) if found is None else rows_of(found)
+    newest = last_row(tx, rows)
+    if newest is None:
+        return MemoryResult(budget.cut("[No messages to search]"))
+    rows = replace(rows, last=newest.seq)
+    if begin := more.get("from"):
+        seq, line = _position(begin)
+        if seq < rows.first:
+            raise ToolError(
+                f"from={begin[:40]!r} is before all that is searched, {message_handle(rows.first, rows.last)}"
+            )
+        line = line if seq <= rows.last else 1
+        rows = replace(rows, last=min(rows.last, seq))
+    answer = grep(tx, rows, search, budget, first_line=line, whole=isinstance(found, Message), asked_by=call.message_id)
+    return MemoryResult(answer)
+
+
+def _budget(call: MemoryCall, max_tokens: int) -> Budget:
+    if max_tokens < LEAST_TOKENS:
+        raise ToolError(f"max_tokens={max_tokens} is too small: give {LEAST_TOKENS} to {MOST_TOKENS:,}")
+    return Budget(call.counter, min(max_tokens, MOST_TOKENS, call.result_tokens))
+
+
+def _position(text: str) -> tuple[int, int]:
+    name, _, line = text.strip().strip("\"'`").partition(":")
+    handle = parse_handle(name)
+    if handle is None or handle.kind != "messages" or (line and not (line.isascii() and line.isdecimal())):
+        raise ToolError(f"from={text[:40]!r} can't be used: write msg-17, or msg-17:120 for its line 120")
+    return handle.last, max(1, int(line[:15])) if line else 1
+
+
+def _title(found: SummaryNode | Rows | Message, inside: Rows, at: tzinfo) -> str:
+    """What was opened, in one line."""
+    if not isinstance(found, SummaryNode):
+        return ""
+    dates = f"{found.since.astimezone(at):%Y-%m-%d} to {found.until.astimezone(at):%Y-%m-%d}"
+    covers = message_handle(found.from_message_seq, found.upto_message_seq)
+    shown = message_handle(inside.first, inside.last)
+    return f"{node_handle(found.seq)}: {covers}, {dates}" + (f"; of these {shown}" if shown != covers else "")
+
+
+def _children(tx: Tx, node: SummaryNode, span: Span | None, search: Search | None, budget: Budget, at: tzinfo) -> str:
+    found = tx.nodes.by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
+    if span is not None and found:
+        first, last = span.within(found[0].seq, found[-1].seq)
+        if not (children := [child for child in found if first <= child.seq <= last]):
+            rows = f"{found[0].seq}..{found[-1].seq}"
+            raise ToolError(f'{node_handle(node.seq)} stands for nodes; their numbers are rows="{rows}"')
+    else:
+        children = list(found)
+    title = _title(node, rows_of(node), at)
+    if search is None:
+        return list_nodes(title, children, budget, zone=at, about=lambda child: child.text.split("\n", 1)[0])
+    lines: dict[int, str] = {}
+    try:
+        for child in children:
+            if (match := next(search.matches(child.text), None)) is not None:
+                lines[child.seq] = clipped(child.text.split("\n")[match.line - 1], match)
+    except PatternSlow as error:
+        raise ToolError("the pattern takes too long: use a simpler one") from error
+    # Summaries leave much out, so a miss here says little: the messages themselves are one call away.
+    hint = f'[Only summaries were searched; the messages: context_grep with handle="{node_handle(node.seq)}"]'
+    if not lines:
+        return budget.cut(f"No summary in {node_handle(node.seq)} matches.\n{hint}")
+    matching = [child for child in children if child.seq in lines]
+    return list_nodes(hint, matching, budget, zone=at, about=lambda child: lines[child.seq])
+
+
+def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, at: tzinfo) -> str:
+    messages: list[Message] = []
+    chars = 0
+    for message in read_rows(tx, rows):
+        messages.append(message)
+        chars += min(len(body_of(message)), budget.chars // SHARES[0])
+        if chars > budget.chars or len(messages) * 8 > budget.tokens:
+            break  # the last one is not shown, or only in part
+    if not messages:
+        return budget.cut(f"There is no message in {message_handle(rows.first, rows.last)}: all were removed.")
+    last = last_row(tx, rows)
+    assert last is not None
+    if messages[0].seq == last.seq:
+        return show_message(messages[0], Lines(), budget, zone=at)
+
+    def left(count: int) -> str:
+        if count and messages[count - 1].seq >= last.seq:
+            return ""
+        rest = rows if count == 0 else replace(rows, first=messages[count - 1].seq + 1)
+        first = next(read_rows(tx, rest, page=1)).seq
+        # By numbers, then on to a message, so that each part begins with one.
+        middle = (first + last.seq) // 2 + 1
+        second = next(read_rows(tx, replace(rows, first=middle), page=1), None) if middle <= last.seq else None
+        if count == 0 and second is not None:  # the whole would be the same call again
+            return f"[In parts: {message_handle(first, second.seq - 1)}, {message_handle(second.seq, last.seq)}]"
+        return left_out(first, last.seq, second.seq if second else None, message_handle)
+
+    return list_messages(title, messages, left, budget, zone=at)

@@ -1,0 +1,62 @@
+"""Which tools of an organisation go with some words: those whose name, tags or description have them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from perdure.core.text.words import index_words
+from perdure.core.tools.spec import Tool
+from perdure.core.tx import ToolFilter, Tx
+
+__all__ = ["ToolHit", "search_tools", "text_of_tool"]
+
+LOOKED_AT = 2_000
+"""The newest so many tools are looked through."""
+
+NAME_WEIGHT, TAG_WEIGHT = 3.0, 2.0
+"""How much more a word counts in a tool's name and tags than in its description."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHit:
+    """A tool, and how well it goes with the query: higher is better, no unit."""
+
+    tool: Tool
+    score: float
+
+
+def search_tools(tx: Tx, query: str, *, where: ToolFilter, limit: int) -> Sequence[ToolHit]:
+    """The best first; without words in the query the newest, with a score of 0.
+
+    Source: sum of inverse document frequencies, after Robertson and Sparck Jones, 1976; words as in every search here.
+    """
+    tools = tx.tools.page(where=where, limit=LOOKED_AT)
+    wanted = set(index_words(query).split())
+    if not wanted:
+        return [ToolHit(tool, 0.0) for tool in tools[:limit]]
+    found = [(tool, _weights(tool, wanted)) for tool in tools]
+    seen = Counter(word for _, weights in found for word in weights)
+    rare = {word: math.log(1 + len(tools) / count) for word, count in seen.items()}
+    hits = [ToolHit(tool, sum(rare[word] * weight for word, weight in weights.items())) for tool, weights in found]
+    return sorted((hit for hit in hits if hit.score > 0), key=lambda hit: -hit.score)[:limit]
+
+
+def text_of_tool(tool: Tool) -> str:
+    """What of a tool is searched, as one text."""
+    return "\n".join(filter(None, (tool.spec.name, " ".join(tool.tags), tool.spec.description)))
+
+
+def _weights(tool: Tool, wanted: set[str]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    name = tool.spec.name
+    fields: Iterable[tuple[str, float]] = (
+        (tool.spec.description, 1.0),
+        (" ".join(tool.tags), TAG_WEIGHT),
+        (f"{name} {name.replace('_', ' ').replace('-', ' ')}", NAME_WEIGHT),
+    )
+    for text, weight in fields:
+        weights |= dict.fromkeys(wanted.intersection(index_words(text).split()), weight)
+    return weights

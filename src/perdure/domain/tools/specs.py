@@ -1,0 +1,295 @@
+"""What models are told of the built-in memory tools: names and arguments as Letta agents know them, words of our
+own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.core.tools.spec import ToolSpec
+
+__all__ = ["ARCHIVAL_TOOLS", "CONTEXT_TOOL_SPECS", "DEFAULT_TOOLS", "FILE_TOOLS", "MEMORY_TOOL_SPECS"]
+
+
+def _spec(
+    name: str,
+    description: str,
+    properties: dict[str, Any],
+    required: tuple[str, ...],
+    *,
+    tool_type: str,
+    parallel: bool,
+) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        description=description,
+        parameters={
+            "type": "object",
+            "properties": properties,
+            "required": list(required),
+            "additionalProperties": False,
+        },
+        kind="memory",
+        tool_type=tool_type,
+        idempotent=True,  # a repeated call is never run: its result is in the transaction of its edit
+        parallel=parallel,
+    )
+
+
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def _number(description: str) -> dict[str, Any]:
+    return {"type": "integer", "description": description}
+
+
+_LABEL = _text("Label of the memory block to edit.")
+_SINCE = _text("Only what is from this date or time on, such as 2026-11-20 or 2026-11-20T15:30. Included.")
+_UNTIL = _text("Only what is up to this date or time. A date includes the whole day.")
+
+_SPECS = (
+    _spec(
+        "core_memory_append",
+        "Add text as a new last line of a memory block. Returns the block's new value.",
+        {"label": _LABEL, "content": _text("The text to add.")},
+        ("label", "content"),
+        tool_type="letta_core",
+        parallel=False,
+    ),
+    _spec(
+        "core_memory_replace",
+        "Replace text in a memory block. The old text must stand in the block exactly once. Returns the new value.",
+        {
+            "label": _LABEL,
+            "old_content": _text("The text to replace, exactly as it stands in the block."),
+            "new_content": _text("What to put in its place; empty to delete."),
+        },
+        ("label", "old_content", "new_content"),
+        tool_type="letta_core",
+        parallel=False,
+    ),
+    _spec(
+        "memory_replace",
+        "Replace text in a memory block. The old text must stand in the block exactly once, white space included: give"
+        " enough of it to be unique. Returns the block's new value.",
+        {
+            "label": _LABEL,
+            "old_string": _text("The text to replace, exactly as it stands in the block."),
+            "new_string": _text("What to put in its place; empty to delete."),
+        },
+        ("label", "old_string", "new_string"),
+        tool_type="letta_sleeptime_core",
+        parallel=False,
+    ),
+    _spec(
+        "memory_insert",
+        "Insert text as new lines of a memory block. Returns the block's new value.",
+        {
+            "label": _LABEL,
+            "new_string": _text("The text to insert."),
+            "insert_line": _number("Insert after this line, counted from 1; 0 is the beginning, -1 (default) the end."),
+        },
+        ("label", "new_string"),
+        tool_type="letta_sleeptime_core",
+        parallel=False,
+    ),
+    _spec(
+        "memory_rethink",
+        "Rewrite a memory block as a whole: to reorganise it, to shorten it, or to fold in much that is new. What is"
+        " not in the new text is gone from the block. Returns the block's new value.",
+        {"label": _LABEL, "new_memory": _text("The whole new value of the block.")},
+        ("label", "new_memory"),
+        tool_type="letta_sleeptime_core",
+        parallel=False,
+    ),
+    _spec(
+        "memory_apply_patch",
+        "Change several places of a memory block at once by a patch: a unified diff (@@ with ' ', '-' and '+' lines)"
+        " or the form *** Begin Patch / *** Update File: label / *** End Patch. Either all of it fits or nothing is"
+        " changed. Returns the block's new value.",
+        {"label": _LABEL, "patch": _text("The patch.")},
+        ("label", "patch"),
+        tool_type="letta_core",
+        parallel=False,
+    ),
+    _spec(
+        "memory_finish_edits",
+        "Say that you are done with editing memory.",
+        {},
+        (),
+        tool_type="letta_sleeptime_core",
+        parallel=False,
+    ),
+    _spec(
+        "memory",
+        "Work on memory blocks like files under /memories. view: show a block, or the list of blocks for /memories."
+        " create: a new block. str_replace: replace text that stands in the block exactly once. insert: insert lines."
+        " delete: remove a block from your memory. rename: give a block another label.",
+        {
+            "command": {
+                "type": "string",
+                "enum": ["view", "create", "str_replace", "insert", "delete", "rename"],
+                "description": "What to do.",
+            },
+            "path": _text("The block, such as /memories/human. For all commands but rename."),
+            "file_text": _text("create: the block's value."),
+            "description": _text(
+                "create: what the block is for. rename: a new description, with or without a new path."
+            ),
+            "old_string": _text("str_replace: the text to replace, exactly as it stands in the block."),
+            "new_string": _text("str_replace: what to put in its place."),
+            "insert_line": _number(
+                "insert: after this line, counted from 1; 0 is the beginning, -1 (default) the end."
+            ),
+            "insert_text": _text("insert: the text."),
+            "old_path": _text("rename: the block."),
+            "new_path": _text("rename: its new path."),
+        },
+        ("command",),
+        tool_type="letta_memory_core",
+        parallel=False,
+    ),
+    _spec(
+        "conversation_search",
+        "Search the whole history of your conversations, also what is no longer in view. Without a query, the newest"
+        " messages of the given dates and roles.",
+        {
+            "query": _text('What to look for: words, or a "phrase" in quotes. All languages.'),
+            "roles": {
+                "type": "array",
+                "items": {"type": "string", "enum": ["assistant", "user", "tool"]},
+                "description": "Only messages of these roles.",
+            },
+            "limit": _number("At most this many results (default 5, up to 50)."),
+            "offset": _number("Pass over so many results, to see those behind them."),
+            "start_date": _SINCE,
+            "end_date": _UNTIL,
+        },
+        (),
+        tool_type="letta_core",
+        parallel=True,
+    ),
+    _spec(
+        "archival_memory_insert",
+        "Put a text into archival memory, where archival_memory_search finds it again. One self-contained fact, note or"
+        " document a call.",
+        {
+            "content": _text("The text to keep."),
+            "tags": {"type": "array", "items": {"type": "string"}, "description": "Tags to find it by."},
+        },
+        ("content",),
+        tool_type="letta_core",
+        parallel=False,
+    ),
+    _spec(
+        "archival_memory_search",
+        "Search archival memory. The best matches come first.",
+        {
+            "query": _text("What to look for; empty for the newest."),
+            "tags": {"type": "array", "items": {"type": "string"}, "description": "Only passages with these tags."},
+            "tag_match_mode": {
+                "type": "string",
+                "enum": ["any", "all"],
+                "description": "Whether one of the tags is enough (any, the default) or all are needed.",
+            },
+            "top_k": _number("At most this many results (default 10, up to 50)."),
+            "offset": _number("Pass over so many results, to see those behind them."),
+            "start_datetime": _SINCE,
+            "end_datetime": _UNTIL,
+        },
+        ("query",),
+        tool_type="letta_core",
+        parallel=True,
+    ),
+    _spec(
+        "open_files",
+        "Read lines of files in your folders. They are shown in the result and stay open: in view until the file is"
+        " closed. When too many are open, the one used longest ago is closed.",
+        {
+            "file_requests": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "file_name": _text("The file, such as docs/plan.md."),
+                        "offset": _number("How many lines to pass over; by default 0, the beginning of the file."),
+                        "length": _number("How many lines to show; by default as many as fit."),
+                    },
+                    "required": ["file_name"],
+                    "additionalProperties": False,
+                },
+                "description": "The files to read; empty to only close files.",
+            },
+            "close_all_others": {"type": "boolean", "description": "Close all other files (default false)."},
+        },
+        ("file_requests",),
+        tool_type="letta_files_core",
+        parallel=False,
+    ),
+    _spec(
+        "grep_files",
+        "Find lines in your files by a regular expression, in any case. Each match comes with its file and line.",
+        {
+            "pattern": _text("The regular expression, such as a word."),
+            "include": _text("Only files whose path matches, such as *.py or docs/*."),
+            "context_lines": _number("Lines to show before and after each match (default 1, up to 10)."),
+            "offset": _number("How many matches to pass over, to go on after a page."),
+        },
+        ("pattern",),
+        tool_type="letta_files_core",
+        parallel=True,
+    ),
+    _spec(
+        "semantic_search_files",
+        "Find passages in your files by what they say. Each comes with its file and lines; open_files shows more.",
+        {
+            "query": _text("What to look for."),
+            "limit": _number("At most this many passages (default 5, up to 50)."),
+        },
+        ("query",),
+        tool_type="letta_files_core",
+        parallel=True,
+    ),
+)
+
+_STRING = {"type": "string"}
+_INTEGER = {"type": "integer"}
+
+# These two are in every request with tools, so each word counts: one description names all arguments.
+_CONTEXT_SPECS = (
+    _spec(
+        "context_expand",
+        "Open what is out of view. handle: node-3, msg-17 or msg-17..40. rows: only these numbers, 20..30. lines of one"
+        " message: 120..180, or 3:500..900 for characters of line 3. pattern (regex): only matches. max_tokens: default"
+        " 1000, up to 4000.",
+        {"handle": _STRING, "rows": _STRING, "lines": _STRING, "pattern": _STRING, "max_tokens": _INTEGER},
+        ("handle",),
+        tool_type="perdure_context",
+        parallel=True,
+    ),
+    _spec(
+        "context_grep",
+        "Lines of this conversation (or of a handle) that match a regex, newest first. from: where to go on.",
+        {"pattern": _STRING, "handle": _STRING, "max_tokens": _INTEGER, "from": _STRING},
+        ("pattern",),
+        tool_type="perdure_context",
+        parallel=True,
+    ),
+)
+
+MEMORY_TOOL_SPECS: dict[str, ToolSpec] = {spec.name: spec for spec in _SPECS}
+"""Name -> spec, of every built-in memory tool."""
+
+CONTEXT_TOOL_SPECS: dict[str, ToolSpec] = {spec.name: spec for spec in _CONTEXT_SPECS}
+"""Name -> spec, of the tools that open what is out of view. The engine itself offers them, behind an agent's own: they
+are not stored as tools."""
+
+DEFAULT_TOOLS: dict[str, tuple[str, ...]] = {
+    "letta_v1_agent": ("conversation_search", "memory_insert", "memory_replace"),
+}
+"""Agent type -> the tools it has from the start."""
+
+FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")
+"""What an agent has while it has a folder."""
+
+ARCHIVAL_TOOLS = ("archival_memory_insert", "archival_memory_search")

@@ -1,0 +1,1 @@
+"""Calls that wait for somebody outside, and the answers to them."""

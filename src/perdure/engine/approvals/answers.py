@@ -1,0 +1,380 @@
+"""Calls that wait for somebody outside, and what is answered to them.
+
+A run that stops at such calls leaves them open; its conversation says so, and takes nothing but answers. The answers
+are stored with the run that goes on with them, in one transaction, so each is applied once: what was denied or brought
+back has its result then, what was approved is run by the new run as any call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.agents import Agent
+from perdure.core.answers import Answer, PendingCall, ToolReturn
+from perdure.core.conversations import Conversation
+from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
+from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
+from perdure.core.ids import AgentId, MessageId, ToolId
+from perdure.core.incoming.json_limits import parse_json
+from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, ToolResult, Waits
+from perdure.core.models import Models
+from perdure.core.ports import Ids, TokenCounter
+from perdure.core.runs import Run, RunKey
+from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
+from perdure.core.tools.rules import rules_of
+from perdure.core.tools.spec import Tool, ToolSpec
+from perdure.core.tx import Tx
+from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
+from perdure.engine.approvals.approved import tool_digest
+from perdure.engine.hooks.rows import add_context_rows
+from perdure.engine.ports import EngineSettings, window_tokens
+from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
+from perdure.engine.run.tool_rules import foreseen, prefilled
+
+__all__ = [
+    "LATEST_ANSWERS",
+    "SKILL",
+    "Pending",
+    "answer_rows",
+    "asked_before",
+    "awaited",
+    "check_answers",
+    "check_edited",
+    "client_skills",
+    "client_specs",
+    "cut",
+    "find_pending",
+    "give_up_pending",
+    "is_usable",
+    "open_calls",
+    "pending_calls",
+    "refuse_while_pending",
+    "return_limit_chars",
+    "tools_of",
+    "with_waits",
+]
+
+SKILL = "skill"
+"""The `type` of a skill among what a caller brings along; tools have none."""
+
+LATEST_ANSWERS = 100
+"""Of a conversation: an answer that is sent again is known among so many."""
+
+LATEST_ROWS = 1_000
+"""Of an agent's log: a call that waits has another id than those that waited in so many."""
+
+REASON_CHARS_MAX = 10_000
+
+RETURN_CHARS, RETURN_SHARE, CHARS_PER_TOKEN = 5_000, 0.2, 4
+"""What the caller brings back is cut at so many characters, or at this share of the window if that is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What waits in a conversation: the run that stopped, the rows from the message with its calls on, and of those
+    calls all that are open."""
+
+    run: Run
+    rows: tuple[Message, ...]
+    open_calls: tuple[OpenCall, ...]
+
+    @property
+    def waiting(self) -> tuple[OpenCall, ...]:
+        """Those that nobody has decided yet, in the order they were asked."""
+        return tuple(one for one in self.open_calls if one.waits)
+
+    @property
+    def message(self) -> Message:
+        return self.rows[0]
+
+
+def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
+    """What waits in this conversation; None: nothing does."""
+    if conversation.pending_run_seq is None or conversation.pending_from is None:
+        return None
+    run = tx.runs.at(RunKey(conversation.agent_id, conversation.pending_run_seq))
+    rows = tx.messages.view(conversation.agent_id, conversation.seq, from_seq=conversation.pending_from, upto_seq=2**62)
+    return Pending(run, tuple(rows), open_calls_in(rows))
+
+
+def refuse_while_pending(tx: Tx, conversation: Conversation, *, what: str = "send a new message") -> None:
+    """Nothing, when the conversation takes what is said. Raises: ApprovalPending."""
+    if conversation.pending_run_seq is not None and (pending := find_pending(tx, conversation)) is not None:
+        calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]
+        raise ApprovalPending(run_id=pending.run.id, message_id=pending.message.id, calls=calls, what=what)
+
+
+def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:
+    """The calls of a conversation that wait for an answer, in the order they were asked."""
+    pending = find_pending(tx, conversation)
+    if pending is None:
+        return ()
+    return tuple(
+        PendingCall(
+            agent_id=conversation.agent_id,
+            conversation_id=conversation.id,
+            run_id=pending.run.id,
+            message_id=one.message.id,
+            call=one.call,
+        )
+        for one in pending.waiting
+    )
+
+
+def open_calls(tx: Tx, conversation: Conversation) -> tuple[ToolCall, ...]:
+    """The calls that a conversation's next run goes on with, decided or not, with what they are run with as decided."""
+    pending = find_pending(tx, conversation)
+    found = () if pending is None else pending.open_calls
+    return tuple(ToolCall(one.call.call_id, one.call.name, one.arguments, one.call.awaits) for one in found)
+
+
+def client_specs(tx: Tx, agent_id: AgentId, digest: str | None) -> dict[str, ToolSpec]:
+    """The tools that the caller of a run runs itself, by name."""
+    if digest is None:
+        return {}
+    return {
+        shape["name"]: ToolSpec(
+            name=shape["name"],
+            description=shape.get("description") or "",
+            parameters=shape.get("parameters") or {"type": "object", "properties": {}},
+            kind="client",
+        )
+        for shape in tx.runs.client_tools(agent_id, digest)
+        if shape.get("type") != SKILL
+    }
+
+
+def client_skills(tx: Tx, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
+    """The skills that the caller of a run has, each with name, description and location."""
+    return [shape for shape in tx.runs.client_tools(agent_id, digest) if shape.get("type") == SKILL]
+
+
+def awaited(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
+    """The tools whose calls wait for somebody, of those that a run has: name -> for whom."""
+    approved, waived = rules_of(settings).approved, settings.get("approval_waived") or ()
+    found: dict[str, Waits] = {}
+    for name, tool in tools.items():
+        if tool.spec.kind == "client":
+            found[name] = "client"
+        elif name in approved or (tool.spec.requires_approval and tool.id not in waived):
+            found[name] = "approval"
+    return found
+
+
+def with_waits(
+    tx: Tx,
+    log: RunLog,
+    settings: Mapping[str, Any],
+    tools: Mapping[str, Tool],
+    parts: tuple[Part, ...],
+    *,
+    refused: Collection[str] = (),
+) -> tuple[Part, ...]:
+    """The parts of an answer with what its tool rules put in the place of the model's arguments, and with what each
+    call waits for (T5), and the digest of its tool where a person has to approve it. Nobody is asked about a call that
+    will be refused, or is one of the `refused`."""
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    waits = awaited(tools, settings)
+    found = foreseen(log.terms, log.called, [call.name for call in calls]) if log.terms is not None else ()
+    changed: dict[str, ToolCall] = {}
+    for place, call in enumerate(calls):
+        arguments = prefilled(call.arguments, found[place].filled.get(call.name)) if found else call.arguments
+        wait = waits.get(call.name)
+        broken = call.call_id in refused or (bool(found) and found[place].violation(call.name) is not None)
+        if wait is not None and (broken or not is_usable(tools[call.name].spec, arguments)):
+            wait = None
+        digest = tool_digest(tx, tools[call.name]) if wait == "approval" else None
+        changed[call.call_id] = ToolCall(call.call_id, call.name, arguments, wait, digest)
+    if any(call.awaits for call in changed.values()):
+        changed = _never_answered(tx, log, changed)
+    return tuple(changed[part.call_id] if isinstance(part, ToolCall) else part for part in parts)
+
+
+def is_usable(spec: ToolSpec, arguments: str) -> bool:
+    """Whether a call with these arguments could be run, so that somebody is asked about it."""
+    try:
+        if spec.kind == "client":  # its schema is the caller's, and so is the check
+            return isinstance(parse_json(arguments, ARGUMENTS) if arguments.strip() else {}, dict)
+        parse_arguments(spec.name, spec.parameters, arguments)
+    except (InvalidArguments, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
+    """The calls under ids that nobody was asked about of late: or an answer that is sent again, or comes after its call
+    was given up, could be taken for one to these."""
+    taken = asked_before(tx, log) | {call.call_id for message in log.messages for call in message.calls}
+    found: dict[str, ToolCall] = {}
+    for old, call in calls.items():
+        call_id, count = call.call_id, 1
+        while call.awaits is not None and (call_id in taken or (call_id != old and call_id in calls)):
+            count += 1
+            call_id = f"{call.call_id}-{count}"
+        taken.add(call_id)
+        found[old] = ToolCall(call_id, call.name, call.arguments, call.awaits, call.tool_digest)
+    return found
+
+
+def asked_before(tx: Tx, log: RunLog) -> set[str]:
+    """The ids of calls about which somebody was asked of late, in the conversation of this run."""
+    agent_id, line = log.run.key.agent_id, log.run.conversation_seq
+    newest = log.messages[-1].seq if log.messages else 0
+    rows = tx.messages.view(agent_id, line, from_seq=max(0, newest - LATEST_ROWS), upto_seq=newest)
+    answered = tx.runs.answers(agent_id, line, limit=LATEST_ANSWERS)
+    taken = {call_id for _, answer in answered for call_id in answer["calls"]}
+    return taken | {call.call_id for row in rows for call in row.calls if call.awaits is not None}
+
+
+def check_answers(
+    tx: Tx, agent: Agent, pending: Pending, answers: Sequence[Answer], *, partial: bool
+) -> tuple[Answer, ...]:
+    """The answers, when they are to what waits: to all of it, or (`partial`) to some of it.
+
+    Raises: AnswerInvalid: to something else, twice to the same, of another kind than it waits for, or arguments that
+        don't fit the tool.
+    """
+    waiting = {one.call.call_id: one for one in pending.waiting}
+    given = [answer.call_id for answer in answers]
+    known = not given or {*given} <= {*waiting} if partial else {*given} == {*waiting}
+    if not known or len({*given}) < len(given):
+        raise AnswerInvalid(f"Invalid tool call IDs. Expected '{list(waiting)}', but received '{given}'.")
+    tools = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(agent.id)}
+    for answer in answers:
+        call = waiting[answer.call_id].call
+        if not isinstance(answer, ToolDecision):
+            if call.awaits != "client":
+                raise AnswerInvalid(
+                    f"call {call.call_id} of {call.name} is run by the server: approve or deny it, what it returned"
+                    " can't be given"
+                )
+            continue
+        if answer.reason is not None and len(answer.reason) > REASON_CHARS_MAX:
+            raise AnswerInvalid(
+                f"the reason for call {call.call_id} has {len(answer.reason):,} characters: give at most"
+                f" {REASON_CHARS_MAX:,}"
+            )
+        if answer.approve and call.awaits == "client":
+            raise AnswerInvalid(
+                f"call {call.call_id} of {call.name} is run by the caller: answer it with what the tool returned"
+            )
+        if answer.arguments is not None:
+            _check_fits(call, tools.get(call.name) or CONTEXT_TOOL_SPECS.get(call.name), answer.arguments)
+    return tuple(answers)
+
+
+def check_edited(tx: Tx, call: PendingCall, arguments: str) -> None:
+    """Nothing, when the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
+    spec = next((tool.spec for tool in tx.tools.of_agent(call.agent_id) if tool.spec.name == call.name), None)
+    _check_fits(call.call, spec or CONTEXT_TOOL_SPECS.get(call.name), arguments)
+
+
+def _check_fits(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
+    if spec is None:
+        raise AnswerInvalid(f"the agent has no tool {call.name} any more: deny call {call.call_id}")
+    try:
+        fit_arguments(call.name, spec.parameters, read_json(arguments))
+    except (InvalidArguments, ValueError, RecursionError) as error:
+        raise AnswerInvalid(f"the changed arguments of call {call.call_id} can't be used: {error}") from error
+
+
+def answer_rows(
+    pending: Pending, answers: Sequence[Answer], *, ids: Ids, counter: TokenCounter, most_chars: int
+) -> tuple[list[Draft], list[int]]:
+    """The rows that answers make, with their tokens: the decisions, then the results there are already, in the order
+    of the calls."""
+    by_id = {answer.call_id: answer for answer in answers}
+    decisions = tuple(answer for answer in answers if isinstance(answer, ToolDecision))
+    drafts: list[Draft] = []
+    tokens: list[int] = []
+    if decisions:
+        drafts.append(Draft(id=MessageId(ids.new("message")), role="user", parts=decisions, kind="approval"))
+        tokens.append(0)
+    for one in pending.open_calls:
+        match by_id.get(one.call.call_id):
+            case ToolDecision(approve=False, reason=reason):
+                why = f" User reason: {reason}" if reason else ""
+                result = ToolResult(
+                    one.call.call_id, one.call.name, f"Error: request to call tool denied.{why}", "error"
+                )
+            case ToolReturn() as brought:
+                text = cut(brought.text, most_chars)
+                result = ToolResult(
+                    one.call.call_id,
+                    one.call.name,
+                    text,
+                    brought.status,
+                    tuple(cut(line, most_chars) for line in brought.stdout),
+                    tuple(cut(line, most_chars) for line in brought.stderr),
+                )
+            case _:
+                continue
+        drafts.append(Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=one.call.name))
+        tokens.append(counter.count(result.text) + MESSAGE_OVERHEAD_TOKENS)
+    return drafts, tokens
+
+
+def return_limit_chars(agent: Agent, models: Models, settings: EngineSettings) -> int:
+    """How many characters of what the caller brings back are kept."""
+    return max(RETURN_CHARS, int(window_tokens(agent, models, settings) * RETURN_SHARE * CHARS_PER_TOKEN))
+
+
+def cut(text: str, most: int) -> str:
+    """What is kept of a text that the caller brought back."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… [NOTE: the result was cut: it has {len(text):,} characters, the limit is {most:,}]"
+
+
+def give_up_pending(
+    tx: Tx, conversation: Conversation, why: str, *, ids: Ids, counter: TokenCounter, now: datetime
+) -> tuple[Run, Sequence[StoredEvent]] | None:
+    """Give every open call of a conversation the result that it was not run; the run that had stopped at them, now
+    cancelled, and what it tells of that. None: nothing waited."""
+    pending = find_pending(tx, conversation)
+    if pending is None:
+        return None
+    drafts = [
+        Draft(
+            id=MessageId(ids.new("message")),
+            role="tool",
+            parts=(ToolResult(one.call.call_id, one.call.name, f"not run: {why}", "error"),),
+            name=one.call.name,
+        )
+        for one in pending.open_calls
+    ]
+    messages = tx.messages.append(
+        conversation.agent_id,
+        drafts,
+        conversation_seq=conversation.seq,
+        at=now,
+        tokens=[20] * len(drafts),
+        run=pending.run,
+        step_id=pending.message.step_id,
+    )
+    if pending.run.context:
+        messages = [*messages, *add_context_rows(tx, pending.run, ids=ids, counter=counter, now=now)]
+    tx.conversations.wait(conversation.agent_id, conversation.seq, run_seq=None)
+    run = tx.runs.cancel_stopped(pending.run.key)
+    events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
+    events.append(RunEnded(run.id, "cancelled", run.usage, run.step_count))
+    return run, tx.events.add(run.key, events, at=now)
+
+
+def tools_of(tx: Tx, run: Run, *, asked: Collection[str] = ()) -> dict[str, Tool]:
+    """The tools that a run's calls can be of: the agent's own, those that the engine offers if there are any, and the
+    caller's, which take the place of others of their names, but not of those that a person was `asked` about."""
+    own = {tool.spec.name: tool for tool in tx.tools.of_agent(run.key.agent_id)}
+    client = {
+        name: Tool(id=ToolId(""), spec=spec)
+        for name, spec in client_specs(tx, run.key.agent_id, run.client_tools).items()
+        if name not in asked
+    }
+    return {**_CONTEXT_TOOLS, **own, **client} if own or client else own
+
+
+_CONTEXT_TOOLS = {name: Tool(id=ToolId(""), spec=spec) for name, spec in CONTEXT_TOOL_SPECS.items()}

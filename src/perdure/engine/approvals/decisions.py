@@ -1,0 +1,166 @@
+"""Answers that are given again: what was decided about a call before counts, and the same once more changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from perdure.core.answers import Answer, ToolReturn
+from perdure.core.conversations import Conversation
+from perdure.core.errors import AnswerInvalid, NotFound
+from perdure.core.ids import MessageId
+from perdure.core.messages import Message, ToolDecision, ToolResult
+from perdure.core.runs import Run
+from perdure.core.tx import Tx
+from perdure.core.tx.runs import RunFilter
+from perdure.engine.approvals.answers import LATEST_ANSWERS, Pending, cut, find_pending
+
+__all__ = ["asked_calls", "decided_before", "decided_last", "given_before"]
+
+Given = Mapping[str, ToolDecision | ToolResult]
+
+
+def given_before(
+    tx: Tx,
+    conversation: Conversation,
+    pending: Pending | None,
+    answers: Sequence[Answer],
+    *,
+    said: str | None,
+    most_chars: int,
+) -> tuple[tuple[Answer, ...], Run | None]:
+    """The answers without those that were given before; and if that leaves none, the run that went on with them, or
+    that still waits for others.
+
+    Args:
+        said: the digest of what is said along with them, if anything is.
+    Raises: AnswerInvalid: one says something else than was decided, or something else was said with it then.
+    """
+    waiting = () if pending is None else [one.call.call_id for one in pending.waiting]
+    fresh = tuple(answer for answer in answers if answer.call_id in waiting)
+    again = [answer for answer in answers if answer.call_id not in waiting]
+    ids = {answer.call_id for answer in again}
+    if not again:
+        return fresh, None
+    if pending is not None and ids <= {*(given := _given(pending.rows))}:
+        _check_same(again, given, waiting=waiting, most_chars=most_chars)
+        return fresh, None if fresh else pending.run
+    if not fresh:
+        for key, answer in tx.runs.answers(conversation.agent_id, conversation.seq, limit=LATEST_ANSWERS):
+            if ids <= {*answer["calls"]}:
+                run = tx.runs.at(key)
+                if not ids <= {*(given := _given(_answered_rows(tx, run, len(answer["calls"]))))}:
+                    break
+                _check_same(again, given, waiting=waiting, most_chars=most_chars)
+                if said is not None and answer.get("said") != said:
+                    raise AnswerInvalid(
+                        "these answers were given before, without this message: send it by itself, as any message"
+                    )
+                return (), run
+    return tuple(answers), None
+
+
+def decided_last(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
+    """The calls that a person decided about last, if nothing was said since: of those that the conversation still waits
+    at, or goes on with."""
+    pending = find_pending(tx, conversation)
+    if pending is not None:
+        return _decided(pending.rows)
+    where = RunFilter(agent_ids=(conversation.agent_id,), conversation_seq=conversation.seq)
+    newest = next(iter(tx.runs.page(where, limit=1)), None)
+    if newest is None or newest.resumes is None:
+        return ()
+    answers = tx.runs.answers(conversation.agent_id, conversation.seq, limit=1)
+    return _decided(_answered_rows(tx, newest, len(answers[0][1]["calls"])))
+
+
+def decided_before(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
+    """This call, if it was answered; without one those of `decided_last`."""
+    if call_id is None:
+        return decided_last(tx, conversation)
+    pending = find_pending(tx, conversation)
+    if pending is not None and call_id in _given(pending.rows):
+        return (call_id,)
+    answers = tx.runs.answers(conversation.agent_id, conversation.seq, limit=LATEST_ANSWERS)
+    return (call_id,) if any(call_id in answer["calls"] for _, answer in answers) else ()
+
+
+def asked_calls(tx: Tx, conversation: Conversation, request: str) -> tuple[str, ...]:
+    """The calls that a request for approval is about, by the id of its message, or for an empty one the newest: those
+    that wait, else those that were decided."""
+    pending = find_pending(tx, conversation)
+    if pending is not None and pending.waiting and request in ("", pending.message.id):
+        return tuple(one.call.call_id for one in pending.waiting)
+    if not request:
+        return decided_last(tx, conversation)
+    try:
+        message = tx.messages.get(MessageId(request))
+    except NotFound:
+        return ()
+    if (message.agent_id, message.conversation_seq) != (conversation.agent_id, conversation.seq):
+        return ()
+    return tuple(call.call_id for call in message.calls if call.awaits is not None)
+
+
+def _answered_rows(tx: Tx, run: Run, calls: int) -> Sequence[Message]:
+    """The rows from the calls that a run goes on with to the last of what their answers made."""
+    begins_at = run.begins_at or 0
+    last = max(begins_at, run.first_message_seq or 0) + calls + 1
+    return tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=begins_at, upto_seq=last)
+
+
+def _given(rows: Iterable[Message]) -> Given:
+    """call id -> what was answered, in the rows from the calls on."""
+    found: dict[str, ToolDecision | ToolResult] = {}
+    for row in rows:
+        found |= {decision.call_id: decision for decision in row.decisions}
+        for result in row.results:
+            found.setdefault(result.call_id, result)
+    return found
+
+
+def _decided(rows: Iterable[Message]) -> tuple[str, ...]:
+    return tuple(decision.call_id for row in rows for decision in row.decisions)
+
+
+def _check_same(answers: Iterable[Answer], given: Given, *, waiting: Sequence[str], most_chars: int) -> None:
+    """Nothing, when all answers say what was answered before. Raises: AnswerInvalid."""
+    for answer in answers:
+        before = given[answer.call_id]
+        if not _is_same(answer, before, most_chars):
+            none = "No tool call is currently awaiting approval in this conversation"
+            why = f"Invalid tool call IDs. Expected '{list(waiting)}'" if waiting else none
+            raise AnswerInvalid(
+                f"Cannot process approval response: {why}: call {answer.call_id} was {_told(before)} already, and"
+                " another answer comes too late"
+            )
+
+
+def _is_same(answer: Answer, before: ToolDecision | ToolResult, most_chars: int) -> bool:
+    match answer, before:
+        case ToolDecision(), ToolDecision():
+            return (
+                answer.approve == before.approve
+                and answer.reason in (None, before.reason)
+                and _read(answer.arguments) == _read(before.arguments)
+            )
+        case ToolReturn(), ToolResult():
+            return answer.status == before.status and before.text in (answer.text, cut(answer.text, most_chars))
+        case _:
+            return False
+
+
+def _read(arguments: str | None) -> Any:
+    try:
+        return None if arguments is None else json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _told(before: ToolDecision | ToolResult) -> str:
+    if isinstance(before, ToolResult):
+        return f"answered with {before.text!r:.80} ({before.status})"
+    if not before.approve:
+        return f"denied with the reason {before.reason!r:.80}" if before.reason else "denied"
+    return "approved" if before.arguments is None else f"approved with the arguments {before.arguments:.200}"

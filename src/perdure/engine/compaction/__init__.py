@@ -1,0 +1,1 @@
+"""Compaction: what leaves the view, and the summary that stands for it."""

@@ -1,0 +1,132 @@
+"""What leaves a conversation's view, stored: the node that stands for it, and the prefix that begins behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perdure.context.request.assemble import View
+from perdure.context.retrieval.stubs import row_tokens
+from perdure.context.window.plan import Evict, Merge
+from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
+from perdure.core.messages import Message
+from perdure.core.nodes import SummaryNode
+from perdure.core.runs import Prefix
+from perdure.core.tx import Tx
+from perdure.engine.compaction.summarise import Summary
+from perdure.engine.run.asking import Asking
+from perdure.engine.run.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
+
+__all__ = ["Left", "leave_view"]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """`node` stands for what left, None if one stood for it before; `tokens_before` is what it took until then."""
+
+    prefix: Prefix
+    node: SummaryNode | None
+    tokens_before: int
+
+
+def leave_view(
+    tx: Tx,
+    agent: Agent,
+    conversation: Conversation,
+    view: View,
+    nodes: Sequence[SummaryNode],
+    smaller: Evict | Merge,
+    summary: Summary | None,
+    asking: Asking,
+    *,
+    reason: str,
+) -> Left:
+    """Carry the plan out: from now on the conversation's requests begin with the new prefix.
+
+    Args:
+        view: what the plan was made of; its prefix has the number -1 where the conversation has none yet.
+        nodes: the summary nodes in view, oldest first.
+    """
+    counter, prefix, stubs = asking.counter, view.prefix, conversation.stubs
+    gone: tuple[Message, ...] = ()
+    kept, pinned, from_seq = view.rows, view.pinned, prefix.from_message_seq
+    nodes = list(nodes)
+    node: SummaryNode | None = None
+    before = 0
+    if isinstance(smaller, Evict):
+        stay = {message.seq for message in smaller.pinned}
+        gone = tuple(message for message in (*pinned, *smaller.messages) if message.seq not in stay)
+        kept = tuple(message for message in kept if message.seq >= smaller.from_seq)
+        pinned, from_seq = smaller.pinned, smaller.from_seq
+    if summary is not None:
+        node = tx.nodes.add(_node(agent, conversation, smaller, summary, asking))
+        if isinstance(smaller, Merge):
+            merged = {old.seq for old in smaller.nodes}
+            place = min(index for index, old in enumerate(nodes) if old.seq in merged)
+            nodes = [old for old in nodes if old.seq not in merged]
+            nodes.insert(place, node)
+            before = sum(old.tokens for old in smaller.nodes)
+        else:
+            nodes.append(node)
+            before = sum(row_tokens(message, stubs, counter) for message in gone)
+    opening = tx.conversations.opening(agent.id, conversation.seq)
+    agent, memory = opening.agent, read_memory(tx, opening)
+    compiled = compile_prefix(
+        tx,
+        agent,
+        conversation,
+        memory,
+        asking,
+        reason=reason,
+        from_seq=from_seq,
+        pinned=[message.seq for message in pinned],
+        nodes=nodes,
+        client_tools=prefix.client_tools,
+        marker=prefix.marker,
+    )
+    rewritten = store_prefix(tx, conversation, memory, compiled)
+    left = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in gone}}
+    view_tokens = sum(row_tokens(message, left, counter) for message in (*pinned, *kept))
+    if conversation.prefix_seq is None:  # nothing was sent, so nothing was measured
+        begun = replace(conversation, view_tokens=view_tokens)
+        overcount = overcount_behind(tx, agent, begun, None, rewritten, counter)
+    else:
+        overcount = overcount_behind(tx, agent, conversation, prefix, rewritten, counter)
+        estimated = prefix.tokens + conversation.view_tokens
+        overcount = dropped_rows(overcount, gone, stubs, counter, estimated=estimated)
+    tx.conversations.fit(agent.id, conversation.seq, view_tokens=view_tokens, stubs=left, overcount=overcount)
+    return Left(rewritten, node, before)
+
+
+def _node(
+    agent: Agent, conversation: Conversation, smaller: Evict | Merge, summary: Summary, asking: Asking
+) -> SummaryNode:
+    if isinstance(smaller, Merge):
+        first, last = smaller.nodes[0], smaller.nodes[-1]
+        span = (first.from_message_seq, last.upto_message_seq, first.since, last.until)
+        level, children = smaller.level, smaller.children
+        count = sum(node.message_count for node in smaller.nodes)
+    else:
+        rows: Sequence[Message] = smaller.messages
+        span = (rows[0].seq, rows[-1].seq, rows[0].occurred_at, rows[-1].occurred_at)
+        level, children, count = 0, (), sum(message.kind == "message" for message in rows)
+    return SummaryNode(
+        agent_id=agent.id,
+        conversation_seq=conversation.seq,
+        seq=0,
+        level=level,
+        from_message_seq=span[0],
+        upto_message_seq=span[1],
+        children=children,
+        message_count=count,
+        since=span[2],
+        until=span[3],
+        text=summary.text,
+        tokens=asking.counter.count(summary.text),
+        made_by=summary.made_by,
+        model=agent.model if summary.made_by == "model" or summary.rejected is not None else None,
+        rejected=summary.rejected,
+        usage=summary.usage,
+        created_at=asking.now,
+    )

@@ -1,0 +1,1 @@
+"""Conversations as a whole: importing, resetting, deleting."""

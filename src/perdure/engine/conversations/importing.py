@@ -1,0 +1,156 @@
+"""History from elsewhere put into a conversation, in batches; and what of it the next request does not have room for,
+out of its view behind summaries.
+
+A model is not asked for these: they are extracts by our own code, so that importing costs time only, and the first
+message after it is answered as quickly as any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.context.request.assemble import View, tail
+from perdure.context.request.authorship import input_tokens
+from perdure.context.window.budget import Certificate
+from perdure.context.window.plan import Evict, Merge, Situation, plan
+from perdure.context.window.segments import segments
+from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
+from perdure.core.errors import IrreducibleFloor
+from perdure.core.ids import AgentId
+from perdure.core.messages import Draft, text_of
+from perdure.core.nodes import SummaryNode
+from perdure.core.tx import Tx
+from perdure.domain.conversations.importing import Added, add_imported
+from perdure.engine.approvals.answers import refuse_while_pending
+from perdure.engine.compaction.leave_view import leave_view
+from perdure.engine.compaction.summarise import Summary, extract_summary
+from perdure.engine.ports import Ports
+from perdure.engine.run.asking import Asking
+from perdure.engine.run.prefixes import compile_prefix, read_memory
+
+__all__ = ["import_drafts"]
+
+NO_RUN = -1
+LAST_SEQ = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a conversation's next request would show before anything new is said."""
+
+    agent: Agent
+    conversation: Conversation
+    view: View
+    nodes: tuple[SummaryNode, ...]
+    status: str
+
+
+async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> Added:
+    """Add those of the messages that are not there, all in one transaction; then room is made.
+
+    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError: none of them was added.
+    """
+    tokens = await asyncio.to_thread(_tokens, drafts, ports)
+    added = await ports.store.write(_add, agent_id, conversation_seq, drafts, tokens, at=ports.clock.now())
+    if added.new:
+        await _make_room(agent_id, conversation_seq, ports)
+    return added
+
+
+def _add(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
+) -> Added:
+    tx.agents.lock(agent_id)
+    refuse_while_pending(tx, tx.conversations.opening(agent_id, conversation_seq).conversation, what="import messages")
+    return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
+
+
+def _tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
+    return [input_tokens(draft.role, text_of(draft.parts), ports.counter) for draft in drafts]
+
+
+async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> None:
+    """Have the oldest rows leave the view until what is shown fits, or nothing more can go."""
+    while True:
+        now = ports.clock.now()
+        asking = Asking(
+            ids=ports.ids,
+            have=None,
+            counter=ports.counter,
+            models=ports.models,
+            settings=ports.settings,
+            now=now,
+            until=now,
+        )
+        shown = await ports.store.read(_shown, agent_id, conversation_seq, asking)
+        smaller = None if shown is None else await asyncio.to_thread(_plan, shown, asking)
+        if shown is None or smaller is None:
+            return
+        summary: Summary | None = None
+        if isinstance(smaller, Merge) or smaller.atoms:
+            text = await asyncio.to_thread(extract_summary, smaller, ports.counter)
+            summary = Summary(text, "extract")
+        if not await ports.store.write(_leave, shown, smaller, summary, asking):
+            return
+
+
+def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, asking: Asking) -> _Shown | None:
+    """None: there is room, going by the estimates that are stored."""
+    opening = tx.conversations.opening(agent_id, conversation_seq)
+    agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
+    if conversation.prefix_seq is None:
+        first = conversation.first_seq
+        prefix = compile_prefix(tx, agent, conversation, memory, asking, reason="import", from_seq=first)
+    else:
+        prefix = tx.prefixes.at(agent_id, conversation.prefix_seq)
+    window, reserve = asking.window(agent)
+    if prefix.tokens + conversation.view_tokens - conversation.overcount <= window - reserve:
+        return None
+    pinned = tx.messages.by_seqs(agent_id, prefix.pinned)
+    rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=LAST_SEQ)
+    view = View.of(prefix, pinned, conversation.stubs).extended(rows)
+    nodes = tx.nodes.by_seqs(agent_id, conversation_seq, prefix.nodes)
+    status = tail(asking.now, agent.timezone, memory.counts, marker=prefix.marker)
+    return _Shown(agent, conversation, view, tuple(nodes), status)
+
+
+def _plan(shown: _Shown, asking: Asking) -> Evict | Merge | None:
+    """What leaves next; None if there is room now, or nothing more can go."""
+    agent, conversation, view = shown.agent, shown.conversation, shown.view
+    window, reserve = asking.window(agent)
+    certificate = Certificate(
+        window_tokens=window,
+        reserve_tokens=reserve,
+        segments=segments(view, stubs=conversation.stubs, status=shown.status, run_seq=NO_RUN, counter=asking.counter),
+        overcount=conversation.overcount,
+    )
+    situation = Situation(
+        certificate=certificate,
+        nodes=shown.nodes,
+        pinned=view.pinned,
+        rows=view.rows,
+        run_seq=NO_RUN,
+        stubs=conversation.stubs,
+        can_open=False,  # nothing is cut: what stays is old enough to leave, but for the newest message
+        counter=asking.counter,
+    )
+    try:
+        found = plan(situation)
+    except IrreducibleFloor:
+        return None  # its next run says so, if it still is so
+    return found if isinstance(found, (Evict, Merge)) else None
+
+
+def _leave(tx: Tx, shown: _Shown, smaller: Evict | Merge, summary: Summary | None, asking: Asking) -> bool:
+    """Carry the plan out; False if the conversation has gone on since, which then makes room for itself."""
+    agent_id, planned = shown.agent.id, shown.conversation
+    tx.agents.lock(agent_id)
+    now = tx.conversations.at(agent_id, planned.seq)
+    if now != planned or tx.runs.active(agent_id, planned.seq) is not None:
+        return False
+    leave_view(tx, shown.agent, now, shown.view, shown.nodes, smaller, summary, asking, reason="import")
+    return True

@@ -1,0 +1,110 @@
+"""The one bus of all hooks: whoever set them, they are called here, one after the other, within their time.
+
+What a hook says is told as an event and kept: a text it adds stands on the run's row until the next request is made,
+and becomes a row of the log there. So a request stays a function of the log, and nothing comes to stand between a call
+and its result. A hook may be called again after a crash: what it said is kept after it said it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.context.sections.envelopes import envelope
+from perdure.core.errors import HookBlocked
+from perdure.core.events import HookAnswered
+from perdure.core.hooks import Hook, HookInfo, HookPayload, HookPoint, Verdict
+
+__all__ = ["Fired", "Hooks"]
+
+log = logging.getLogger(__name__)
+
+CONTEXT_CHARS = 10_000
+REASON_CHARS = 2_000
+
+UNBLOCKABLE: frozenset[HookPoint] = frozenset({"after_compaction", "run_end", "conversation_end", "reset"})
+"""Where there is nothing to stop any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What all hooks of a point said together.
+
+    Args:
+        blocked: why what was about to happen must not, and who says so.
+        context: what the agent is told, each a message of its own, as it will stand in the log.
+        events: what is told of it.
+    """
+
+    blocked: HookBlocked | None = None
+    context: tuple[str, ...] = ()
+    events: tuple[HookAnswered, ...] = ()
+
+
+_NOTHING = Fired()
+
+
+class Hooks:
+    """Calls the hooks of a point, in their order; the first that blocks is the last that is asked."""
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        self._hooks = tuple(hooks)
+        self._points = frozenset(point for hook in self._hooks for point in hook.info.points)
+
+    @property
+    def infos(self) -> tuple[HookInfo, ...]:
+        return tuple(hook.info for hook in self._hooks)
+
+    def wants(self, *points: HookPoint) -> bool:
+        """Whether there is a hook at one of these points. Where there is none, nothing need be made for it."""
+        return not self._points.isdisjoint(points)
+
+    async def fire(self, payload: HookPayload) -> Fired:
+        """What the hooks say. Never raises for what a hook does; cancelling stops the one that is called."""
+        if payload.point not in self._points:
+            return _NOTHING
+        context: list[str] = []
+        events: list[HookAnswered] = []
+        for hook in self._hooks:
+            info = hook.info
+            if not info.wants(payload):
+                continue
+            verdict, failed = await _asked(hook, payload)
+            if failed is not None:
+                log.warning("hook %r failed at %s: %s", info.name, payload.point, failed)
+                events.append(HookAnswered(payload.point, info.name, "failed", failed))
+            if verdict.context:
+                text = verdict.context[:CONTEXT_CHARS]
+                context.append(envelope("hook_context", hook=info.name, point=payload.point, text=text))
+                events.append(HookAnswered(payload.point, info.name, "context", text[:REASON_CHARS]))
+            if verdict.block is None:
+                continue
+            reason = verdict.block[:REASON_CHARS].strip() or "it gives no reason"
+            if payload.point in UNBLOCKABLE:
+                log.warning("hook %r can't block at %s: %s", info.name, payload.point, reason)
+                events.append(HookAnswered(payload.point, info.name, "failed", f"nothing is blocked here: {reason}"))
+                continue
+            events.append(HookAnswered(payload.point, info.name, "blocked", reason))
+            return Fired(HookBlocked(info.name, payload.point, reason), tuple(context), tuple(events))
+        return Fired(None, tuple(context), tuple(events)) if context or events else _NOTHING
+
+
+async def _asked(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | None]:
+    """What a hook says; and why it failed, where it did: then it says what was set for that."""
+    info = hook.info
+    try:
+        async with asyncio.timeout(info.timeout_s):
+            return await hook(payload), None
+    except TimeoutError:
+        failed = f"it took more than {info.timeout_s:g} s"
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        failed = "it gave its own task up"
+    except Exception as error:  # a hook is somebody else's code: it may raise anything
+        failed = f"{type(error).__name__}: {error}"[:REASON_CHARS]
+    block = f"it could not look at this: {failed}" if info.if_it_fails == "block" else None
+    return Verdict(block=block), failed

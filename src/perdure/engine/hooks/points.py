@@ -1,0 +1,279 @@
+"""Where a run meets its hooks: what each point tells them, and what becomes of their answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import HookBlocked
+from perdure.core.events import StoredEvent
+from perdure.core.hooks import (
+    AfterCompaction,
+    AfterModel,
+    AfterTool,
+    BeforeCompaction,
+    BeforeModel,
+    BeforeTool,
+    ConversationStart,
+    HookPayload,
+    RunEnd,
+    RunStart,
+    Said,
+)
+from perdure.core.ids import ConversationId
+from perdure.core.messages import ToolCall, text_of
+from perdure.core.models import ModelReply
+from perdure.core.ports import Ids, TokenCounter
+from perdure.core.runs import Failure, Step
+from perdure.core.tools.spec import Tool, ToolOutcome
+from perdure.core.tx import Tx
+from perdure.engine.hooks.bus import Fired
+from perdure.engine.hooks.rows import hook_draft, hook_tokens
+from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.run.accept import Request
+from perdure.engine.run.finish import end_run
+from perdure.engine.run.interrupts import Interrupted
+from perdure.engine.run.leases import holding
+from perdure.engine.run.log import Progress, RunLog, load_run_log, run_log_of
+from perdure.engine.run.next_action import Ask, Finish, next_action
+
+__all__ = [
+    "after_compaction",
+    "after_memory_tool",
+    "after_model",
+    "after_tool",
+    "at_run_end",
+    "at_run_start",
+    "before_compaction",
+    "before_model",
+    "before_tool",
+    "keep",
+]
+
+
+async def at_run_start(request: Request, ports: Ports) -> Request:
+    """The request as it is accepted: with what hooks add to it, behind what was said.
+
+    Raises: HookBlocked: it is refused; NotFound.
+    """
+
+    def look(tx: Tx) -> tuple[ConversationId, bool, bool]:
+        conversation = tx.conversations.at(request.agent_id, request.conversation_seq)
+        key = request.idempotency_key
+        known = None if key is None else tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)
+        return conversation.id, conversation.last_message_at is None, known is not None
+
+    conversation_id, is_first, is_known = await ports.store.read(look)
+    if is_known:  # accepted before, and looked at then
+        return request
+    about: dict[str, Any] = {
+        "agent_id": request.agent_id,
+        "conversation_id": conversation_id,
+        "run_id": request.run_id,
+    }
+    messages = tuple(Said(draft.role, text_of(draft.parts)) for draft in request.drafts)
+    payloads: list[HookPayload] = [ConversationStart(**about)] if is_first else []
+    payloads.append(RunStart(**about, messages=messages, background=request.background))
+    added: list[str] = []
+    for payload in payloads:
+        fired = await ports.hooks.fire(payload)
+        if fired.blocked is not None:
+            raise fired.blocked
+        added += fired.context
+    if not added:
+        return request
+    drafts = tuple(hook_draft(text, ports.ids) for text in added)
+    tokens = tuple(hook_tokens(text, ports.counter) for text in added)
+    return replace(request, drafts=(*request.drafts, *drafts), tokens=(*request.tokens, *tokens))
+
+
+async def before_model(log: RunLog, ports: Ports) -> Progress:
+    """The log after the hooks had their say; the run has ended if they don't let the model be asked.
+
+    Raises: LeaseLost, StoreError.
+    """
+    model = await ports.store.read(lambda tx: tx.agents.model(log.run.key.agent_id))
+    answered = max((message.seq for message in log.messages if message.role == "assistant"), default=-1)
+    new = [message for message in log.messages if message.seq > answered and message.kind == "message"]
+    payload = BeforeModel(
+        **_about(log), model=model, step=log.steps_taken, new=tuple(Said(one.role, one.text) for one in new)
+    )
+    try:
+        fired = await _fire(log, payload, ports)
+    except Interrupted:
+        return Progress(await ports.store.read(load_run_log, log.run.key))
+    if fired.blocked is None:
+        return await keep(log, fired, ports)
+    return await _refused(log, fired, str(fired.blocked), ports)
+
+
+async def _refused(log: RunLog, fired: Fired, why: str, ports: Ports) -> Progress:
+    return await ports.store.write(
+        _refuse,
+        log,
+        fired,
+        why,
+        ids=ports.ids,
+        counter=ports.counter,
+        settings=ports.settings,
+        now=ports.clock.now(),
+    )
+
+
+async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) -> Fired:
+    """What hooks say of an answer, before it is stored. Raises: Interrupted, LeaseLost, StoreError."""
+    calls = [part for part in reply.parts if isinstance(part, ToolCall)]
+    return await _fire(
+        log,
+        AfterModel(
+            **_about(log),
+            model=step.model,
+            step=step.index,
+            text=text_of(reply.parts),
+            tool_calls=tuple(
+                {"call_id": call.call_id, "name": call.name, "arguments": call.arguments} for call in calls
+            ),
+            stop_reason=reply.stop_reason,
+            input_tokens=reply.usage.input_tokens,
+            output_tokens=reply.usage.output_tokens,
+        ),
+        ports,
+    )
+
+
+async def before_tool(
+    log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
+) -> tuple[Progress, ToolOutcome | None]:
+    """The log after the hooks had their say, and what the call's result is, if they don't let it be run.
+
+    Raises: Interrupted, LeaseLost, StoreError.
+    """
+    payload = BeforeTool(**_about(log), **_of_call(call, tool), arguments=arguments)
+    fired = await _fire(log, payload, ports)
+    return await keep(log, fired, ports), None if fired.blocked is None else _refusal(
+        f"{fired.blocked}. The tool was not run."
+    )
+
+
+async def after_tool(
+    log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutcome, ports: Ports
+) -> tuple[ToolOutcome, Fired]:
+    """A result as the model sees it, and what hooks say of it. To be called where the lease is held."""
+    fired = await ports.hooks.fire(_after(log, call, tool, arguments, outcome.status, outcome.text))
+    if fired.blocked is None:
+        return outcome, fired
+    return _refusal(f"{fired.blocked}. The tool was run; its result is withheld."), fired
+
+
+async def after_memory_tool(
+    log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
+) -> Progress:
+    """The log after hooks were told of a result that stands in it. Raises: Interrupted, LeaseLost, StoreError."""
+    result = log.messages[-1].results[-1]
+    fired = await _fire(log, _after(log, call, tool, arguments, result.status, result.text), ports)
+    return await keep(log, fired, ports)
+
+
+def _after(
+    log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], status: str, result: str
+) -> AfterTool:
+    return AfterTool(**_about(log), **_of_call(call, tool), arguments=arguments, status=status, result=result)
+
+
+async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: Ports) -> Progress:
+    """The log after the hooks had their say. Without room the model can't be asked, so if they let nothing leave the
+    window the run has ended; all that was said is kept. Raises: Interrupted, LeaseLost, StoreError."""
+    payload = BeforeCompaction(**_about(log), by=by, budget_tokens=budget_tokens)
+    fired = await _fire(log, payload, ports)
+    if fired.blocked is None:
+        return await keep(log, fired, ports)
+    why = (
+        f"{fired.blocked}. The next request does not fit the {budget_tokens:,} tokens of its window, and nothing may"
+        " leave it: begin another conversation, reset this one, or give the agent a larger window"
+    )
+    return await _refused(log, fired, why, ports)
+
+
+async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
+    """The log after the hooks had their say. Raises: Interrupted, LeaseLost, StoreError."""
+    return await keep(log, await _fire(log, AfterCompaction(**_about(log), by=by), ports), ports)
+
+
+async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None) -> Progress:
+    """The log after the hooks had their say: of a run that is about to `finish`, or that has ended."""
+    failure = log.run.failure if finish is None else finish.failure
+    said = [message.text for message in log.messages if message.role == "assistant" and message.text]
+    reason = finish.reason if finish is not None else log.run.stop_reason or "error"
+    payload = RunEnd(
+        **_about(log), stop_reason=reason, text="\n".join(said), error=None if failure is None else failure.message
+    )
+    if finish is None:
+        await ports.hooks.fire(payload)  # logged where it fails; the run's events are over
+        return Progress(log)
+    try:
+        fired = await _fire(log, payload, ports)
+    except Interrupted:
+        return Progress(log)
+    return await keep(log, fired, ports)
+
+
+async def keep(log: RunLog, fired: Fired, ports: Ports) -> Progress:
+    """The log with what hooks said: their events stored, their context waiting for the next request.
+
+    Raises: LeaseLost, StoreError.
+    """
+    if not fired.events:
+        return Progress(log)
+    return await ports.store.write(_kept, log, fired, now=ports.clock.now())
+
+
+def _kept(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Progress:
+    run = tx.runs.hold(log.run.key, log.lease, until=None)
+    if fired.context:
+        run = tx.runs.set_context(run, (*run.context, *fired.context))
+    return Progress(log.after(run=run), _stored(tx, log, fired, now=now))
+
+
+def _refuse(
+    tx: Tx,
+    log: RunLog,
+    fired: Fired,
+    why: str,
+    *,
+    ids: Ids,
+    counter: TokenCounter,
+    settings: EngineSettings,
+    now: datetime,
+) -> Progress:
+    """End a run whose model may not be asked."""
+    log = run_log_of(tx, tx.runs.hold(log.run.key, log.lease, until=None))
+    if not isinstance(next_action(log), Ask):
+        return Progress(log, _stored(tx, log, fired, now=now))
+    failure = Failure(kind=HookBlocked.code, message=why)
+    end = Finish("error", failure)
+    return end_run(tx, log, end, [*fired.events], ids=ids, counter=counter, settings=settings, now=now)
+
+
+def _stored(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Sequence[StoredEvent]:
+    return tx.events.add(log.run.key, fired.events, at=now)
+
+
+async def _fire(log: RunLog, payload: HookPayload, ports: Ports) -> Fired:
+    """What hooks say, while the run stays this process's. Raises: Interrupted, LeaseLost."""
+    async with holding(log.run.key, log.lease, ports):
+        return await ports.hooks.fire(payload)
+
+
+def _about(log: RunLog) -> dict[str, Any]:
+    run = log.run
+    return {"agent_id": run.key.agent_id, "conversation_id": run.conversation_id, "run_id": run.id}
+
+
+def _of_call(call: ToolCall, tool: Tool) -> dict[str, Any]:
+    return {"call_id": call.call_id, "tool": call.name, "kind": tool.spec.kind}
+
+
+def _refusal(text: str) -> ToolOutcome:
+    return ToolOutcome(text=text, status="error")

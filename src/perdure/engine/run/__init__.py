@@ -1,0 +1,1 @@
+"""One run, from an accepted request to its stop reason."""

@@ -1,0 +1,146 @@
+"""T9: a run ends. Whatever the reason, its log is left legal: every call has its one result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.events import Event, MessageAdded, RunEnded
+from perdure.core.ids import MessageId
+from perdure.core.messages import Draft, Message, Question, Text, ToolResult, parts_to_json
+from perdure.core.ports import Ids, TokenCounter
+from perdure.core.quick import changed
+from perdure.core.runs import RunKey
+from perdure.core.tx import Tx
+from perdure.engine.hooks.rows import add_context_rows
+from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.run.accept import add_waiting_input
+from perdure.engine.run.log import Progress, RunLog, run_log_of
+from perdure.engine.run.next_action import Finish, next_action
+
+__all__ = ["end_run", "finish"]
+
+
+async def finish(log: RunLog, ports: Ports) -> Progress:
+    """End the run as its log says, in one transaction. Raises: LeaseLost."""
+    now = ports.clock.now()
+    return await ports.store.write(
+        _finish, log.run.key, log=log, ids=ports.ids, counter=ports.counter, settings=ports.settings, now=now
+    )
+
+
+def _finish(
+    tx: Tx, key: RunKey, *, log: RunLog, ids: Ids, counter: TokenCounter, settings: EngineSettings, now: datetime
+) -> Progress:
+    log = run_log_of(tx, tx.runs.hold(key, log.lease, until=None))
+    if not isinstance(action := next_action(log), Finish):
+        return Progress(log)
+    events: list[Event] = []
+    if action.reason == "end_turn" and (questions := log.questions):
+        asked = _ask_user(tx, log, questions, ids=ids, counter=counter, now=now)
+        events += [MessageAdded(message.seq, message) for message in asked]
+        log = log.after(messages=asked)
+    return end_run(tx, log, action, events, ids=ids, counter=counter, settings=settings, now=now)
+
+
+def _ask_user(
+    tx: Tx, log: RunLog, questions: Sequence[Question], *, ids: Ids, counter: TokenCounter, now: datetime
+) -> Sequence[Message]:
+    """The questions as what the agent said last, so that every reader sees them as its answer."""
+    text = "\n\n".join(question.shown for question in questions)
+    run, parts = log.run, (Text(text),)
+    return tx.messages.append(
+        run.key.agent_id,
+        [Draft(id=MessageId(ids.new("message")), role="assistant", parts=parts)],
+        conversation_seq=run.conversation_seq,
+        at=now,
+        tokens=[counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS],
+        run=run,
+        step_id=next(message.step_id for message in reversed(log.messages) if message.results),
+    )
+
+
+def end_run(
+    tx: Tx,
+    log: RunLog,
+    action: Finish,
+    events: list[Event],
+    *,
+    ids: Ids,
+    counter: TokenCounter,
+    settings: EngineSettings,
+    now: datetime,
+    told: int | None = None,
+) -> Progress:
+    """The ended run, inside a transaction that holds its lease; `events` are what else that transaction has to tell,
+    after the one with the number `told`, if that is known.
+
+    Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
+    """
+    run = log.run
+    open_calls = log.open_calls
+    if action.reason == "requires_approval":
+        tx.conversations.wait(
+            run.key.agent_id, run.conversation_seq, run_seq=run.key.seq, from_seq=open_calls[0].message.seq
+        )
+        open_calls = ()
+    step = log.last_step
+    if step is not None and step.status == "pending":
+        log = log.after(step=tx.steps.end(step, status="cancelled", at=now, stop_reason=action.reason))
+    drafts = [
+        Draft(
+            id=MessageId(ids.new("message")),
+            role="tool",
+            parts=(
+                ToolResult(
+                    open_call.call.call_id,
+                    open_call.call.name,
+                    _why_unanswered(open_call.call.call_id in log.started, action),
+                    "error",
+                ),
+            ),
+        )
+        for open_call in open_calls
+    ]
+    if drafts:
+        messages = tx.messages.append(
+            run.key.agent_id,
+            drafts,
+            conversation_seq=run.conversation_seq,
+            at=now,
+            tokens=[20] * len(drafts),
+            run=run,
+            step_id=open_calls[0].message.step_id,
+        )
+        events += [MessageAdded(message.seq, message) for message in messages]
+        log = log.after(messages=messages)
+    if run.input_waits:  # it was acknowledged, so it is in the log whatever became of the run
+        run, said = add_waiting_input(tx, run, now=now)
+        events += [MessageAdded(message.seq, message) for message in said]
+        log = log.after(messages=said)
+    if run.context and action.reason != "requires_approval":
+        added = add_context_rows(tx, run, ids=ids, counter=counter, now=now)
+        run = changed(run, context=())
+        events += [MessageAdded(message.seq, message) for message in added]
+        log = log.after(messages=added)
+    usage = run.usage + log.usage  # what summaries took stands on the run's row already
+    run = tx.runs.end(
+        run,
+        reason=action.reason,
+        usage=usage,
+        step_count=log.steps_taken,
+        failure=action.failure,
+        at=now,
+    )
+    events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure))
+    stored = tx.events.add(run.key, events, at=now, after=told)
+    if run.background:  # after the last event, which keeps the numbers of those that go from being given again
+        since = now - timedelta(seconds=settings.keep_deltas_s)
+        tx.events.trim_deltas(run.key, keep=settings.keep_deltas, since=since)
+    return Progress(log.after(run=run), stored)
+
+
+def _why_unanswered(started: bool, action: Finish) -> str:
+    ended = "the run was cancelled" if action.reason == "cancelled" else f"the run ended ({action.reason})"
+    return f"interrupted: outcome unknown, {ended} while the tool was running" if started else f"not run: {ended}"

@@ -1,0 +1,253 @@
+"""The log of one run: everything the next action is decided from, as it stands in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+
+from perdure.core.errors import LeaseLost, ModelOverflow
+from perdure.core.events import StoredEvent
+from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
+from perdure.core.quick import maker, quick
+from perdure.core.runs import Lease, Run, RunKey, Step, Usage
+from perdure.core.tools.rules import ToolRules, rules_of
+from perdure.core.tx import Tx
+from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
+from perdure.engine.run.tool_rules import Called, Standing, Terms, calls_made, standing
+
+__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "open_calls_in", "run_log_of", "terms_of"]
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call that has no result yet, the message it stands in, and what a person decided about it."""
+
+    call: ToolCall
+    message: Message
+    decision: ToolDecision | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody has to decide, or to run it, before it can have a result."""
+        return self.call.awaits is not None and self.decision is None
+
+    @property
+    def arguments(self) -> str:
+        """What it is run with, as JSON."""
+        edited = None if self.decision is None else self.decision.arguments
+        return self.call.arguments if edited is None else edited
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLog:
+    """A run, its messages and steps in order, and its started foreign calls (call id -> lease number).
+
+    It is never changed. Every transaction of the loop gives back the log that it leaves in the store. Where that saves
+    reading, it is made from the one before: under the lease nobody else writes to it, but for the run's own row, and
+    that is read anew in each transaction.
+
+    Args:
+        terms: what the run's calls are judged by; None: the agent has no rules about what may follow what.
+        told: the number of the run's last event; None where it was not looked up. Besides who holds the lease only a
+            request to cancel tells more, and that shows in the run's row.
+    """
+
+    run: Run
+    messages: tuple[Message, ...]
+    steps: tuple[Step, ...]
+    started: Mapping[str, int]
+    terms: Terms | None = None
+    told: int | None = field(default=None, compare=False)
+
+    def after(
+        self,
+        *,
+        run: Run | None = None,
+        messages: Sequence[Message] = (),
+        step: Step | None = None,
+        told: int | None = None,
+    ) -> RunLog:
+        """The log with another run row, more messages, a step that is new or in another state, and events."""
+        steps = self.steps
+        if step is not None:
+            steps = (*[other for other in steps if other.index != step.index], step)
+        return _make_log(
+            run=run or self.run,
+            messages=(*self.messages, *messages) if messages else self.messages,
+            steps=steps,
+            started=self.started,
+            terms=self.terms,
+            told=told,
+        )
+
+    @property
+    def lease(self) -> Lease:
+        """Raises: LeaseLost: nobody holds the run."""
+        if self.run.lease_owner is None:
+            raise LeaseLost(f"{self.run.id} is held by nobody")
+        return Lease(self.run.lease_owner, self.run.lease_number)
+
+    @property
+    def open_calls(self) -> tuple[OpenCall, ...]:
+        """Calls without a result, in the order they were asked."""
+        return open_calls_in(self.messages)
+
+    @property
+    def ready_calls(self) -> tuple[OpenCall, ...]:
+        """The open calls that can have their result now. Where rules say what may follow what, none is run before those
+        that were asked before it."""
+        ready: list[OpenCall] = []
+        for one in self.open_calls:
+            if not one.waits:
+                ready.append(one)
+            elif self.terms is not None:
+                break
+        return tuple(ready)
+
+    @property
+    def last_answer(self) -> Message | None:
+        """The newest answer of the model."""
+        return next((message for message in reversed(self.messages) if message.role == "assistant"), None)
+
+    @property
+    def reminders(self) -> int:
+        """How often in a row the model was reminded of what it still has to do, since it last called a tool."""
+        count = 0
+        for message in reversed(self.messages):
+            if message.role == "tool" and not all(result.refused for result in message.results):
+                break
+            count += message.kind == "heartbeat"
+        return count
+
+    def standing(
+        self, *, of: OpenCall | None = None, tools: Collection[str] | None = None, next_answer: bool = False
+    ) -> Standing | None:
+        """What the rules say now; `of` a call that is about to be run, with the `tools` that there now are; or
+        (`next_answer`) of an answer that is still to come. None: there are no rules."""
+        if (terms := self.terms) is None:
+            return None
+        if tools is not None:
+            terms = Terms(terms.rules, frozenset(tools), terms.earlier)
+        answer = None if next_answer else of.message if of is not None else self.last_answer
+        return standing(terms, self.called, answer=-1 if answer is None else answer.seq)
+
+    @property
+    def called(self) -> list[Called]:
+        """The calls of the request that this run serves, as far as tool rules count them."""
+        return [*(self.terms.earlier if self.terms is not None else ()), *calls_made(self.messages)]
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What the newest answer's calls ask the user, in the order of their results."""
+        found: list[Question] = []
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                break
+            found += [result.question for result in reversed(message.results) if result.question is not None]
+        return tuple(reversed(found))
+
+    @property
+    def last_step(self) -> Step | None:
+        return self.steps[-1] if self.steps else None
+
+    @property
+    def steps_taken(self) -> int:
+        """Model calls that count towards `max_steps`: those that a crash took away do not."""
+        return sum([step.status != "abandoned" for step in self.steps])
+
+    @property
+    def usage(self) -> Usage:
+        return reduce(add, [step.usage for step in self.steps]) if self.steps else Usage()
+
+    @property
+    def refusals(self) -> int:
+        """How many of the newest answers asked for nothing that could be run."""
+        count = 0
+        for step in reversed(self.steps):
+            calls = {call.call_id for call in self.calls_of(step)}
+            results = [result for message in self.messages for result in message.results if result.call_id in calls]
+            if not results or not all(result.refused for result in results):
+                break
+            count += 1
+        return count
+
+    @property
+    def overflows(self) -> tuple[Step, ...]:
+        """The model calls since the last answer whose request was larger than the model's window, oldest first."""
+        since: list[Step] = []
+        for step in self.steps:
+            if step.status == "success":
+                since.clear()
+            elif step.failure is not None and step.failure.kind == ModelOverflow.kind:
+                since.append(step)
+        return tuple(since)
+
+    def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
+        """The tool calls of the answer that this step brought."""
+        return tuple(call for message in self.messages if message.step_id == step.id for call in message.calls)
+
+
+_make_log = maker(RunLog)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one transaction of the loop brought: the log as it now stands, and the events to send."""
+
+    log: RunLog
+    events: Sequence[StoredEvent] = ()
+
+
+def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
+    """The calls in these rows that have no result in them, in the order they were asked."""
+    answered: set[str] = set()
+    asked: list[OpenCall] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                asked.append(OpenCall(part, message))
+            elif isinstance(part, ToolResult):
+                answered.add(part.call_id)
+    if not asked:
+        return ()
+    found = [one for one in asked if one.call.call_id not in answered]
+    if any(one.call.awaits is not None for one in found):
+        decided = {one.call_id: one for message in messages for one in message.decisions}
+        found = [OpenCall(one.call, one.message, decided.get(one.call.call_id)) for one in found]
+    return tuple(found)
+
+
+def load_run_log(tx: Tx, key: RunKey) -> RunLog:
+    """The log of a run. Raises: NotFound."""
+    return run_log_of(tx, tx.runs.at(key))
+
+
+def run_log_of(tx: Tx, run: Run) -> RunLog:
+    """The log of a run whose row was read in this transaction."""
+    return RunLog(
+        run=run,
+        messages=tuple(tx.messages.of_run(run)),
+        steps=tuple(tx.steps.of_run(run.key)),
+        started=tx.runs.started_calls(run.key),
+        terms=terms_of(tx, run, rules_of(tx.agents.tool_rules(run.key.agent_id))),
+    )
+
+
+def terms_of(tx: Tx, run: Run, rules: ToolRules) -> Terms | None:
+    """What the calls of this run are judged by."""
+    if not rules.ordered:
+        return None
+    agent_id = run.key.agent_id
+    names = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+    if run.client_tools is not None:
+        brought = tx.runs.client_tools(agent_id, run.client_tools)
+        names |= {shape["name"] for shape in brought if shape.get("type") != "skill"}
+    earlier: Sequence[Message] = ()
+    if run.turn_from is not None and run.begins_at is not None:
+        earlier = tx.messages.view(agent_id, run.conversation_seq, from_seq=run.turn_from, upto_seq=run.begins_at - 1)
+    made = tuple(Called(one.name, one.output, one.denied) for one in calls_made(earlier))
+    return Terms(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), made)

@@ -1,0 +1,366 @@
+"""T4 and T5: the model is asked, its answer streamed, and stored. A reply without a tool call ends the run with it
+(T9)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from perdure.context.request.assemble import assemble
+from perdure.context.window.budget import overcount_measured
+from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.errors import (
+    HookBlocked,
+    LeaseLost,
+    ModelError,
+    ModelNotFound,
+    ModelReplyEmpty,
+    ModelReplyInvalid,
+    PerdureError,
+    StoreError,
+)
+from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
+from perdure.core.ids import MessageId, answer_id
+from perdure.core.messages import Draft, Text, ToolCall, ToolResult, Waits, make_draft, parts_to_json, text_of
+from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
+from perdure.core.ports import Ids, TokenCounter
+from perdure.core.quick import changed
+from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
+from perdure.core.tx import Tx
+from perdure.engine.approvals.answers import asked_before, awaited, tools_of, with_waits
+from perdure.engine.hooks.points import after_model, keep
+from perdure.engine.ports import EngineSettings, Ports, window_tokens
+from perdure.engine.run.call_names import CallNames
+from perdure.engine.run.finish import end_run
+from perdure.engine.run.hub import Tell
+from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
+from perdure.engine.run.leases import holding
+from perdure.engine.run.log import Progress, RunLog, load_run_log
+from perdure.engine.run.long_calls import CALLS_SHARE, shortened
+from perdure.engine.run.next_action import Finish, next_action
+from perdure.engine.run.request import Asked
+
+__all__ = ["call_model"]
+
+NEWS = 1.02
+"""A factor that is this much above what was reckoned with is remembered for the model's other conversations."""
+
+logger = logging.getLogger(__name__)
+
+TOLD_CHARS = 4_000
+
+
+async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Progress:
+    """The progress that storing the answer made; its pieces are told as they come."""
+    log = asked.log
+    message_id = answer_id(log.run.id, step.index, ports.ids)
+    previews = _Previews(log, ports) if log.run.background else None
+    reply: ModelReply | None = None
+    deltas = _Deltas(asked, step, message_id, ports)
+    try:
+        async with holding(log.run.key, log.lease, ports):
+            model = ports.models.find(step.model)
+            if model is None:
+                raise ModelNotFound(step.model, known=ports.models.handles())
+            options = ModelOptions.of(asked.agent.settings)
+            request = assemble(step.model, asked.view, step.recipe, options=options)
+            async for piece in model.respond(request):
+                if isinstance(piece, ModelReply):
+                    reply = piece
+                    continue
+                delta = await deltas.of(piece)
+                tell((delta,) if previews is None else await previews.add(delta))
+            if previews is not None:
+                tell(await previews.flush())
+        _check_reply(reply, step, options.tool_choice)
+        if reply is not None and ports.hooks.wants("after_model"):
+            fired = await after_model(log, step, reply, ports)
+            kept = await keep(log, fired, ports)
+            log = kept.log
+            tell(kept.events)
+            if fired.blocked is not None:
+                raise fired.blocked
+    except Interrupted:
+        return Progress(await ports.store.read(load_run_log, log.run.key))
+    except (LeaseLost, StoreError):
+        raise
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
+        if not isinstance(error, PerdureError | asyncio.CancelledError):
+            logger.exception("%s: the call of %s stopped at a defect", log.run.id, step.model)
+        failure, reason = _failure(error)
+        return await ports.store.write(
+            _store_failure,
+            log.run.key,
+            log=log,
+            step=step,
+            failure=failure,
+            reason=reason,
+            exchange=_exchange(error, reply),
+            ids=ports.ids,
+            counter=ports.counter,
+            settings=ports.settings,
+            now=ports.clock.now(),
+            ends=not ports.hooks.wants("run_end"),
+        )
+    assert reply is not None
+    window = window_tokens(asked.agent, ports.models, ports.settings)
+    parts, refused = shortened(
+        deltas.names.of(reply.parts), counter=ports.counter, most_tokens=int(window * CALLS_SHARE)
+    )
+    return await ports.store.write(
+        _store_reply,
+        log.run.key,
+        log=log,
+        step=step,
+        draft=make_draft(id=message_id, role="assistant", parts=parts),
+        agent_settings=asked.agent.settings,
+        reply=reply,
+        refused=refused,
+        window_tokens=window,
+        tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
+        counter=ports.counter,
+        ids=ports.ids,
+        settings=ports.settings,
+        now=ports.clock.now(),
+        ends=not ports.hooks.wants("run_end"),
+    )
+
+
+def _store_reply(
+    tx: Tx,
+    key: RunKey,
+    *,
+    log: RunLog,
+    step: Step,
+    draft: Draft,
+    agent_settings: Mapping[str, Any],
+    reply: ModelReply,
+    refused: Mapping[str, str],
+    window_tokens: int,
+    tokens: int,
+    counter: TokenCounter,
+    ids: Ids,
+    settings: EngineSettings,
+    now: datetime,
+    ends: bool,
+) -> Progress:
+    run = tx.runs.hold(key, log.lease, until=None, known=log.run)
+    told = None if run.cancel_requested or run.background else log.told
+    log = log.after(run=run)
+    overcount = _learn_measured(tx, log, step, reply, window_tokens)
+    if any(isinstance(part, ToolCall) for part in draft.parts):
+        tools = tools_of(tx, run)
+        draft = changed(draft, parts=with_waits(tx, log, agent_settings, tools, draft.parts, refused=refused))
+    results = [_refusal(part, refused[part.call_id], ids) for part in _calls(draft) if part.call_id in refused]
+    messages = tx.messages.append(
+        key.agent_id,
+        [draft, *results],
+        conversation_seq=log.run.conversation_seq,
+        at=now,
+        tokens=[tokens, *(counter.count(text_of(result.parts)) + MESSAGE_OVERHEAD_TOKENS for result in results)],
+        run=log.run,
+        step_id=step.id,
+        overcount=overcount,
+    )
+    step = tx.steps.end(step, status="success", at=now, usage=reply.usage, stop_reason=reply.stop_reason)
+    if reply.exchange is not None:
+        tx.steps.put_exchange(step, reply.exchange)
+    log = log.after(messages=messages, step=step)
+    events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
+    return _advanced(tx, log, events, ids=ids, counter=counter, settings=settings, now=now, ends=ends, told=told)
+
+
+def _calls(draft: Draft) -> list[ToolCall]:
+    return [part for part in draft.parts if isinstance(part, ToolCall)]
+
+
+def _refusal(call: ToolCall, why: str, ids: Ids) -> Draft:
+    """The result of a call that was not even kept whole."""
+    result = ToolResult(call.call_id, call.name, why, "error", refused=True)
+    return Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)
+
+
+def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
+    """What the provider's count teaches of the conversation's estimate, and of the model's."""
+    recipe, measured = step.recipe, reply.usage.input_tokens
+    before = [
+        other.usage.input_tokens
+        for other in log.steps
+        if other.status == "success" and other.recipe.prefix_seq == recipe.prefix_seq and other.index < step.index
+    ]
+    overcount = overcount_measured(recipe.tokens, measured, window_tokens=window_tokens, before=before)
+    if overcount is not None and not log.overflows:
+        ratio, known = measured / recipe.tokens, max(1.0, recipe.estimator)
+        if ratio > known * NEWS or ratio < known / NEWS < known:
+            # Up at once, as too low a factor costs a refused request; down by halves.
+            tx.steps.learn_factor(step.model, ratio if ratio > known else max(1.0, (known + ratio) / 2))
+    return overcount
+
+
+def _store_failure(
+    tx: Tx,
+    key: RunKey,
+    *,
+    log: RunLog,
+    step: Step,
+    failure: Failure,
+    reason: StopReason,
+    exchange: Exchange | None,
+    ids: Ids,
+    counter: TokenCounter,
+    settings: EngineSettings,
+    now: datetime,
+    ends: bool,
+) -> Progress:
+    run = tx.runs.hold(key, log.lease, until=None)
+    step = tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure)
+    if exchange is not None:
+        tx.steps.put_exchange(step, exchange)
+    log = log.after(run=run, step=step)
+    return _advanced(tx, log, [], ids=ids, counter=counter, settings=settings, now=now, ends=ends)
+
+
+def _advanced(
+    tx: Tx,
+    log: RunLog,
+    events: list[Event],
+    *,
+    ids: Ids,
+    counter: TokenCounter,
+    settings: EngineSettings,
+    now: datetime,
+    ends: bool,
+    told: int | None = None,
+) -> Progress:
+    """The progress of a step; if it `ends` the run, and nothing is left to do or to tell, that is the same
+    transaction."""
+    if ends and isinstance(action := next_action(log), Finish):
+        return end_run(tx, log, action, events, ids=ids, counter=counter, settings=settings, now=now, told=told)
+    return Progress(log, tx.events.add(log.run.key, events, at=now, after=told))
+
+
+def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None:
+    """What went over the wire before a step failed: told by the error, or by the answer that was no good."""
+    found = getattr(error, "exchange", None)
+    return found if isinstance(found, Exchange) else reply.exchange if reply is not None else None
+
+
+def _check_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) -> None:
+    """Raises: ModelReplyEmpty, ModelReplyInvalid: not what was asked for. A provider may not know how to force a tool,
+    or ignore it."""
+    if reply is None:
+        raise ModelReplyEmpty(f"{step.model} ended its answer without a reply")
+    said = any((isinstance(part, Text) and part.text.strip()) or isinstance(part, ToolCall) for part in reply.parts)
+    if not said and reply.stop_reason == "end_turn":
+        raise ModelReplyEmpty(f"{step.model} answered nothing: neither text nor a tool call")
+    called = [part.name for part in reply.parts if isinstance(part, ToolCall)]
+    if tool_choice == "none" and called:
+        raise ModelReplyInvalid(
+            f"{step.model} called {called[0]!r} although it may call no tool", stop_reason="invalid_tool_call"
+        )
+    if tool_choice in ("auto", "none"):
+        return
+    if not called:
+        raise ModelReplyInvalid(f"{step.model} called no tool although it had to", stop_reason="no_tool_call")
+    if isinstance(tool_choice, tuple) and (others := sorted({*called} - {*tool_choice})):
+        raise ModelReplyInvalid(
+            f"{step.model} called {', '.join(others)} although it had to call {' or '.join(tool_choice)}",
+            stop_reason="invalid_tool_call",
+        )
+
+
+def _failure(error: BaseException) -> tuple[Failure, StopReason]:
+    """Why the step failed. What an adapter did not foresee ends the run too, or it would be asked for ever."""
+    match error:
+        case ModelError():
+            return Failure(kind=error.kind, message=_told(str(error))), error.stop_reason
+        case HookBlocked():
+            return Failure(kind=error.code, message=_told(str(error))), "error"
+        case PerdureError():
+            return Failure(kind="internal_error", message=_told(str(error))), "error"
+        case _:
+            return Failure(kind="internal_error", message=_told(f"{type(error).__name__}: {error}")), "error"
+
+
+def _told(text: str) -> str:
+    """What is kept of an error's text, which may be all that a provider sent."""
+    return text if len(text) <= TOLD_CHARS else f"{text[:TOLD_CHARS]}… [cut: {len(text):,} characters]"
+
+
+class _Deltas:
+    """The deltas of one answer: its calls under the ids that they are kept under, and with what they wait for, as far
+    as that is known before they are whole."""
+
+    def __init__(self, asked: Asked, step: Step, message_id: MessageId, ports: Ports) -> None:
+        self._log, self._settings, self._ports = asked.log, asked.agent.settings, ports
+        self._step, self._message_id = step, message_id
+        self._waits: Mapping[str, Waits] | None = None
+        self._avoid: Collection[str] | None = None
+        self.names = CallNames(asked.log)
+
+    async def of(self, piece: ModelDelta) -> Delta:
+        if piece.kind in ("text", "reasoning"):
+            return Delta(self._step.id, self._message_id, piece.kind, piece.text)
+        awaits: Waits | None = None
+        avoid: Collection[str] = ()
+        if piece.kind == "tool_name":
+            if self._waits is None:
+                self._waits = await self._ports.store.read(_waits, self._log.run, self._settings)
+            if (awaits := self._waits.get(piece.text)) is not None:
+                if self._avoid is None:
+                    self._avoid = await self._ports.store.read(asked_before, self._log)
+                avoid = self._avoid
+        call_id = self.names.told(piece.index, piece.call_id, avoid=avoid)
+        return Delta(self._step.id, self._message_id, piece.kind, piece.text, piece.index, call_id, awaits)
+
+
+def _waits(tx: Tx, run: Run, settings: Mapping[str, Any]) -> Mapping[str, Waits]:
+    return awaited(tools_of(tx, run), settings)
+
+
+class _Previews:
+    """T4: the deltas of a background run, stored before they are sent; those of one kind that come close together are
+    one.
+
+    Without storing them a reader who reconnects would miss what was said meanwhile.
+    """
+
+    def __init__(self, log: RunLog, ports: Ports) -> None:
+        self._log, self._ports = log, ports
+        self._waiting: list[Delta] = []
+        self._since: datetime | None = None
+
+    async def add(self, delta: Delta) -> Sequence[StoredEvent]:
+        """What this delta made due to be sent."""
+        now = self._ports.clock.now()
+        self._since = self._since or now
+        last = self._waiting[-1] if self._waiting else None
+        if last is not None and (last.kind, last.index, last.message_id) == (delta.kind, delta.index, delta.message_id):
+            self._waiting[-1] = replace(last, text=last.text + delta.text)
+        else:
+            self._waiting.append(delta)
+        settings = self._ports.settings
+        due = (now - self._since).total_seconds() >= settings.delta_flush_s
+        if due or sum(len(waiting.text) for waiting in self._waiting) >= settings.delta_flush_chars:
+            return await self.flush()
+        return ()
+
+    async def flush(self) -> Sequence[StoredEvent]:
+        waiting, self._waiting, self._since = self._waiting, [], None
+        if not waiting:
+            return ()
+        now = self._ports.clock.now()
+        until = now + timedelta(seconds=self._ports.settings.lease_s)
+        key, lease = self._log.run.key, self._log.lease
+
+        def store(tx: Tx) -> Sequence[StoredEvent]:
+            tx.runs.hold(key, lease, until=until)
+            return tx.events.add(key, [DeltaStreamed(delta) for delta in waiting], at=now)
+
+        return await to_the_end(self._ports.store.write(store))

@@ -1,0 +1,186 @@
+"""Prefixes: written once per rewrite, each with its reason, and the estimate of what follows them kept right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from perdure.context.request.assemble import View
+from perdure.context.request.authorship import marked_text, new_marker
+from perdure.context.request.prefix import Counts, compile_system, compile_tools, tools_text
+from perdure.context.retrieval.stubs import row_tokens, shown
+from perdure.context.sections.skills import skills_section
+from perdure.context.sections.summary import summary_section
+from perdure.context.sections.tool_rules import tool_rules_section
+from perdure.context.window.budget import overcount_after
+from perdure.context.window.segments import summary_tokens
+from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation, Opening
+from perdure.core.messages import Message, text_of
+from perdure.core.nodes import SummaryNode
+from perdure.core.ports import TokenCounter
+from perdure.core.quick import quick
+from perdure.core.runs import Prefix
+from perdure.core.tools.rules import rules_of
+from perdure.core.tx import Tx
+from perdure.domain.files.section import is_of_files, section_of_files
+from perdure.domain.files.views import limits_of
+from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
+from perdure.engine.approvals.answers import client_skills, client_specs
+from perdure.engine.run.asking import Asking
+
+__all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "store_prefix"]
+
+
+FILES_SHARE = 0.4
+"""Of what tools, base prompt and blocks leave, what files may take at most."""
+
+SEAM_TOKENS = 4
+"""How many tokens a text may take more or less where another part of it begins or ends."""
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What an agent knows at one moment: the version of each block, folder and open file by its id, and how much is out
+    of view."""
+
+    versions: Mapping[str, int]
+    counts: Counts
+
+
+def read_memory(tx: Tx, opening: Opening) -> Memory:
+    versions = opening.blocks
+    if opening.has_folders:
+        versions = {**versions, **tx.agent_files.shown(opening.agent.id)}
+    return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
+
+
+def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:
+    """The compiled prefix with its number; from now on the conversation's requests begin with it."""
+    prefix = tx.prefixes.add(prefix)
+    # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
+    # said last counts, so what it shows is said once more behind them.
+    seen = memory.versions if conversation.prefix_seq is None else conversation.seen
+    tx.conversations.show(prefix.agent_id, conversation.seq, seen, prefix=prefix)
+    return prefix
+
+
+def compile_prefix(
+    tx: Tx,
+    agent: Agent,
+    conversation: Conversation,
+    memory: Memory,
+    asking: Asking,
+    *,
+    reason: str,
+    from_seq: int,
+    pinned: Sequence[int] = (),
+    nodes: Sequence[SummaryNode] = (),
+    client_tools: str | None = None,
+    marker: str = "",
+) -> Prefix:
+    """What `write_prefix` would write, without a number and not stored.
+
+    Args:
+        marker: that of the prefix before, which stays as long as neither memory nor tools hold it.
+    """
+    counter = asking.counter
+    archives = tx.archives.of_agent(agent.id)
+    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
+    blocks = tx.blocks.of_agent(agent.id)
+    counts = replace(memory.counts, tags=tuple(tags)[:20])
+    rules = tool_rules_section(rules_of(agent.settings))
+    skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
+    client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
+    tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
+    bare = compile_system(agent.system, blocks, counts, rules=rules, skills=skills)
+    if not marker or marker in bare or marker in tools_text(tools):  # one that was told is no marker any more
+        marker = new_marker(asking.ids)
+    compiled = partial(compile_system, agent.system, blocks, counts, rules=rules, skills=skills, marker=marker)
+    system = compiled()
+    summary = summary_section(nodes, can_open=bool(tools))
+    summary = marked_text(summary, marker) if summary else ""
+    if any(map(is_of_files, memory.versions)):
+        window, reserve = asking.window(agent)
+        rest = counter.count(system) + counter.count(tools_text(tools))
+        limits = limits_of(agent, window)
+        most = min(limits.section_tokens, int((window - reserve - rest) * FILES_SHARE))
+        directories = section_of_files(tx, agent.id, limits, most=most, counter=counter)
+        system = compiled(directories)
+    return Prefix(
+        agent_id=agent.id,
+        seq=0,
+        conversation_seq=conversation.seq,
+        reason=reason,
+        system=system,
+        tools=tools,
+        seen=memory.versions,
+        from_message_seq=from_seq,
+        settings_revision=agent.settings_revision,
+        tokens=counter.count(system) + counter.count(tools_text(tools)) + summary_tokens(summary, counter),
+        summary=summary,
+        nodes=tuple(node.seq for node in nodes),
+        pinned=tuple(pinned),
+        client_tools=client_tools,
+        marker=marker,
+        created_at=asking.now,
+    )
+
+
+def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
+    """The upper estimate of all rows that a view shows, without prefix and summary."""
+    return sum(row_tokens(message, stubs, counter) for message in (*view.pinned, *view.rows))
+
+
+def overcount_behind(
+    tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
+) -> int:
+    """By how much the estimate is known to be too high, now that `prefix` takes the place of `current`.
+
+    What both say was measured, and stays so; but of another model nothing was measured yet.
+    """
+    if current is None or _last_model(tx, agent, conversation) != agent.model:
+        return -int((tx.steps.factor(agent.model) - 1) * (prefix.tokens + conversation.view_tokens))
+    overcount = conversation.overcount
+    for old, new in zip(_texts(current), _texts(prefix), strict=True):
+        if gone := _changed(old, new):
+            overcount = overcount_after(
+                overcount,
+                estimated=current.tokens + conversation.view_tokens,
+                dropped=counter.count(gone) + SEAM_TOKENS,
+                dropped_at_least=max(0, counter.at_least(gone) - SEAM_TOKENS),
+            )
+    return overcount
+
+
+def _last_model(tx: Tx, agent: Agent, conversation: Conversation) -> str:
+    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
+    return steps[0].model if steps else ""
+
+
+def _texts(prefix: Prefix) -> tuple[str, str, str]:
+    return tools_text(prefix.tools), prefix.system, prefix.summary
+
+
+def _changed(old: str, new: str) -> str:
+    """The middle of the old text that the new one does not have: without what both begin and end with."""
+    if old == new:
+        return ""
+    shortest = min(len(old), len(new))
+    first = next((place for place in range(shortest) if old[place] != new[place]), shortest)
+    last = next((place for place in range(shortest - first) if old[-1 - place] != new[-1 - place]), shortest - first)
+    return old[first : len(old) - last]
+
+
+def dropped_rows(
+    overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
+) -> int:
+    """What is left of an overcount when these rows go."""
+    return overcount_after(
+        overcount,
+        estimated=estimated,
+        dropped=sum(row_tokens(message, stubs, counter) for message in rows),
+        dropped_at_least=sum(counter.at_least(text_of(shown(message, stubs).parts)) for message in rows),
+    )

@@ -1,0 +1,137 @@
+"""What the next request of a conversation is made of, before anything more is said: T3 without writing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perdure.context.request.assemble import View, tail
+from perdure.context.request.authorship import engine_tokens
+from perdure.context.request.prefix import Counts, rewrite_reason
+from perdure.context.window.budget import Certificate, Segment
+from perdure.context.window.segments import segments
+from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
+from perdure.core.messages import Message
+from perdure.core.nodes import SummaryNode
+from perdure.core.runs import Prefix
+from perdure.core.tx import Tx
+from perdure.engine.run.asking import Asking
+from perdure.engine.run.deltas import delta_texts
+from perdure.engine.run.prefixes import compile_prefix, overcount_behind, read_memory
+
+__all__ = ["Preview", "preview"]
+
+NEWEST = 2**62
+"""Above every row number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The next request of a conversation, as far as it can be told.
+
+    Args:
+        view: what is in it already; a call that is still open, and what follows it, is left out.
+        nodes: the summaries in view, oldest first.
+        status: the volatile tail as of now.
+        deltas: the memory edits that the model will be told of with the request. They are not in the view yet, but
+            the certificate counts them.
+        reason: why it will begin with a new prefix (the view's, not stored yet); None: it begins with the old one.
+        measured_tokens: what was measured of the last request, where the estimate is corrected by exactly that.
+    """
+
+    agent: Agent
+    conversation: Conversation
+    view: View
+    nodes: tuple[SummaryNode, ...]
+    status: str
+    counts: Counts
+    deltas: tuple[str, ...]
+    certificate: Certificate
+    reason: str | None
+    measured_tokens: int | None
+
+
+def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) -> Preview:
+    """The next request, and the certificate of what it takes before a new message is in it."""
+    counter, stubs = asking.counter, conversation.stubs
+    memory = read_memory(tx, tx.conversations.opening(agent.id, conversation.seq, known=agent))
+    current = None if conversation.prefix_seq is None else tx.prefixes.at(agent.id, conversation.prefix_seq)
+    seen_changed = current is not None and current.seen != memory.versions
+    reason = rewrite_reason(
+        current,
+        settings_revision=agent.settings_revision,
+        seen_changed=seen_changed,
+        last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
+        now=asking.now,
+        client_tools=current.client_tools if current else None,
+        reset=conversation.first_seq > 0,
+    )
+    nodes = tuple(tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes)) if current else ()
+    overcount = conversation.overcount
+    prefix = current
+    if prefix is None or reason is not None:
+        prefix = compile_prefix(
+            tx,
+            agent,
+            conversation,
+            memory,
+            asking,
+            reason=reason or "first",
+            from_seq=current.from_message_seq if current else conversation.first_seq,
+            pinned=current.pinned if current else (),
+            nodes=nodes,
+            client_tools=current.client_tools if current else None,
+            marker=current.marker if current else "",
+        )
+        overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
+    pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
+    rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
+    view = View.of(prefix, pinned, stubs).extended(_settled(rows))
+    deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, asking) if current is not None else ()
+    status = tail(asking.now, agent.timezone, memory.counts, marker=prefix.marker)
+    active = tx.runs.active(agent.id, conversation.seq)
+    parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
+    window, reserve = asking.window(agent)
+    return Preview(
+        agent=agent,
+        conversation=conversation,
+        view=view,
+        nodes=nodes,
+        status=status,
+        counts=memory.counts,
+        deltas=deltas,
+        certificate=Certificate(
+            window_tokens=window,
+            reserve_tokens=reserve,
+            segments=_with_deltas(parts, sum(engine_tokens(text, counter) for text in deltas)),
+            overcount=overcount,
+        ),
+        reason=reason,
+        measured_tokens=_measured(tx, conversation, current) if reason is None else None,
+    )
+
+
+def _settled(rows: Sequence[Message]) -> Sequence[Message]:
+    """The rows up to the last at which no call is open."""
+    open_calls: set[str] = set()
+    settled = 0
+    for number, message in enumerate(rows, 1):
+        open_calls -= {result.call_id for result in message.results}
+        open_calls |= {call.call_id for call in message.calls}
+        if not open_calls:
+            settled = number
+    return rows[:settled]
+
+
+def _with_deltas(parts: Sequence[Segment], tokens: int) -> tuple[Segment, ...]:
+    return tuple(replace(part, tokens=part.tokens + tokens) if part.name == "messages" else part for part in parts)
+
+
+def _measured(tx: Tx, conversation: Conversation, prefix: Prefix | None) -> int | None:
+    """What was measured of the last request, if it is what the conversation's estimate is corrected by."""
+    last = next(iter(tx.steps.list(conversation.agent_id, conversation_seq=conversation.seq, limit=1)), None)
+    if last is None or prefix is None or last.status != "success" or last.recipe.prefix_seq != prefix.seq:
+        return None
+    measured = last.usage.input_tokens
+    return measured if measured and last.recipe.tokens - measured == conversation.overcount else None

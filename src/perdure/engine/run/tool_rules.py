@@ -1,0 +1,258 @@
+"""What an agent's tool rules allow at one moment of a run: a pure function of the rules and of what was called so far.
+
+The same function serves before the model is asked (what it is offered), when its answer is stored (what a person is
+asked to approve), and right before each call is run. A call that it does not allow is never run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.context.sections.tool_rules import rule_sentence
+from perdure.core.incoming.json_limits import parse_json
+from perdure.core.messages import Message, ToolCall, ToolDecision
+from perdure.core.models import ToolChoice
+from perdure.core.quick import quick
+from perdure.core.tools.arguments import ARGUMENTS
+from perdure.core.tools.rules import (
+    ChildTools,
+    Conditional,
+    ExitLoop,
+    MaxCount,
+    ParentTool,
+    RequiredBeforeExit,
+    RunFirst,
+    ToolRule,
+    ToolRules,
+    output_word,
+)
+
+__all__ = ["EDITED", "Called", "Standing", "Terms", "calls_made", "foreseen", "prefilled", "standing"]
+
+EDITED = "\n\n[NOTE: run with arguments that a person changed: "
+"""What follows this in a result is ours, not the tool's."""
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call of the request that is being served, once the rules count it.
+
+    Args:
+        output: what it returned; None: not known yet.
+        denied: a person said no. It was asked for, so nothing asks for it again, but nothing follows from it.
+        answer: the number of the message it stands in.
+    """
+
+    name: str
+    output: str | None = None
+    denied: bool = False
+    answer: int = -1
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a run's calls are judged by: the rules, the names of the tools that there are, and the calls of the runs
+    that this one resumes."""
+
+    rules: ToolRules
+    tools: frozenset[str]
+    earlier: tuple[Called, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What holds now.
+
+    Args:
+        allowed: the tools that may be called next.
+        forced: one of them has to be called, where the model can be made to.
+        demanded: and an answer without a call is not taken.
+        missing: the tools that still have to be called before the run may end.
+        exited: the last call ends the run, unless something is missing.
+        stuck: why the run can't go on: what a tool returned is not foreseen.
+        filled: tool -> arguments that take the place of the model's.
+    """
+
+    allowed: frozenset[str]
+    tools: frozenset[str]
+    forced: bool = False
+    demanded: bool = False
+    missing: tuple[str, ...] = ()
+    exited: str | None = None
+    stuck: str | None = None
+    filled: Mapping[str, Mapping[str, Any]]
+    active: tuple[tuple[ToolRule, frozenset[str]], ...] = ()
+    """Rule -> the tools that it leaves."""
+
+    @property
+    def choice(self) -> ToolChoice | None:
+        """What to ask of the model; None: as it likes."""
+        if not self.allowed:
+            return "none"
+        if not self.forced:
+            return None
+        return "required" if self.allowed == self.tools else tuple(sorted(self.allowed))
+
+    def violation(self, name: str) -> str | None:
+        """Why this tool may not be called now, in words for the model; None: it may."""
+        if name in self.allowed or name not in self.tools:
+            return None  # what there is not is refused as that
+        broken = [rule_sentence(rule) for rule, left in self.active if name not in left]
+        hint = "".join(f"\n\t- <tool_rule>{sentence}</tool_rule>" for sentence in broken)
+        return (
+            f"[ToolConstraintError] Cannot call {name}, valid tools include: {sorted(self.allowed)}."
+            f"\n** Hint: Possible rules that were violated:{hint}"
+        )
+
+
+def standing(terms: Terms, called: Sequence[Called], *, answer: int = -1) -> Standing:
+    """What holds after these calls. `answer`: the number of the newest answer; only a call of it ends the run."""
+    tools, rules = terms.tools, terms.rules.ordered
+    ran = [call for call in called if not call.denied]
+    last = ran[-1] if ran else None
+    just_denied = bool(called) and called[-1].denied
+    active: list[tuple[ToolRule, frozenset[str]]] = []
+    filled: dict[str, Mapping[str, Any]] = {}
+    forced = demanded = False
+    stuck: str | None = None
+
+    first = {rule.tool_name for rule in rules if isinstance(rule, RunFirst)} & tools
+    if first and not called:
+        demanded = True
+        for rule in rules:
+            if isinstance(rule, RunFirst):
+                active.append((rule, frozenset(first)))
+                if rule.args:
+                    filled[rule.tool_name] = {**filled.get(rule.tool_name, {}), **rule.args}
+    for rule in rules:
+        if last is None or rule.tool_name != last.name:
+            continue
+        if isinstance(rule, ChildTools) and (children := tools & {*rule.children}):
+            demanded = True
+            active.append((rule, children))
+            for name, args in rule.child_args.items():
+                filled[name] = {**filled.get(name, {}), **args}
+        elif isinstance(rule, Conditional):
+            following, unforeseen = _following(rule, last.output)
+            if unforeseen:
+                active.append((rule, frozenset()))
+                stuck = f"{last.name} returned {last.output!r:.200}, for which no tool comes next by its rule"
+            elif following is not None and (there := following & tools):
+                demanded = True
+                active.append((rule, there))
+    parents: dict[str, set[str]] = {}
+    here: set[str] = set()
+    for rule in rules:
+        if isinstance(rule, ParentTool):
+            for child in rule.children:
+                parents.setdefault(child, set()).add(rule.tool_name)
+            if last is not None and rule.tool_name == last.name:
+                here |= tools & {*rule.children}
+    for rule in rules:
+        if isinstance(rule, ParentTool):
+            closed = {child for child in rule.children if last is None or last.name not in parents[child]}
+            if closed:
+                active.append((rule, tools - closed))
+            if here and last is not None and rule.tool_name == last.name:
+                forced = True
+                active.append((rule, frozenset(here)))
+    counts = Counter(call.name for call in ran)
+    active += [
+        (rule, tools - {rule.tool_name})
+        for rule in rules
+        if isinstance(rule, MaxCount) and counts[rule.tool_name] >= rule.max_count_limit
+    ]
+    exits = {rule.tool_name: rule for rule in rules if isinstance(rule, ExitLoop)}
+    asked = {call.name for call in called}
+    missing = tuple(
+        dict.fromkeys(
+            rule.tool_name
+            for rule in rules
+            if isinstance(rule, RequiredBeforeExit) and rule.tool_name in tools and rule.tool_name not in asked
+        )
+    )
+    exited = last.name if last is not None and last.name in exits and last.answer == answer else None
+    if exited is not None and not missing:
+        active.append((exits[exited], frozenset()))
+    allowed = tools
+    for _, left in active:
+        allowed = allowed & left
+    if not allowed or just_denied:  # there is nothing that could be demanded, or a person has just refused it
+        demanded = forced = False
+    return Standing(
+        allowed=allowed,
+        tools=tools,
+        forced=forced or demanded,
+        demanded=demanded,
+        missing=missing,
+        exited=exited,
+        stuck=stuck,
+        filled={name: args for name, args in filled.items() if name in allowed},
+        active=tuple(active),
+    )
+
+
+def foreseen(terms: Terms, called: Sequence[Called], names: Iterable[str]) -> list[Standing]:
+    """What holds for each of these calls of one answer, as far as it is known before any of them has run."""
+    so_far, found = list(called), list[Standing]()
+    answer = -2  # of an answer that has no number yet
+    for name in names:
+        now = standing(terms, so_far, answer=answer)
+        found.append(now)
+        if name in now.allowed:
+            so_far.append(Called(name, answer=answer))
+    return found
+
+
+def calls_made(messages: Iterable[Message]) -> list[Called]:
+    """The calls of a run's log that count, in the order in which they were asked: those that were run, or denied, and
+    not those that were refused or have no result yet."""
+    made: list[Called] = []
+    open_calls: dict[str, tuple[ToolCall, int]] = {}
+    denied: set[str] = set()
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                open_calls[part.call_id] = (part, message.seq)
+            elif isinstance(part, ToolDecision) and not part.approve:
+                denied.add(part.call_id)
+        for result in message.results:
+            call, answer = open_calls.pop(result.call_id, (None, -1))
+            if call is None or result.refused:
+                continue
+            made.append(Called(call.name, result.text.partition(EDITED)[0], result.call_id in denied, answer))
+            denied.discard(result.call_id)
+    return made
+
+
+def prefilled(arguments: str, filled: Mapping[str, Any] | None) -> str:
+    """The model's arguments with these in place of its own; as they are, if they are no JSON object."""
+    if not filled:
+        return arguments
+    try:
+        own = parse_json(arguments, ARGUMENTS) if arguments.strip() else {}
+    except (ValueError, RecursionError):
+        return arguments
+    if not isinstance(own, dict) or all(name in own and own[name] == value for name, value in filled.items()):
+        return arguments
+    return json.dumps(own | dict(filled), ensure_ascii=False)
+
+
+def _following(rule: Conditional, output: str | None) -> tuple[frozenset[str] | None, bool]:
+    """(the tools that may come next by the rule, None: any; whether the output is not foreseen though it has to be)."""
+    if output is None:  # it is not known before the call has run
+        free = rule.default_child is None and not rule.require_output_mapping
+        return (None if free else frozenset(rule.children)), False
+    word = output_word(output)
+    for text, child in rule.child_output_mapping.items():
+        if output_word(text) == word:
+            return frozenset({child}), False
+    if rule.default_child is not None:
+        return frozenset({rule.default_child}), False
+    return None, rule.require_output_mapping

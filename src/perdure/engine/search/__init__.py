@@ -1,0 +1,1 @@
+"""Searches that need an embedder as well as the store."""

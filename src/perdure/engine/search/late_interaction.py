@@ -1,0 +1,83 @@
+"""Late interaction: the first hits of a search put in order once more, word by word, within a time limit.
+
+The words of a text are embedded when it first comes near the top of a search, and kept as signs: 2 kB for a message.
+What there is no time for keeps its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perdure.core.errors import ModelError
+from perdure.core.ports import WordEmbedder
+
+if TYPE_CHECKING:
+    from perdure.search.ranking.fuse import Ranked
+    from perdure.search.ranking.pool import Column
+
+__all__ = ["POOL_ROWS", "LateInteraction"]
+
+POOL_ROWS = 30
+KEPT_TEXTS = 20_000
+TEXTS_AT_ONCE = 8
+
+
+class LateInteraction:
+    """Puts the first rows of a ranking in a new order; one for each embedder."""
+
+    def __init__(self, embedder: WordEmbedder, *, deadline_s: float) -> None:
+        self._embedder, self._deadline_s = embedder, deadline_s
+        self._words: OrderedDict[str, Column] = OrderedDict()
+
+    async def reordered(self, ranked: Ranked, query: str, texts: Sequence[str]) -> tuple[Ranked, str]:
+        """The ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.
+
+        Args:
+            texts: of the first rows of `ranked.order`, in that order.
+        """
+        import numpy as np
+
+        from perdure.search.ranking.fuse import with_late
+        from perdure.search.ranking.late import late_scores
+
+        until = time.monotonic() + self._deadline_s
+        texts = texts[:POOL_ROWS]
+        try:
+            (asked,) = await self._embedder.embed_words([query])
+            late = await self._embed(texts, until)
+        except ModelError as error:
+            return ranked, str(error)
+        rows = [self._words.get(text) for text in texts]
+        known = [at for at, words in enumerate(rows) if words is not None]
+        scores = np.full(len(texts), np.nan)
+        scores[known] = late_scores(
+            asked, [words for words in rows if words is not None], out_of_time=lambda: time.monotonic() > until
+        )
+        return with_late(ranked, ranked.order[: len(texts)], scores), late
+
+    async def _embed(self, texts: Sequence[str], until: float) -> str:
+        """Have the words of these texts embedded, the first texts first, as far as there is time."""
+        from perdure.search.ranking.late import packed
+
+        for text in texts:
+            if text in self._words:
+                self._words.move_to_end(text)
+        missing = [text for text in dict.fromkeys(texts) if text not in self._words]
+        for first in range(0, len(missing), TEXTS_AT_ONCE):
+            if (left := until - time.monotonic()) <= 0:
+                return f"no time for {len(missing) - first} of {len(texts)} texts"
+            some = missing[first : first + TEXTS_AT_ONCE]
+            try:
+                async with asyncio.timeout(left):
+                    words = await self._embedder.embed_words(some)
+            except TimeoutError:
+                return f"no time for {len(missing) - first} of {len(texts)} texts"
+            for text, vectors in zip(some, words, strict=True):
+                self._words[text] = packed(vectors)
+            while len(self._words) > KEPT_TEXTS:
+                self._words.popitem(last=False)
+        return ""

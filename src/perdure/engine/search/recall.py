@@ -1,0 +1,157 @@
+"""Automatic recall: what a search finds for a user's turn is put behind the request, in its volatile tail.
+
+The search runs before the transaction that records the request (T3), once for a run: a unit of work that needs it
+raises `NeedsRecall` and is done again with what was found. Later steps of the run take it from the recipe of the one
+before. It never fails a run: what it can't do in time is left out, and an event says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.context.request.assemble import recalled_in
+from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
+from perdure.core.errors import PerdureError
+from perdure.core.events import MemoryRecalled
+from perdure.core.tx import Tx
+from perdure.domain.agents.automatic import AutoRecall, auto_recall_of, bypasses
+from perdure.engine.ports import Ports
+from perdure.engine.run.asking import Asking, AutoRecalled
+from perdure.engine.run.log import RunLog
+from perdure.engine.run.prefixes import Memory
+from perdure.search.recalled import Recalled, RecallScope, Source
+
+__all__ = ["NeedsRecall", "recall_for", "recalled_for"]
+
+log = logging.getLogger(__name__)
+
+QUERY_CHARS = 2_000
+"""Of what the user said: the beginning and the end of a longer text."""
+OTHERS = 20
+NOTHING = AutoRecalled("", None)
+
+
+class NeedsRecall(Exception):
+    """A request is to be made whose tail holds what memory has on its newest message: that is looked for first."""
+
+    def __init__(self, scope: RecallScope, query: str, setting: AutoRecall) -> None:
+        super().__init__(query)
+        self.scope, self.query, self.setting = scope, query, setting
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    first_seq: int
+    pinned: frozenset[int]
+
+
+def recalled_for(
+    tx: Tx, run_log: RunLog, agent: Agent, conversation: Conversation, memory: Memory, asking: Asking
+) -> AutoRecalled:
+    """What the run's requests hold in their tail. Raises: NeedsRecall: it has to be looked for."""
+    if run_log.steps:
+        return AutoRecalled(recalled_in(run_log.steps[-1].recipe.tail), None)
+    if asking.recalled is not None:
+        return asking.recalled
+    setting = auto_recall_of(agent.settings)
+    if setting is None or bypasses(agent.settings, conversation):
+        return NOTHING
+    query = _query(run_log)
+    view = _view(tx, conversation, asking)
+    if not query or not _has_more(tx, agent, conversation, memory, view):
+        return NOTHING
+    scope = RecallScope(agent_id=agent.id, blocks=False, in_view=(conversation.seq, view.first_seq), pinned=view.pinned)
+    raise NeedsRecall(scope, query, setting)
+
+
+async def recall_for(wanted: NeedsRecall, ports: Ports) -> AutoRecalled:
+    """What is found in time, and the event that tells of it; nothing and no event where nothing is."""
+
+    def count(text: str) -> int:
+        return ports.counter.count(json.dumps(text, ensure_ascii=False))  # as it stands in the tail
+
+    limit_s = ports.settings.recall_timeout_s
+    try:
+        importlib.import_module("perdure.search.recall")  # with numpy: longer than a search
+        async with asyncio.timeout(limit_s):
+            found = await ports.search.recall(
+                wanted.scope,
+                wanted.query,
+                budget_tokens=wanted.setting.budget_tokens,
+                count=count,
+                floor=wanted.setting.floor,
+                vector_timeout_s=limit_s / 2,
+            )
+    except TimeoutError:
+        return _without(f"it was not done within {limit_s:g} s")
+    except PerdureError as error:
+        return _without(str(error))
+    except Exception as error:
+        log.exception("automatic recall stopped at a defect")
+        return _without(f"{type(error).__name__}: {error}")
+    return AutoRecalled(found.text, _event(found)) if found.sources else NOTHING
+
+
+def _without(problem: str) -> AutoRecalled:
+    log.warning("automatic recall is left out: %s", problem)
+    return AutoRecalled("", MemoryRecalled(tokens=0, sources=(), problem=problem))
+
+
+def _event(found: Recalled) -> MemoryRecalled:
+    return MemoryRecalled(tokens=found.tokens, sources=tuple(map(_shape, found.sources)))
+
+
+def _shape(source: Source) -> Mapping[str, Any]:
+    return {"kind": source.kind, "id": source.id, "score": source.score, "name": _name(source)}
+
+
+def _name(source: Source) -> str:
+    if source.kind == "passage":
+        told = source.source or {}
+        name = source.path or source.archive_name or ""
+        page = f" (page {told['page']})" if told.get("page") else ""
+        return name if source.lines is None else f"{name}:{source.lines[0]}-{source.lines[1]}{page}"
+    said = source.name or source.role or "turn"
+    return f"{said} {source.occurred_at:%Y-%m-%d}" if source.occurred_at else said
+
+
+def _query(run_log: RunLog) -> str:
+    """What the user says with this run; nothing where that is a number or a sign, as the choice among options is."""
+    said = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
+    text = "\n".join(said).strip()
+    if not any(map(str.isalpha, text)):
+        return ""
+    half = QUERY_CHARS // 2
+    return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n{text[-half:]}"
+
+
+def _view(tx: Tx, conversation: Conversation, asking: Asking) -> _View:
+    if conversation.prefix_seq is None:
+        return _View(conversation.first_seq, frozenset())
+    have = asking.have
+    if have is not None and have.prefix.seq == conversation.prefix_seq:
+        prefix = have.prefix
+    else:
+        prefix = tx.prefixes.at(conversation.agent_id, conversation.prefix_seq)
+    return _View(prefix.from_message_seq, frozenset(prefix.pinned))
+
+
+def _has_more(tx: Tx, agent: Agent, conversation: Conversation, memory: Memory, view: _View) -> bool:
+    """Whether anything is out of view: a new agent's chat needs no search, and imports nothing for one."""
+    return (
+        view.first_seq > 0
+        or memory.counts.passages > 0
+        or any(
+            other.last_message_at is not None
+            for other in tx.conversations.list(agent.id, limit=OTHERS)
+            if other.seq != conversation.seq
+        )
+        or any(folder.file_count for folder in tx.folders.of_agent(agent.id))
+    )

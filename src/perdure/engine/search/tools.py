@@ -1,0 +1,171 @@
+"""The built-in tools that search: they change nothing, so they run before the transaction that stores their result.
+
+A search may wait for a query's vector, and its ranking takes time that the one writer does not have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure.context.retrieval.expand import Budget
+from perdure.core.errors import ToolError
+from perdure.core.passages import Passage
+from perdure.core.ports import Store
+from perdure.core.runs import Run
+from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.domain.files.tools import found_text, grep_files
+from perdure.domain.values import filter_tags
+from perdure.engine.search.search import Search
+from perdure.search.query.request import parse_time
+
+__all__ = ["SEARCH_TOOLS", "SearchCall", "Searched", "run_search_tool"]
+
+MAX_RESULTS = 50
+OFFSET_MAX = 950
+SHOWN_CHARS = 2_000  # of one result; the whole text stays where it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchCall:
+    """For whom a search tool is called; `timezone` is where the agent lives, `budget` what an answer about files may
+    take."""
+
+    run: Run
+    timezone: str
+    now: datetime
+    search: Search
+    store: Store
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What came of a call: the text that the model sees, and the passages in it."""
+
+    text: str
+    passages: Sequence[Passage] = ()
+
+    def note_use(self, tx: Tx) -> None:
+        """Count that the passages were shown: what is used often comes a little earlier."""
+        for archive_id in dict.fromkeys(passage.archive_id for passage in self.passages):
+            seqs = [passage.seq for passage in self.passages if passage.archive_id == archive_id]
+            tx.passages.use(archive_id, seqs)
+
+
+async def run_search_tool(name: str, arguments: Mapping[str, Any], call: SearchCall) -> Searched:
+    """What came of a call, its arguments checked before. Raises: InvalidInput: a date that is none; ToolError;
+    StoreError."""
+    return await SEARCH_TOOLS[name](call, **arguments)
+
+
+async def _conversation_search(
+    call: SearchCall,
+    query: str | None = None,
+    roles: list[str] | None = None,
+    limit: int = 5,
+    offset: int = 0,
+    start_date: str | None = None,
+    end_date: str | None = None,
+) -> Searched:
+    where = MessageFilter(
+        roles=tuple(roles or ()),  # type: ignore[arg-type]  # checked against the schema's enum
+        since=parse_time(start_date, timezone=call.timezone),
+        until=parse_time(end_date, timezone=call.timezone, end=True),
+        before_seq=call.run.first_message_seq,  # what is being said just now is in view anyway
+    )
+    hits = await call.search.messages(
+        call.run.key.agent_id, query or "", where=where, limit=_bounded(limit), offset=_passed_over(offset)
+    )
+    results = [
+        {
+            "timestamp": hit.message.occurred_at.isoformat(timespec="seconds"),
+            "time_ago": _ago(call.now, hit.message.occurred_at),
+            "role": hit.message.role,
+            **({"name": hit.message.name} if hit.message.name and hit.message.role != "tool" else {}),
+            "content": _cut(hit.message.text),
+        }
+        for hit in hits
+    ]
+    found = f"Showing {len(results)} results:" if results else "No results found."
+    if offset > 0 and results:
+        found = f"Showing {len(results)} results behind the first {offset}:"
+    return Searched(json.dumps({"message": found, "results": results}, ensure_ascii=False))
+
+
+async def _archival_memory_search(
+    call: SearchCall,
+    query: str,
+    tags: list[str] | None = None,
+    tag_match_mode: str = "any",
+    top_k: int = 10,
+    offset: int = 0,
+    start_datetime: str | None = None,
+    end_datetime: str | None = None,
+) -> Searched:
+    where = PassageFilter(
+        tags=filter_tags(tags or ()),
+        tag_match="all" if tag_match_mode == "all" else "any",
+        since=parse_time(start_datetime, timezone=call.timezone),
+        until=parse_time(end_datetime, timezone=call.timezone, end=True),
+    )
+    hits = await call.search.passages(
+        call.run.key.agent_id, query, where=where, limit=_bounded(top_k), offset=_passed_over(offset)
+    )
+    results = [
+        {
+            "id": hit.passage.id,
+            "timestamp": hit.passage.occurred_at.isoformat(timespec="seconds"),
+            "content": _cut(hit.passage.text),
+            "tags": list(hit.passage.tags),
+        }
+        for hit in hits
+    ]
+    return Searched(json.dumps(results, ensure_ascii=False), [hit.passage for hit in hits])
+
+
+async def _grep_files(call: SearchCall, **arguments: Any) -> Searched:
+    return Searched(await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments))
+
+
+async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> Searched:
+    if not query.strip():
+        raise ToolError("the query is empty: say what to look for")
+    folders = await call.store.read(lambda tx: tx.folders.of_agent(call.run.key.agent_id))
+    archives = [folder.archive_id for folder in folders]
+    hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone, skip_deleted=True)
+    passages = [hit.passage for hit in hits]
+    return Searched(found_text(passages, folders, call.budget), passages)
+
+
+def _passed_over(count: int) -> int:
+    return max(0, min(count, OFFSET_MAX))
+
+
+def _bounded(count: int) -> int:
+    return max(1, min(count, MAX_RESULTS))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… [{len(text) - SHOWN_CHARS:,} more characters]"
+
+
+def _ago(now: datetime, then: datetime) -> str:
+    seconds = max(0, int((now - then).total_seconds()))
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[Searched]]] = {
+    "conversation_search": _conversation_search,
+    "archival_memory_search": _archival_memory_search,
+    "grep_files": _grep_files,
+    "semantic_search_files": _semantic_search_files,
+}
+"""Name -> what it does."""

@@ -1,0 +1,1 @@
+"""Background workers: embedding, files, automatic capture."""

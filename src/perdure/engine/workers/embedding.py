@@ -1,0 +1,275 @@
+"""The embedding worker: takes texts that wait for their vectors from the store's queue and has them embedded.
+
+The queue is durable and a text is taken for a while only, so a kill loses nothing and several processes share the work.
+A write never waits for a vector, and never fails for want of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Concatenate, ParamSpec, TypeVar
+
+from perdure.core.errors import (
+    ModelAuthenticationFailed,
+    ModelError,
+    ModelNotFound,
+    ModelQuotaExceeded,
+    StoreClosed,
+    StoreError,
+)
+from perdure.core.ports import Clock, Embedder, Randomness, Store
+from perdure.core.tx import Tx
+from perdure.domain.archives.embedding import Waiting, store_vectors, take_texts
+
+__all__ = ["EmbeddingWorker", "WatchedStore"]
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LEASE_S = 15.0
+POLL_S = 1.0
+"""How often the queue is looked at for what another process has put there."""
+
+DOWN_S, DOWN_MAX_S = 0.25, 1.0
+"""Pauses while an endpoint does not answer. It is asked with one text, so asking often costs little."""
+
+REFUSED_S = 30.0
+"""The pause when the endpoint refuses everything: a wrong key, no credit, no such model."""
+
+TEXTS, LANES = 64, 4
+"""Texts of one request, and requests at once, where waiting for the network is most of the time."""
+
+LOCAL_TEXTS = 32
+FILL_TEXTS = 1_000
+TRIES, TRY_AGAIN_S = 3, 5.0
+PROBE = "text"
+
+
+class _Down(Exception):
+    """The embedder can't be asked for now."""
+
+    def __init__(self, error: Exception, pause_s: float | None) -> None:
+        super().__init__(str(error))
+        self.pause_s = pause_s
+
+
+@dataclass(slots=True)
+class _Batch:
+    waiting: list[Waiting]
+    claimed: datetime
+    renewing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class WatchedStore:
+    """`Store` that has new agents and archives embedded by a model, and tells when texts were queued."""
+
+    def __init__(self, store: Store, model: str, told: Callable[[], None]) -> None:
+        self._store, self._model, self._told = store, model, told
+
+    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._store.read(unit, *args, **kwargs)
+
+    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        queued = False
+
+        def watched(tx: Tx) -> T:
+            nonlocal queued
+            with tx.vectors.embedding_new(self._model):
+                before = tx.vectors.queued
+                result = unit(tx, *args, **kwargs)
+                queued = tx.vectors.queued != before
+            return result
+
+        result = await self._store.write(watched)
+        if queued:
+            self._told()
+        return result
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class EmbeddingWorker:
+    """Embeds what waits, in a task of its own from `start` to `close`.
+
+    `trouble` is why it can't go on just now, in plain words; None while all is well.
+    """
+
+    def __init__(self, store: Store, embedder: Embedder, *, clock: Clock, randomness: Randomness) -> None:
+        self._store, self._embedder, self._clock, self._randomness = store, embedder, clock, randomness
+        self._nudged = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._downs = 0
+        self.trouble: str | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._work_for_ever())
+
+    def nudge(self) -> None:
+        """Texts were queued."""
+        self._nudged.set()
+
+    async def close(self) -> None:
+        """Stop; texts that were taken are given back."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _work_for_ever(self) -> None:
+        while True:
+            pause = POLL_S
+            try:
+                self._nudged.clear()
+                if await self._store.read(_waits, self._embedder.handle, at=self._clock.now()):
+                    await self._drain()
+            except StoreClosed:
+                return
+            except _Down as down:
+                pause = self._pause(down)
+            except StoreError as error:
+                log.warning("embedding waits for the store: %s", error)
+            except Exception as error:  # whatever it is, it must not end the worker
+                log.exception("embedding stopped at a defect")
+                pause = self._pause(_Down(error, None))
+            if self._downs:
+                await asyncio.sleep(pause)
+            else:
+                # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes together with the nudge.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._nudged.wait()
+
+    def _pause(self, down: _Down) -> float:
+        if not self._downs:
+            log.warning("texts can't be embedded for now: %s", down)
+        self.trouble = str(down)
+        longest = min(DOWN_MAX_S, DOWN_S * 2.0 ** min(self._downs, 10))
+        self._downs += 1
+        # Not in step with other processes that ask the same endpoint.
+        return max(down.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2))
+
+    async def _drain(self) -> None:
+        """Embed until nothing waits. Raises: _Down."""
+        flying: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                lanes = 1 if self._embedder.local or self._downs else LANES
+                while len(flying) < lanes:
+                    batch = await self._take()
+                    if batch is None:
+                        break
+                    flying.add(asyncio.create_task(self._embed(batch)))
+                if not flying:
+                    if not await self._store.write(_fill, self._embedder.handle):
+                        return
+                    continue
+                done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+                for error in [task.exception() for task in done]:  # each is looked at, or asyncio complains
+                    if error is not None:
+                        raise error
+        finally:
+            for task in flying:
+                task.cancel()
+            await asyncio.gather(*flying, return_exceptions=True)
+
+    async def _take(self) -> _Batch | None:
+        """Texts to embed; None: none wait."""
+        limit = 1 if self._downs else LOCAL_TEXTS if self._embedder.local else TEXTS
+        while True:
+            now = self._clock.now()
+            until = now + timedelta(seconds=LEASE_S)
+            taken, waiting = await self._store.write(
+                take_texts, self._embedder.handle, at=now, until=until, limit=limit
+            )
+            if waiting:
+                return _Batch(waiting, until)
+            if not taken:
+                return None
+
+    async def _embed(self, batch: _Batch) -> None:
+        """Embed and store; whatever happens, no text stays taken. Raises: _Down."""
+        keeper = asyncio.create_task(self._keep(batch))
+        try:
+            await self._embed_some(batch, batch.waiting)
+        except BaseException:
+            async with batch.renewing:
+                keeper.cancel()
+                with contextlib.suppress(StoreError):
+                    await asyncio.shield(self._store.write(_release, batch.waiting, claimed=batch.claimed))
+            raise
+        finally:
+            keeper.cancel()
+
+    async def _embed_some(self, batch: _Batch, waiting: Sequence[Waiting]) -> None:
+        texts = list(dict.fromkeys(one.text for one in waiting))
+        try:
+            vectors = await self._embedder.embed(texts, purpose="document")
+        except ModelError as error:
+            if error.retryable:
+                raise _Down(error, error.retry_after_s) from error
+            if isinstance(error, (ModelAuthenticationFailed, ModelQuotaExceeded, ModelNotFound)):
+                raise _Down(error, REFUSED_S) from error
+            if len(waiting) > 1:  # one of them is at fault: which, is found by halves
+                await self._embed_some(batch, waiting[: len(waiting) // 2])
+                await self._embed_some(batch, waiting[len(waiting) // 2 :])
+                return
+            await self._refused(batch, waiting[0], error)
+            return
+        self._downs, self.trouble = 0, None
+        blobs = {text: vector.astype("<f2").tobytes() for text, vector in zip(texts, vectors, strict=True)}
+        async with batch.renewing:
+            await self._store.write(
+                store_vectors,
+                self._embedder.handle,
+                [(one, blobs[one.text]) for one in waiting],
+                claimed=batch.claimed,
+            )
+
+    async def _refused(self, batch: _Batch, waiting: Waiting, error: ModelError) -> None:
+        """A text was refused by itself: give it up after some tries, unless any other text would be refused too."""
+        try:
+            await self._embedder.embed([PROBE], purpose="document")
+        except ModelError as other:
+            raise _Down(other, REFUSED_S) from other
+        tries = waiting.claim.tries
+        again = self._clock.now() + timedelta(seconds=TRY_AGAIN_S * tries) if tries < TRIES else None
+        async with batch.renewing:
+            await self._store.write(_fail, waiting, str(error), claimed=batch.claimed, again=again)
+
+    async def _keep(self, batch: _Batch) -> None:
+        """Keep the texts taken for as long as it takes."""
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            async with batch.renewing:
+                until = self._clock.now() + timedelta(seconds=LEASE_S)
+                with contextlib.suppress(StoreError):
+                    await self._store.write(_renew, batch.waiting, claimed=batch.claimed, until=until)
+                    batch.claimed = until
+
+
+def _waits(tx: Tx, model: str, *, at: datetime) -> bool:
+    return tx.vectors.waits(model, at=at)
+
+
+def _fill(tx: Tx, model: str) -> bool:
+    return tx.vectors.fill(model, limit=FILL_TEXTS)
+
+
+def _release(tx: Tx, waiting: Sequence[Waiting], *, claimed: datetime) -> None:
+    tx.vectors.release([one.claim for one in waiting], claimed=claimed)
+
+
+def _renew(tx: Tx, waiting: Sequence[Waiting], *, claimed: datetime, until: datetime) -> None:
+    tx.vectors.renew([one.claim for one in waiting], claimed=claimed, until=until)
+
+
+def _fail(tx: Tx, waiting: Waiting, reason: str, *, claimed: datetime, again: datetime | None) -> None:
+    tx.vectors.fail(waiting.claim, reason, claimed=claimed, again=again)

@@ -1,0 +1,323 @@
+"""Uploaded files become text that agents read and search, in the background and durably.
+
+A file is claimed under a lease as runs are: whoever dies with one leaves it to the next, who begins it anew. What is
+stored of it is stored in small transactions, so that nobody waits behind a large file; what is stored of a try that
+was cut off is removed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+from perdure.core.documents import Chunk, Document, FileKind
+from perdure.core.errors import ExtraMissing, InvalidInput, LeaseLost, PerdureError, StoreBusy, StoreClosed, StoreError
+from perdure.core.errors.store import disk_error
+from perdure.core.files import File, FilePart
+from perdure.core.ids import FileId
+from perdure.core.ports import Converter, Ids
+from perdure.core.tx import Tx
+from perdure.domain.files.folders import add_chunks, drop_chunks
+from perdure.domain.files.text import parts_of
+from perdure.domain.files.views import limits_of, open_where_room
+from perdure.engine.ports import Ports, window_tokens
+from perdure.engine.run.leases import is_dead
+
+__all__ = ["UPLOAD_PART_BYTES", "FileWorker"]
+
+log = logging.getLogger(__name__)
+
+UPLOAD_PART_BYTES = 1_000_000
+"""The bytes of an upload are kept in parts of this size."""
+
+AT_ONCE = 2  # each may have a child process that takes a core
+TRIES = 3  # a file that takes the whole process with it must not do so for ever
+PARTS_A_STEP, CHUNKS_A_STEP = 8, 64  # of one transaction
+STEPS = 1_000  # a file's progress is told in these
+CONVERTED = 600  # of which so many are the conversion
+ABANDONED_AFTER = timedelta(days=1)
+
+
+class FileWorker:
+    """Works on the files of a store until it is closed.
+
+    Args:
+        convert: what makes text of files; it may start child processes.
+        progress_s: how often it is stored how far a file is, in seconds.
+    """
+
+    def __init__(self, ports: Ports, convert: Converter, *, progress_s: float = 0.3) -> None:
+        self._ports, self._convert, self._progress_s = ports, convert, progress_s
+        self._owner = ports.owner
+        self._wake = asyncio.Event()
+        self._working: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.Task[None] | None = None
+        self._held_up: StoreError | None = None
+
+    @property
+    def held_up(self) -> StoreError | None:
+        """Why files wait here: what the store said no with last, such as that the disk is full; another object each
+        time. `None` once a file was read."""
+        return self._held_up
+
+    async def start(self) -> None:
+        """Take up what waits, and what dead processes left, now and from time to time."""
+        self._loop = asyncio.create_task(self._work_for_ever())
+
+    def wake(self) -> None:
+        """Look now: a file was added or deleted."""
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Stop. What was begun is begun anew by the next process."""
+        tasks = [*self._working, *([self._loop] if self._loop else ())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(StoreError):
+            await self._ports.store.write(lambda tx: tx.files.release(self._owner))
+
+    async def _work_for_ever(self) -> None:
+        store, settings = self._ports.store, self._ports.settings
+        while True:
+            self._wake.clear()
+            try:
+                while len(self._working) < AT_ONCE and await store.read(_waits):
+                    file = await self._claim()
+                    if file is None:
+                        break
+                    task = asyncio.create_task(self._work(file))
+                    self._working.add(task)
+                    task.add_done_callback(self._done)
+            except StoreClosed:
+                return
+            except StoreError as error:
+                self._hold_up(error)
+                log.warning("files wait: %s", error)
+            except Exception:  # whatever it is, it must not end the worker
+                log.exception("looking for files stopped at a defect")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(settings.lease_s):
+                    await self._wake.wait()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        self._wake.set()
+
+    async def _claim(self) -> File | None:
+        dead = [owner for owner in await self._ports.store.read(_holders) if is_dead(owner)]
+        now = self._ports.clock.now()
+        return await self._ports.store.write(
+            lambda tx: tx.files.claim(owner=self._owner, at=now, until=now + self._lease, dead_owners=dead)
+        )
+
+    @property
+    def _lease(self) -> timedelta:
+        return timedelta(seconds=self._ports.settings.lease_s)
+
+    async def _work(self, file: File) -> None:
+        store = self._ports.store
+        try:
+            if file.status == "deleted":
+                await self._remove(file)
+                return
+            progress = _Progress()
+            beats = asyncio.create_task(self._beat(file, progress))
+            try:
+                ended = await self._read(file, progress)
+            finally:
+                beats.cancel()
+            await store.write(_end, ended, self._ports)
+            self._held_up = None
+        except LeaseLost:
+            return  # deleted meanwhile, or taken over
+        except StoreError as error:
+            self._hold_up(error)
+            log.warning("%s waits for the next try: %s", file.id, error)
+            await self._give_back(file)
+        except Exception:
+            log.exception("%s stopped at a defect", file.id)
+
+    def _hold_up(self, error: StoreError) -> None:
+        if not isinstance(error, StoreBusy):  # that passes by itself
+            self._held_up = error
+
+    async def _give_back(self, file: File) -> None:
+        """Let the file be tried again after a while: that the store took nothing is no fault of its."""
+        await asyncio.sleep(self._ports.settings.lease_s / 2)  # before the claim runs out: then it would count
+        with contextlib.suppress(StoreError):
+            await self._ports.store.write(lambda tx: tx.files.give_back(file))
+
+    async def _read(self, file: File, progress: _Progress) -> File:
+        """The file with what became of it. Raises: LeaseLost, StoreError."""
+        try:
+            if file.tries > TRIES:
+                raise InvalidInput(f"the process that read it stopped {TRIES} times: it may need too much memory")
+            document = await self._document(file, progress)
+            from perdure.domain.files.chunking import chunks  # for whoever has files
+
+            made = await asyncio.to_thread(chunks, document)
+            await self._clear(file)
+            await self._keep(file, document, made, progress)
+        except (LeaseLost, StoreError):
+            raise
+        except ExtraMissing as error:
+            return self._failed(file, str(error))
+        except PerdureError as error:
+            return self._failed(file, getattr(error, "reason", "") or str(error))
+        except Exception as error:  # a converter's defect must not hold up the other files
+            if isinstance(error, OSError) and (disk := disk_error(error)) is not None:
+                raise disk from error  # no fault of the file: it waits
+            log.exception("%s can't be read", file.id)
+            await self._clear(file)
+            return self._failed(file, f"{type(error).__name__}: {error}")
+        return replace(
+            file,
+            status="completed",
+            kind=document.kind,
+            title=document.title,
+            warnings=document.warnings,
+            done=STEPS,
+            total=STEPS,
+            page_count=document.pages,
+            line_count=document.line_count,
+            char_count=len(document.text),
+            chunk_count=len(made),
+            updated_at=self._ports.clock.now(),
+        )
+
+    def _failed(self, file: File, problem: str) -> File:
+        return replace(file, status="error", problem=problem, updated_at=self._ports.clock.now())
+
+    async def _document(self, file: File, progress: _Progress) -> Document:
+        store = self._ports.store
+        suffix = PurePosixPath(file.name).suffix
+        twin = await store.read(lambda tx: tx.files.same_content(file.digest, suffix=suffix)) if suffix else None
+        if twin is not None:
+            parts: list[FilePart] = []
+            while page := await store.read(_parts_after, twin.id, parts[-1].seq if parts else -1):
+                parts += page
+            kind: FileKind = twin.kind  # type: ignore[assignment]  # as it was stored
+            return Document(
+                name=file.name,
+                kind=kind,
+                text="".join(part.text for part in parts),
+                page_starts=tuple(await store.read(lambda tx: tx.files.page_starts(twin.id))),
+                title=twin.title,
+                warnings=twin.warnings,
+            )
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="perdure-file-") as folder:
+            path = Path(folder) / "upload"
+            with path.open("wb") as held:
+                seq = 0
+                while (data := await store.read(_bytes, file.id, seq)) is not None:
+                    await asyncio.to_thread(held.write, data)
+                    seq += 1
+            return await self._convert(file.name, path, progress=progress.converted)
+
+    async def _keep(self, file: File, document: Document, made: Sequence[Chunk], progress: _Progress) -> None:
+        store, ids, clock = self._ports.store, self._ports.ids, self._ports.clock
+        parts = parts_of(document.text)
+        starts = document.page_starts
+        while batch := list(islice(parts, PARTS_A_STEP)):
+            await store.write(_put_parts, file, batch, starts, until=clock.now() + self._lease)
+            starts = ()
+        for index in range(0, len(made), CHUNKS_A_STEP):
+            some = made[index : index + CHUNKS_A_STEP]
+            now = clock.now()
+            await store.write(_put_chunks, file, some, ids=ids, at=now, until=now + self._lease)
+            progress.kept(index + len(some), len(made))
+
+    async def _clear(self, file: File) -> None:
+        """Remove what an earlier try has stored."""
+        while await self._ports.store.write(_drop, file, until=self._ports.clock.now() + self._lease):
+            pass
+        await self._ports.store.write(lambda tx: tx.files.drop_parts(file.id))
+
+    async def _remove(self, file: File) -> None:
+        while await self._ports.store.write(_drop, file, until=self._ports.clock.now() + self._lease):
+            pass
+        await self._ports.store.write(lambda tx: tx.files.forget(file))
+
+    async def _beat(self, file: File, progress: _Progress) -> None:
+        """Keep the claim, and tell how far it is."""
+        told, waited = -1, 0.0
+        while True:
+            await asyncio.sleep(self._progress_s)
+            waited += self._progress_s
+            if progress.done == told and waited < self._ports.settings.lease_s / 3:
+                continue
+            told, waited = progress.done, 0.0
+            until = self._ports.clock.now() + self._lease
+            try:
+                await self._ports.store.write(
+                    lambda tx, until=until, done=told: tx.files.hold(file, until=until, done=done, total=STEPS)  # type: ignore[misc]
+                )
+            except LeaseLost:
+                return  # the next thing that is stored says so too
+            except StoreError:
+                pass
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a file is, of `STEPS`."""
+
+    done: int = 0
+
+    def converted(self, done: int, total: int) -> None:
+        self.done = max(self.done, CONVERTED * done // max(1, total))
+
+    def kept(self, done: int, total: int) -> None:
+        self.done = CONVERTED + (STEPS - CONVERTED) * done // max(1, total)
+
+
+def _waits(tx: Tx) -> bool:
+    return tx.files.unended()
+
+
+def _holders(tx: Tx) -> Sequence[str]:
+    return tx.files.holders()
+
+
+def _bytes(tx: Tx, file_id: FileId, seq: int) -> bytes | None:
+    return tx.files.bytes_of(file_id, seq)
+
+
+def _parts_after(tx: Tx, file_id: FileId, after: int) -> Sequence[FilePart]:
+    return tx.files.parts(file_id, after_seq=after, limit=16)
+
+
+def _put_parts(tx: Tx, file: File, parts: Sequence[FilePart], starts: Sequence[int], *, until: datetime) -> None:
+    tx.files.hold(file, until=until)
+    tx.files.put_parts(file.id, parts, starts)
+
+
+def _put_chunks(tx: Tx, file: File, some: Sequence[Chunk], *, ids: Ids, at: datetime, until: datetime) -> None:
+    tx.files.hold(file, until=until)
+    add_chunks(tx, file, some, ids=ids, at=at)
+
+
+def _drop(tx: Tx, file: File, *, until: datetime) -> int:
+    tx.files.hold(file, until=until)
+    return drop_chunks(tx, file, limit=CHUNKS_A_STEP)
+
+
+def _end(tx: Tx, file: File, ports: Ports) -> None:
+    """Nothing needs its bytes any more; agents that open what becomes readable do."""
+    tx.files.end(file)
+    tx.files.drop_bytes(file.id)
+    if file.status != "completed":
+        return
+    for agent_id in tx.folders.agents(file.folder_id, opening=True):
+        agent = tx.agents.get(agent_id)
+        limits = limits_of(agent, window_tokens(agent, ports.models, ports.settings))
+        open_where_room(tx, agent_id, [file], limits, counter=ports.counter, at=file.updated_at)

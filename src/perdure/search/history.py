@@ -1,0 +1,239 @@
+"""What a search has to know of every message of an agent: who said it, when, in which session, beside which others.
+
+Columns of numbers, read once and then extended by what was added: a message is never changed, so what was read stays
+true. A removed message stays in its column; it is left out when the hits are read.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.core.ids import AgentId
+from perdure.core.tx import MessageFilter, Turn, Tx
+from perdure.search.ranking.pool import ROLE, SESSION_SPAN, TOOL, role_number, traits_of
+
+__all__ = ["Histories", "History", "once"]
+
+SESSION_GAP_S = 4 * 3_600.0
+"""A conversation that was silent for longer begins a new session."""
+READ_ROWS = 20_000
+CACHED_ROWS = 2_000_000
+"""Of all agents together; a row takes about 70 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The newest row of a conversation: its index, time, and whether it asks."""
+
+    index: int
+    at: float
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """One row for each thing that people and agents said, in order of `seq`: n rows.
+
+    Attributes:
+        upto: every message with a lower number is in it.
+        names: who spoke, as far as messages carry names.
+        spot: (n) number of the session and place in it, as ranking takes them: `session * SESSION_SPAN + place`;
+            `sizes[session]` is how many rows a session has.
+        near: (n, 4) indexes of the rows 2 and 1 places before and 1 and 2 after in the session, -1: none.
+        occurred_at: (n) epoch seconds.
+        traits: (4, n) what ranking asks of each row, from `traits_of`; of speakers indexes into `names`.
+        latest_at: the largest of `occurred_at`; mean_chars: the mean length of a row.
+    """
+
+    upto: int = 0
+    names: tuple[str, ...] = ()
+    seq: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    conversation: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    spot: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    near: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 4), np.int32))
+    occurred_at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))
+    traits: NDArray[np.float32] = field(default_factory=lambda: np.zeros((4, 0), np.float32))
+    sizes: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    latest_at: float = -math.inf
+    mean_chars: float = 150.0
+    _last: dict[int, _Last] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return len(self.seq)
+
+    def extended(self, turns: Sequence[Turn], *, upto: int) -> History:
+        """With these rows after its own, which are in order of `seq`."""
+        if not turns:
+            return replace(self, upto=upto)
+        names = {name: index for index, name in enumerate(self.names)}
+        chars = [turn.chars for turn in turns]
+        last = dict(self._last)
+        sizes = self.sizes.tolist()
+        first = self.rows
+        spot: list[int] = []
+        before: list[int] = []
+        answers: list[bool] = []
+        speaker: list[int] = []
+        for index, turn in enumerate(turns, start=first):
+            previous = last.get(turn.conversation_seq)
+            if previous is None or abs(turn.occurred_at - previous.at) > SESSION_GAP_S:
+                session = len(sizes)
+                sizes.append(0)
+                before.append(-1)
+                answers.append(False)
+            else:
+                at = previous.index
+                session = (spot[at - first] if at >= first else int(self.spot[at])) // SESSION_SPAN
+                before.append(at)
+                answers.append(previous.asks)
+            spot.append(session * SESSION_SPAN + sizes[session])
+            sizes[session] += 1
+            last[turn.conversation_seq] = _Last(index, turn.occurred_at, turn.asks)
+            speaker.append(-1 if turn.name is None else names.setdefault(turn.name, len(names)))
+        traits = traits_of(
+            asks=np.array([turn.asks for turn in turns]),
+            answers=np.array(answers),
+            speaker=np.array(speaker),
+            role=np.array([role_number(turn.role) for turn in turns]),
+        )
+        return History(
+            upto=upto,
+            names=tuple(names),
+            seq=np.concatenate([self.seq, [turn.seq for turn in turns]]),
+            conversation=_joined(self.conversation, [turn.conversation_seq for turn in turns]),
+            spot=np.concatenate([self.spot, spot]),
+            near=_linked(self.near, before),
+            occurred_at=np.concatenate([self.occurred_at, [turn.occurred_at for turn in turns]]),
+            traits=np.concatenate([self.traits, traits], axis=1),
+            sizes=np.array(sizes, np.int32),
+            latest_at=max(self.latest_at, *(turn.occurred_at for turn in turns)),
+            mean_chars=(self.mean_chars * self.rows + sum(chars)) / (self.rows + len(turns)),
+            _last=last,
+        )
+
+    def indexes(self, seqs: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where rows of these numbers stand, -1 for those that are not in it."""
+        wanted = np.asarray(seqs, np.int64)
+        if not (self.rows and len(wanted)):
+            return np.full(len(wanted), -1, np.int64)
+        first = int(self.seq[0])
+        if int(self.seq[-1]) - first == self.rows - 1:  # none is missing between them, as in an imported log
+            at = wanted - first
+            if np.minimum.reduce(at) >= 0 and np.maximum.reduce(at) < self.rows:
+                return at
+        at = np.minimum(self.seq.searchsorted(wanted), self.rows - 1)
+        return np.where(self.seq[at] == wanted, at, -1)
+
+    def columns(self, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
+        """(spot (m), occurred_at (m), traits (4, m)) of the rows that stand at `at` (m). -1 is a tool's result, which
+        stands in no session, so it is given a negative one of its own, and no time."""
+        if not len(at) or np.minimum.reduce(at) >= 0:
+            return self.spot.take(at), self.occurred_at.take(at), self.traits.take(at, axis=1)
+        told = at >= 0
+        spot = SESSION_SPAN * (-1 - np.arange(len(at)))
+        occurred_at = np.full(len(at), -np.inf)
+        nothing = np.zeros(len(at))
+        traits = traits_of(asks=nothing, answers=nothing, speaker=nothing - 1, role=nothing + TOOL)
+        spot[told], occurred_at[told] = self.spot[at[told]], self.occurred_at[at[told]]
+        traits[:, told] = self.traits[:, at[told]]
+        return spot, occurred_at, traits
+
+    def with_neighbours(self, indexes: NDArray[np.int64], *, first: int) -> NDArray[np.int64]:
+        """The rows, and those up to two places before and after the first so many, each once, in order."""
+        near = once(np.concatenate([indexes, self.near.take(indexes[:first], axis=0).ravel()]))
+        return near[1:] if len(near) and near[0] < 0 else near
+
+    def mask(
+        self, where: MessageFilter, *, out_of_view: Mapping[int, int] = MappingProxyType({})
+    ) -> NDArray[np.bool_] | None:
+        """(n) which rows the filter lets through; None: all of them. Of the conversations in `out_of_view`, none up to
+        that number."""
+        mask: NDArray[np.bool_] | None = None
+        for condition in self._conditions(where):
+            mask = condition if mask is None else mask & condition
+        for line, upto in out_of_view.items():
+            later = (self.conversation != line) | (self.seq > upto)
+            mask = later if mask is None else mask & later
+        return mask
+
+    def _conditions(self, where: MessageFilter) -> list[NDArray[np.bool_]]:
+        conditions: list[NDArray[np.bool_]] = []
+        if where.conversation_seq is not None:
+            conditions.append(self.conversation == where.conversation_seq)
+        if where.roles:
+            conditions.append(np.isin(self.traits[ROLE], [role_number(role) for role in where.roles]))
+        if where.since is not None:
+            conditions.append(self.occurred_at >= where.since.timestamp())
+        if where.until is not None:
+            conditions.append(self.occurred_at <= where.until.timestamp())
+        if where.before_seq is not None:
+            conditions.append(self.seq < where.before_seq)
+        return conditions
+
+
+class Histories:
+    """The histories of the agents that were searched last. Several threads may read and extend them."""
+
+    def __init__(self, *, max_rows: int = CACHED_ROWS) -> None:
+        self._max_rows = max_rows
+        self._held: OrderedDict[AgentId, History] = OrderedDict()
+        self._lock = threading.Lock()
+        self._none = History()
+
+    def of(self, tx: Tx, agent_id: AgentId) -> History:
+        """The history of all that this transaction sees; it may hold rows that came later."""
+        upto = tx.messages.next_seq(agent_id)
+        with self._lock:
+            history = self._held.get(agent_id) or self._none
+        if history.upto < upto:
+            turns: list[Turn] = []
+            while page := tx.messages.turns(
+                agent_id, from_seq=turns[-1].seq + 1 if turns else history.upto, limit=READ_ROWS
+            ):
+                turns += page
+            history = history.extended(turns, upto=upto)
+        with self._lock:
+            held = self._held.get(agent_id)
+            if held is None or held.upto < history.upto:
+                self._held[agent_id] = history
+            self._held.move_to_end(agent_id)
+            while sum(held.rows for held in self._held.values()) > self._max_rows and len(self._held) > 1:
+                self._held.popitem(last=False)
+        return history
+
+
+def once(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers in order, each once; numpy's own `unique` takes five times as long for some hundreds."""
+    ordered = numbers.copy()
+    ordered.sort()
+    new = np.empty(len(ordered), np.bool_)
+    new[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
+
+
+def _linked(near: NDArray[np.int32], before: Sequence[int]) -> NDArray[np.int32]:
+    """`History.near` with new rows, of which `before` says what stands before each."""
+    first = len(near)
+    near = np.concatenate([near, np.full((len(before), 4), -1, np.int32)])
+    one = np.array(before, np.int32)
+    rows = np.arange(first, len(near), dtype=np.int32)[one >= 0]
+    one = one[one >= 0]
+    near[rows, 1], near[one, 2] = one, rows
+    two = near[one, 1]
+    rows, two = rows[two >= 0], two[two >= 0]
+    near[rows, 0], near[two, 3] = two, rows
+    return near
+
+
+def _joined(old: NDArray[np.int32], new: Sequence[int]) -> NDArray[np.int32]:
+    return np.concatenate([old, np.array(new, np.int32)])

@@ -1,0 +1,109 @@
+"""Excerpts: the part of a long text that says most of what is looked for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from perdure.core.text.words import query_of
+
+__all__ = ["excerpt", "terms_of"]
+
+TERM_MATCHES = 64  # of one term in one text
+_BOUNDARY = re.compile(r"\n|(?<=[.!?])\s|[。！？]")
+_SPACE = re.compile(r"\s")
+
+
+def terms_of(query: str) -> tuple[str, ...]:
+    """What to look for in lower-case text: stems of words, pairs of characters of scripts without spaces."""
+    terms = dict.fromkeys(token for clause in query_of(query).clauses for token in clause.tokens)
+    # "happy" has the stem "happi", and stands in the text with its y.
+    return tuple(term[:-1] if term.endswith("i") and len(term) > 3 else term for term in terms)
+
+
+def excerpt(text: str, terms: tuple[str, ...], *, chars: int) -> tuple[int, int]:
+    """(first, last) of at most `chars` characters of `text`, `last` not included: where most of the terms stand
+    together, from the beginning of a line or sentence to the end of one where such are near; the beginning of the text
+    if none stands in it.
+
+    Takes time in proportion to the text, a search for each term.
+    """
+    size = len(text)
+    if size <= chars:
+        return 0, size
+    if chars <= 0:
+        return 0, 0
+    begin, end = _sentences(text, *_densest(text, terms, chars), chars)
+    first = max(0, min(begin - max(0, chars - (end - begin)) // 3, size - chars))
+    last = min(size, first + chars)
+    if first > 0:
+        first = _after(text, first, min(begin, last - 1))
+    if last < size:
+        last = max(first + 1, _before(text, max(end, first + 1), last))
+    while first < last - 1 and text[first].isspace():
+        first += 1
+    return first, last
+
+
+def _densest(text: str, terms: tuple[str, ...], chars: int) -> tuple[int, int]:
+    """The stretch of at most `chars` characters with the most different terms in it, the first of several."""
+    lower = text.lower()
+    if len(lower) != len(text):
+        lower = text
+    found: list[tuple[int, str]] = []
+    for term in terms:
+        at = -1
+        for _ in range(TERM_MATCHES):
+            at = lower.find(term, at + 1)
+            if at < 0:
+                break
+            found.append((at, term))
+    found.sort()
+    best, stretch = (0, 0), (0, 0)
+    inside: Counter[str] = Counter()
+    behind = 0
+    for index, (at, term) in enumerate(found):
+        inside[term] += 1
+        while at + len(term) - found[behind][0] > chars and behind < index:
+            out = found[behind][1]
+            inside[out] -= 1
+            if not inside[out]:
+                del inside[out]
+            behind += 1
+        worth = (len(inside), index - behind + 1)
+        if worth > best:
+            best, stretch = worth, (found[behind][0], min(at + len(term), found[behind][0] + chars))
+    return stretch
+
+
+def _sentences(text: str, begin: int, end: int, chars: int) -> tuple[int, int]:
+    """The stretch with the rest of the sentences that it begins and ends in, where that is not too long."""
+    first = max(0, end - chars)
+    for found in _BOUNDARY.finditer(text, first, begin):
+        first = found.end()
+    if first > 0 and _BOUNDARY.match(text, first - 1) is None:
+        first = begin
+    found_end = _BOUNDARY.search(text, max(begin, end - 1), min(len(text), first + chars))
+    if found_end:
+        return first, found_end.end()
+    return first, len(text) if len(text) <= first + chars else end
+
+
+def _after(text: str, first: int, latest: int) -> int:
+    """The first beginning of a line, a sentence or else a word from `first` to `latest`."""
+    for boundary in (_BOUNDARY, _SPACE):
+        if found := boundary.search(text, first - 1, latest):
+            return found.end()
+    return first
+
+
+def _before(text: str, earliest: int, last: int) -> int:
+    """The last end of a line, a sentence or else a word from `earliest` to `last`; what stands just before `earliest`
+    may be such an end."""
+    for boundary in (_BOUNDARY, _SPACE):
+        end = None
+        for found in boundary.finditer(text, max(earliest - 1, last - 2_000), last):
+            end = found
+        if end is not None:
+            return end.end() if boundary is _BOUNDARY and not end[0].isspace() else end.start()
+    return last

@@ -1,0 +1,214 @@
+"""Archival memory: searching the passages of one archive or several."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.core.passages import Archive, PassageTexts
+from perdure.core.text.words import Query
+from perdure.core.tx import Matches, PassageFilter, Tx
+from perdure.search.arms import Meaning, by_meaning, by_words
+from perdure.search.asked import Asked
+from perdure.search.hits import HITS_MAX, Arm, Hits, PassageHit, Ran, Why
+from perdure.search.query.dates import Span, spans
+from perdure.search.ranking.fuse import Ranked, rank
+from perdure.search.ranking.hints import hints_of, which_name_a_time
+from perdure.search.ranking.matching import clause_counts
+from perdure.search.ranking.pool import Pool, Scope
+from perdure.search.ranking.thin import thinned
+from perdure.search.ranking.weights import PASSAGES
+
+__all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
+
+CANDIDATES, DENSE_CANDIDATES = 80, 80  # fewer than of messages: passages are longer, and have no neighbours
+POOL_ROWS = 80  # of one archive: what both arms found, then half of what only one did
+FIRST = 50
+SPAN_CANDIDATES = 30
+REMEMBERED_ROWS = 16_384  # of so many passages the same ones are found again; of more, reading them anew costs less
+APART = 1_000  # places between rows that are nobody's neighbours
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedPassages:
+    """A search before its hits are read: rows of a pool in order; row i is passage `texts.whole(i)`."""
+
+    texts: PassageTexts
+    ranked: Ranked
+    ran: Ran
+
+    @property
+    def first_texts(self) -> list[str]:
+        """The texts of the first rows, best first."""
+        return [self.texts.texts[row] for row in self.ranked.order[:FIRST].tolist()]
+
+
+def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:
+    """The newest passages, newest first, with score 0: what a search without a text gives."""
+    found = [passage for archive in archives for passage in tx.passages.newest(archive.id, where=where, limit=limit)]
+    found.sort(key=lambda passage: (passage.occurred_at, passage.seq), reverse=True)
+    rows = sum(archive.passage_count for archive in archives)
+    return Hits([PassageHit(passage, 0.0) for passage in found[:limit]], Ran(rows=rows))
+
+
+def rank_passages(
+    tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: PassageFilter, limit: int = CANDIDATES
+) -> RankedPassages:
+    """The passages of these archives that best match, best first; enough for `limit` hits, at most 1,000. Scores
+    compare over all of them."""
+    most = min(limit, HITS_MAX)
+    room = POOL_ROWS if most <= CANDIDATES else 2 * most
+    within = [_within_filter(tx, archive, asked, where) for archive in archives]
+    known = [asked.words.of(tx, archive, where, only) for archive, only in zip(archives, within, strict=True)]
+    query, found = by_words(
+        asked.text,
+        lambda query: [
+            tx.passages.match(
+                archive.id,
+                query,
+                where=where,
+                limit=max(CANDIDATES, most),
+                known=words,
+                rows=None if only is None else len(only),
+            )
+            for archive, only, words in zip(archives, within, known, strict=True)
+        ],
+    )
+    meanings = [
+        by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only, limit=max(DENSE_CANDIDATES, most))
+        for archive, only in zip(archives, within, strict=True)
+    ]
+    named = spans(asked.text, now=asked.now, timezone=asked.timezone)
+    several: list[PassageTexts] = []
+    dense: list[NDArray[np.float64]] = []
+    for archive, words, matches, meaning in zip(archives, known, found, meanings, strict=True):
+        candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
+        seqs = list(dict.fromkeys((*candidates, *_within(tx, archive, where, named))))
+        few = archive.passage_count <= REMEMBERED_ROWS or words.every is not None
+        read = asked.texts.of(tx, archive, seqs) if few else tx.passages.texts(archive.id, seqs)
+        several.append(read)
+        dense.append(meaning.scores_of(np.array(read.seqs, np.int64)))
+    texts = PassageTexts.joined(several)
+    now = asked.now
+    hints = hints_of(
+        asked.text,
+        spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
+        now=now.timestamp(),
+    )
+    pool = _pool(archives, texts, query, found, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
+    left_out = next((meaning.left_out for meaning in meanings if meaning.left_out), "")
+    arms: list[Arm] = ["words", "vectors"] if any(meaning.rows for meaning in meanings) else ["words"]
+    ran = Ran(
+        arms=tuple(arms),
+        left_out={"vectors": left_out} if left_out else {},
+        words=tuple(" ".join(clause.tokens) for clause in query.clauses),
+        spans=tuple(span.text for span in named),
+        rows=sum(archive.passage_count for archive in archives),
+        pool=len(texts),
+    )
+    return RankedPassages(texts, rank(pool, hints, PASSAGES), ran)
+
+
+def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
+    """The first `limit` of them, near-duplicates thinned."""
+    texts, order = found.texts, found.ranked.order[: max(2 * limit, limit + 20)].tolist()
+    chosen = thinned([texts.texts[row] for row in order], [texts.seqs[row] for row in order], limit=limit)
+    hits = []
+    for index, same in chosen:
+        passage = texts.whole(order[index])
+        # A newer one that says the same may stand for a better one: the score is that of the best of them.
+        score = float(found.ranked.scores[min((index, *same))])
+        others = [texts.whole(order[at]).id for at in same] if explain else []
+        hits.append(
+            PassageHit(passage, score, why_passage(found, order[min((index, *same))], others) if explain else None)
+        )
+    return Hits(hits, found.ran)
+
+
+def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> list[int]:
+    """Those that both arms found, then the best of each by turns: the others' texts are not worth reading."""
+    twice = set(words).intersection(meaning)
+    by_turns = itertools.chain.from_iterable(itertools.zip_longest(words, meaning))
+    chosen = dict.fromkeys(itertools.chain(filter(twice.__contains__, words), by_turns))
+    chosen.pop(None, None)
+    return list(chosen)[:most]
+
+
+def _within_filter(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter) -> NDArray[np.int64] | None:
+    """The numbers of the passages that a filter lets through, sorted; None: they are not needed."""
+    if where.everything or asked.indexes is None or not asked.vectors:
+        return None
+    return asked.masks.of(tx, archive, where)
+
+
+def _within(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
+    """The latest passages from the times that a query names, whatever their words."""
+    seqs: list[int] = []
+    for span in named:
+        since = span.start if where.since is None else max(span.start, where.since)
+        until = span.end if where.until is None else min(span.end, where.until)
+        if since <= until:
+            then = replace(where, since=since, until=until)
+            seqs += tx.passages.latest(archive.id, where=then, limit=SPAN_CANDIDATES)
+    return seqs
+
+
+def _pool(
+    archives: Sequence[Archive],
+    texts: PassageTexts,
+    query: Query,
+    found: Sequence[Matches],
+    meanings: Sequence[Meaning],
+    dense: NDArray[np.float64],
+    *,
+    timed: bool,
+) -> Pool:
+    words = texts.texts
+    chars = np.array(list(map(len, words)), np.int64)
+    with_vectors = sum(meaning.rows for meaning in meanings)
+    mean = sum(meaning.mean * meaning.rows for meaning in meanings) / max(1, with_vectors)
+    spread = sum((meaning.std**2 + (meaning.mean - mean) ** 2) * meaning.rows for meaning in meanings)
+    frequency = np.zeros(len(query.clauses))
+    for matches in found:
+        if matches.frequency:
+            frequency += np.asarray(matches.frequency, float)
+    scope = Scope(
+        rows=max(len(texts), sum(archive.passage_count for archive in archives)),
+        mean_chars=float(chars.mean()) if len(chars) else 150.0,
+        dense_mean=mean,
+        dense_std=float(np.sqrt(spread / max(1, with_vectors))),
+        clause_rows=frequency.tolist() if frequency.any() else None,
+    )
+    # What came from one file or conversation stands side by side, in its order; all else by itself.
+    groups: dict[str | None, int] = {None: 0}
+    session = np.array([groups.setdefault(origin, len(groups)) for origin in texts.origins], np.int64)
+    seqs = np.array(texts.seqs, np.int64)
+    return Pool.of(
+        seqs,
+        scope,
+        session=session,
+        place=np.where(session == 0, np.arange(len(texts)) * APART, seqs),
+        occurred_at=np.array(texts.occurred_at, np.float64),
+        chars=chars,
+        timed=which_name_a_time(words) if timed else None,
+        uses=np.array(texts.uses, np.float64),
+        counts=clause_counts(query, words),
+        dense=dense,
+    )
+
+
+def why_passage(found: RankedPassages, row: int, same: Sequence[str] = ()) -> Why:
+    """Why row number `row` of the pool was found; `same` are the ids of passages left out for it."""
+    told = found.ranked.explain(row)
+    return Why(
+        score=told.score,
+        parts=dict(told.parts),
+        words=told.words,
+        session_words=told.session_words,
+        cosine=told.cosine,
+        same=tuple(same),
+    )

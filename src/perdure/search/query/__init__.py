@@ -1,0 +1,1 @@
+"""What a query asks: its text, its dates, its names."""

@@ -1,0 +1,194 @@
+"""The arms of a search: what words, sessions, vectors, lengths and times say of each row.
+
+Rows stand in the order of `Neighbours`: by session and place, so that the row beside another is its neighbour or
+nobody's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from perdure.search.ranking.pool import SESSION_SPAN, Column, Pool
+from perdure.search.ranking.weights import Weights
+
+__all__ = ["Neighbours", "dense_scores", "length_scores", "session_scores", "span_scores", "standard", "word_scores"]
+
+NO_SPREAD = 1e-9
+FARTHEST = 3  # places between a row and one that shares with it
+LARGEST = 20.0  # standard deviations
+
+LENGTH_MAX = 3.0
+TYPICAL_CHARS = 150.0
+TYPICAL_SPREAD = 0.6
+"""Median and standard deviation (of the logarithm) of chat messages' lengths."""
+
+DAY_S = 86_400.0
+AFTER_SPAN_S = 7 * DAY_S
+"""Things are told of when they happen and in the days that follow."""
+
+
+class Neighbours:
+    """Which rows stand next to each other, among rows by session and place: runs of them, one place apart.
+
+    Attributes:
+        in_order: whether the rows are by session and place, and no place is taken twice; if not, the rest is wrong.
+    """
+
+    def __init__(self, spot: Column) -> None:
+        self._steps: Column = spot[1:] - spot[:-1]
+        self.in_order = not len(self._steps) or int(np.minimum.reduce(self._steps)) > 0
+        self._apart: Column | None = None
+
+    def firsts(self) -> tuple[Column, Column]:
+        """(the first row of each session, how many rows each session has here)."""
+        size = len(self._steps) + 1
+        (last,) = (self._steps >= SESSION_SPAN // 2).nonzero()
+        first, here = np.zeros(len(last) + 1, np.int64), np.empty(len(last) + 1, np.int64)
+        np.add(last, 1, out=first[1:])
+        np.subtract(first[1:], first[:-1], out=here[:-1])
+        here[-1] = size - first[-1]
+        return first, here
+
+    def shared(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
+        """`values` (n) or (k, n) plus shares of the rows 1, 2, ... before and after, three at most, in one run."""
+        if not values.size:
+            return values
+        if self._apart is None:
+            self._apart = np.zeros(len(self._steps) + 1, np.int64)
+            np.add.accumulate(np.where(self._steps == 1, 1, FARTHEST + 1), out=self._apart[1:])
+        apart = self._apart
+        # With zeros between the runs, and between the clauses, one pass over all rows of all clauses does.
+        spread = np.zeros((*values.shape[:-1], int(apart[-1]) + 2 * FARTHEST + 1))
+        spread[..., apart] = values
+        total = np.correlate(spread.ravel(), _shares(tuple(before), tuple(after)), "same")
+        return total.reshape(spread.shape).take(apart, axis=-1)
+
+
+@functools.lru_cache(maxsize=64)
+def _shares(before: tuple[float, ...], after: tuple[float, ...]) -> Column:
+    """(7) the shares of the rows three before to three after."""
+    none = (0.0,) * FARTHEST
+    return np.array([*(*before, *none)[:FARTHEST][::-1], 1.0, *(*after, *none)[:FARTHEST]])
+
+
+def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool = False) -> Column:
+    """(n) bm25 of each row; words of its neighbours count in part, unless it is taken `alone`.
+
+    The scores are parts of the best possible one, 0 to about 1.
+
+    Source: Robertson and Walker, SIGIR 1994; sharing counts before saturation as in BM25F (CIKM 2004).
+    """
+    k1, share = weights.k1, weights.length_share
+    having = pool.scope.clause_rows
+    if having is None:
+        having = np.add.reduce(pool.counts >= 1, axis=1).tolist()
+    rarity = _rarity(having, pool.scope.rows)
+    counts = pool.counts if alone else near.shared(pool.counts, weights.before, weights.after)
+    length = pool.chars * (k1 * share / _mean_chars(pool))
+    length += max(k1 * (1 - share), NO_SPREAD)
+    return _weighed(rarity, counts, length, most=k1 + 1)
+
+
+def session_scores(pool: Pool, near: Neighbours) -> tuple[Column, Column, int]:
+    """(bm25 of each session that has rows here, from those of them that hold any clause; how many rows each has here;
+    how many sessions there are)."""
+    first, here = near.firsts()
+    of = max(pool.scope.sessions, len(first))
+    counts = np.add.reduceat(pool.counts, first, axis=1)
+    rarity = _rarity(np.add.reduce(counts > 0, axis=1).tolist(), of)
+    length = _session_rows(pool, first) * (2.0 * 0.75 * of / max(pool.scope.rows, 1))
+    length += 2.0 * 0.25
+    return _weighed(rarity, counts, length, most=3.0), here, of
+
+
+def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column] | None:
+    """(own, shared) standard scores of the cosines, alone and with the neighbours' share; what is not known is mean.
+
+    None: nothing is known, or all are equal, which says nothing.
+    """
+    cosines, known = pool.dense, None
+    low, high = float(np.minimum.reduce(cosines)), float(np.maximum.reduce(cosines))
+    if not -1.0 <= low <= high <= 1.0:
+        known = np.isfinite(cosines)
+        there = cosines[known]
+        if not len(there):
+            return None
+        there = np.minimum(np.maximum(there, -1.0), 1.0)
+        low, high = float(there.min()), float(there.max())
+        cosines = np.minimum(np.maximum(np.where(known, cosines, 0.0), -1.0), 1.0)
+    if low == high:
+        return None
+    mean, spread = pool.scope.dense_mean, pool.scope.dense_std
+    if not (0 < spread <= 2 and -1 <= mean <= 1):
+        there = cosines if known is None else cosines[known]
+        mean, spread = float(there.mean()), float(there.std())
+    spread = max(spread, NO_SPREAD)
+    own = cosines - mean
+    own /= spread
+    if (high - mean) > LARGEST * spread or (mean - low) > LARGEST * spread:
+        own = np.minimum(np.maximum(own, -LARGEST), LARGEST)
+    if known is not None:
+        own = np.where(known, own, 0.0)
+    return own, near.shared(own, weights.dense_before, weights.dense_after)
+
+
+def length_scores(chars: Column) -> Column:
+    """How much longer than usual a row is, in standard deviations of the logarithm, at most 3."""
+    longer: Column = np.log1p(chars)
+    longer -= math.log(TYPICAL_CHARS)
+    longer /= TYPICAL_SPREAD
+    return np.minimum(np.maximum(longer, -LENGTH_MAX, out=longer), LENGTH_MAX, out=longer)
+
+
+def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Column:
+    """1 for a row from within a span, falling to 0 over the week that follows it; the best of several spans."""
+    best = np.zeros(len(occurred_at))
+    for start, end in spans:
+        late = np.maximum(occurred_at - end, 0.0) / AFTER_SPAN_S
+        best = np.maximum(best, np.where(occurred_at >= start, np.clip(1.0 - late, 0.0, 1.0), 0.0))
+    return best
+
+
+def standard(values: Column, *, of: int, floor: float, weight: float) -> Column:
+    """`weight` times the standard scores, where the values given are all that differ from 0 among `of`."""
+    total = max(of, len(values))
+    mean = float(np.add.reduce(values)) / total
+    spread = math.sqrt(max(float(values @ values) / total - mean * mean, 0.0))
+    scores: Column = values - mean
+    scores *= weight / max(spread, floor)
+    return scores
+
+
+def _mean_chars(pool: Pool) -> float:
+    mean = pool.scope.mean_chars
+    return float(mean) if 1.0 <= mean < np.inf else 1.0
+
+
+def _session_rows(pool: Pool, first: Column) -> Column:
+    """How many rows the sessions have in all to which these rows belong."""
+    sizes = pool.scope.session_rows
+    if sizes is None or not len(sizes):
+        return np.ones(len(first))
+    sessions = pool.spot[first] // SESSION_SPAN
+    if sessions[0] >= 0:  # they stand in order
+        return sizes.take(sessions)
+    return np.where(sessions < 0, 1, sizes[np.maximum(sessions, 0)])
+
+
+def _rarity(having: Sequence[float], of: int) -> list[float]:
+    """How rare each clause is; a query has few, which are done sooner one by one than as a column."""
+    return [math.log1p((max(float(of), rows) - rows + 0.5) / (rows + 0.5)) for rows in having]
+
+
+def _weighed(rarity: Sequence[float], counts: Column, length: Column, *, most: float) -> Column:
+    """(n) the mean over the clauses, by their rarity, of `counts` (k, n), each between 0 and `most`, which a count
+    comes the later to the larger `length` (n) is."""
+    saturated = counts + length
+    np.divide(counts, saturated, out=saturated)
+    share = most / max(sum(rarity), NO_SPREAD)
+    weighed: Column = np.array([share * one for one in rarity]) @ saturated
+    return weighed

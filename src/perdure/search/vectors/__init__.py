@@ -1,0 +1,1 @@
+"""Vectors in memory: one matrix per scope, filtered and searched."""

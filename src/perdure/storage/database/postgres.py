@@ -1,0 +1,286 @@
+"""The store over PostgreSQL: the same SQL, run by a pool of synchronous connections in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from perdure.core.errors import (
+    PerdureError,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.text.words import Clause
+from perdure.core.tx import Tx
+from perdure.storage.database.base import FullText, Row, iso
+from perdure.storage.migrations import SCHEMA_VERSION, migrate
+from perdure.storage.tx import SqlTx
+
+try:
+    import psycopg
+    from psycopg_pool import ConnectionPool
+except ImportError as exc:
+    raise ImportError("the PostgreSQL store needs psycopg: install 'perdure[postgres]'") from exc
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["PostgresDatabase", "PostgresStore"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CONNECTIONS = 8
+MIGRATION_LOCK = 0x50455244  # advisory; one process migrates, the others wait
+SERIALIZATION_TRIES = 5
+TSVECTOR_BYTES = 900_000
+
+_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
+
+
+@functools.lru_cache(maxsize=1024)
+def _pyformat(sql: str) -> str:
+    """The statement with `%(name)s` for `:name`."""
+    return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+
+
+class PostgresDatabase:
+    """One connection, as `SqlTx` needs it."""
+
+    clustered = ""
+    blob = "BYTEA"
+    row_key = "BIGINT"
+    of_conversation = ""
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
+        self._connection, self.read_only, self.queued = connection, read_only, 0
+        self.touched: set[int] = set()
+        self.embedding: str | None = None
+        self.for_update = "" if read_only else " FOR UPDATE"
+
+    def is_settled(self, number: int) -> bool:
+        return self.read_only  # each statement of a write sees what others have committed meanwhile
+
+    def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
+
+    def picked(self, table: str, column: str, name: str, values: Sequence[int]) -> tuple[str, str, dict[str, Any]]:
+        return table, *self.among(column, name, values)
+
+    def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
+
+    def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
+        import numpy as np
+
+        return np.array([row[0] for row in self.rows(sql, params)], np.int64)
+
+    def joined(self, column: str, by: str = "") -> str:
+        return f"string_agg(CAST({column} AS TEXT), ','{f' ORDER BY {by}' if by else ''})"
+
+    def joined_bytes(self, column: str, by: str) -> str:
+        return f"string_agg({column}, CAST('' AS BYTEA) ORDER BY {by})"
+
+    def run(self, sql: str, params: Mapping[str, Any]) -> int:
+        return self._connection.execute(_pyformat(sql).encode(), params).rowcount
+
+    def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_pyformat(sql).encode(), params)
+
+    def update(
+        self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
+    ) -> Sequence[Row]:
+        return self.rows(f"UPDATE {table} SET {change} WHERE {where} RETURNING {returning}", params)
+
+    def full_text_table(self, table: str) -> None:
+        self.run(
+            f"CREATE TABLE {table} (number BIGINT NOT NULL, seq BIGINT NOT NULL, label TEXT NOT NULL,"
+            " words TSVECTOR NOT NULL, PRIMARY KEY (number, seq))",
+            {},
+        )
+        self.run(f"CREATE INDEX {table}_by_word ON {table} USING GIN (words)", {})
+
+    def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        self.run_many(
+            f"INSERT INTO {table} (number, seq, label, words) VALUES (:number, :seq, :label, CAST(:words AS tsvector))",
+            [{"number": number, "seq": seq, "label": label, "words": _tsvector(words)} for seq, label, words in rows],
+        )
+
+    def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        self.run_many(
+            f"DELETE FROM {table} WHERE number = :number AND seq = :seq",
+            [{"number": number, "seq": seq} for seq, _, _ in rows],
+        )
+
+    mends_words = True
+
+    def indexed(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+        rows = self.rows(
+            f"SELECT seq, label, length(words) FROM {table} WHERE number = :number AND seq BETWEEN :first AND :last",
+            {"number": number, "first": first, "last": last},
+        )
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+    def index_mark(self, number: int, label: str, words: str) -> Any:
+        return label, len({word.rpartition(":")[0] for word in _tsvector(words).split(" ") if word})
+
+    def integrity(self) -> Sequence[str]:
+        return ()  # its administrator's work: amcheck needs rights that we don't ask for
+
+    def full_text(
+        self,
+        table: str,
+        number: int,
+        clauses: Sequence[Clause],
+        labels: Sequence[str],
+        *,
+        all_labels: bool = False,
+        below: int | None = None,
+    ) -> FullText:
+        match = " & ".join(
+            "(" + " <-> ".join(f"'{token}'" for token in clause.tokens) + (":*" if clause.prefix else "") + ")"
+            for clause in clauses
+        )
+        listed = ", ".join(f"'{label}'" for label in labels)
+        return FullText(
+            source=f"{table} w",
+            key="w.seq",
+            where="w.number = :w_number AND w.words @@ CAST(:w_match AS tsquery)"
+            + (f" AND string_to_array(w.label, ' ') {'@>' if all_labels else '&&'} ARRAY[{listed}]" if labels else "")
+            + ("" if below is None else f" AND w.seq < {int(below)}"),
+            order="w.seq",
+            params={"w_number": number, "w_match": match},
+        )
+
+
+def _tsvector(words: str) -> str:
+    """The words as a literal with positions. PostgreSQL's own parser is kept out: it would split again what `core.text.words`
+    has split, and drops symbols. A tsvector holds 1 MB at most; of a longer text the beginning is indexed."""
+    literal: list[str] = []
+    size, seen = 0, set[str]()
+    for position, word in enumerate(filter(None, words.split(" ")), start=1):  # a text may have no words
+        size += 4 + (0 if word in seen else len(word.encode()))
+        if size > TSVECTOR_BYTES:
+            break
+        seen.add(word)
+        literal.append(f"'{word}':{min(position, 16_383)}")
+    return " ".join(literal)
+
+
+class PostgresStore:
+    """`Store` over a PostgreSQL database. Open it with `PostgresStore.open`."""
+
+    def __init__(
+        self,
+        pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]],
+        org_id: OrgId,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._pool, self._org_id, self._limits = pool, org_id, limits
+        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="perdure-postgres")
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls, address: str, *, at: datetime, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS
+    ) -> PostgresStore:
+        """The store at this address, created or upgraded if need be.
+
+        Raises: StoreTooNew: a newer Perdure wrote it; StoreError: it can't be reached.
+        """
+
+        def prepare() -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
+            try:
+                with psycopg.connect(address, connect_timeout=10) as connection:
+                    _upgrade(connection, at=at)
+                pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
+                    address, min_size=1, max_size=CONNECTIONS, open=False
+                )
+                pool.open(wait=True, timeout=10)
+            except psycopg.Error as error:
+                raise _typed(error) from error
+            return pool
+
+        return cls(await asyncio.get_running_loop().run_in_executor(None, prepare), org_id, limits)
+
+    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=True))
+
+    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=False))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        await asyncio.get_running_loop().run_in_executor(None, self._pool.close)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreClosed
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _run(self, unit: Callable[[Tx], T], *, snapshot: bool) -> T:
+        # A unit is a pure function of the transaction, so one that lost a deadlock or a race is simply run again.
+        for attempt in range(SERIALIZATION_TRIES):
+            try:
+                with self._pool.connection() as connection:
+                    if snapshot:
+                        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                    database = PostgresDatabase(connection, read_only=snapshot)
+                    return unit(SqlTx(database, self._org_id, self._limits))
+            except PerdureError:
+                raise
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+                if attempt == SERIALIZATION_TRIES - 1:
+                    raise StoreBusy(f"the database was too busy with competing transactions: {error}") from error
+            except psycopg.Error as error:
+                raise _typed(error) from error
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], *, at: datetime) -> None:
+    db = PostgresDatabase(connection)
+    db.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
+    if db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None:
+        found = db.rows("SELECT MAX(number) FROM schema_migrations", {})[0][0] or 0
+        if found > SCHEMA_VERSION:
+            raise StoreTooNew("the database", found=found, known=SCHEMA_VERSION)
+    migrate(db, at=iso(at))
+
+
+def _typed(error: psycopg.Error) -> StoreError:
+    """Our error for one of PostgreSQL's."""
+    match error:
+        case psycopg.errors.DiskFull():
+            return StoreFull(f"no space left in the database: {error}")
+        case psycopg.errors.DataCorrupted() | psycopg.errors.IndexCorrupted():
+            return StoreDamaged(f"the database is damaged: restore a backup ({error})")
+        case psycopg.errors.IoError():
+            return StoreUnavailable(f"the disk of the database failed: {error}")
+        case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
+            return StoreReadOnly(f"the database can't be written: {error}")
+        case psycopg.errors.LockNotAvailable():
+            return StoreBusy(f"the database was locked: {error}")
+        case psycopg.OperationalError():
+            return StoreUnavailable(
+                f"the database can't be reached: check the address and that the server runs ({error})"
+            )
+        case _:
+            return StoreError(f"the database failed: {error}")

@@ -1,0 +1,290 @@
+"""The store over one SQLite file: one writer, a few readers, several processes.
+
+Every write is durable before it is acknowledged: WAL with `synchronous=FULL`, and units of work that arrive together
+share one commit. WAL needs a local disk; where it can't be had SQLite keeps its rollback journal, slower and as safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from perdure.core.callers import is_alone
+from perdure.core.errors import StoreBusy, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.tx import Tx
+from perdure.storage.database.sqlite import (
+    BUSY_TIMEOUT_S,
+    Outcome,
+    SqliteDatabase,
+    connect,
+    run_unit,
+    too_large,
+    typed,
+    upgrade,
+)
+from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
+from perdure.storage.tx import SqlTx
+
+__all__ = ["SqliteStore"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GROUP_COMMIT_UNITS = 256
+GROUP_COMMIT_S = 0.05
+"""Of CPU: so long units are taken into one transaction. Small ones share a commit, large ones don't wait for each
+other."""
+READERS = 4
+IN_A_ROW = 8
+"""So many units a loop runs itself before it looks after everything else again."""
+PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05, 0.05, 0.1)
+"""Between looks whether another process still writes; SQLite's own."""
+
+
+@dataclass(slots=True)
+class _Job:
+    unit: Callable[[Tx], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class SqliteStore:
+    """`Store` over one SQLite file. Open it with `SqliteStore.open`.
+
+    Units are run in the writer's thread or in a reader's, so that the caller's loop goes on meanwhile. A loop that
+    serves one waiting thread and nobody else runs them itself: handing them over and waking twice would take a fifth
+    of a message's time, and nobody would gain by it.
+    """
+
+    def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._path, self._writer, self._org_id, self._limits = path, writer, org_id, limits
+        # A loop must not wait for another process, and SQLite's own waiting can't be left out for one statement: the
+        # writer has none, and `_begin` waits. With a rollback journal a commit waits too, for those that read.
+        self._waits_to_begin = writer.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        if self._waits_to_begin:
+            writer.execute("PRAGMA busy_timeout = 0")
+        self._database = SqliteDatabase(writer)
+        self._tx = SqlTx(self._database, org_id, limits)
+        self._marks = MarkFile(path)
+        self._writing = threading.Lock()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._in_a_row = 0
+        self._closed = False
+        self._broken: StoreError | None = None
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-read")
+        self._thread = threading.Thread(target=self._write_jobs, name="perdure-write", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        at: datetime,
+        org_id: OrgId = DEFAULT_ORG,
+        max_pages: int | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> SqliteStore:
+        """The store in this file, created or upgraded if need be. `max_pages` bounds the file's size.
+
+        Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreDamaged, StoreError.
+        """
+        least = check_log(path)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # what people told their agents is their own
+        except OSError as error:
+            raise StoreReadOnly(
+                f"the data folder {path.parent} can't be created ({error.strerror}): name another one with PERDURE_HOME"
+            ) from error
+        if not path.exists():
+            with contextlib.suppress(OSError):  # where this fails SQLite fails too, and says why
+                path.touch(mode=0o600)
+        connection = connect(path)
+        try:
+            check_mark(path, connection, least)
+            upgrade(connection, path, at=at)
+            if max_pages is not None:
+                connection.execute(f"PRAGMA max_page_count = {int(max_pages)}")
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, connection, org_id, limits)
+
+    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        alone = is_alone()
+        if alone:
+            await self._let_others()
+        if self._closed:
+            raise StoreClosed
+        if alone:
+            return self._read(lambda tx: unit(tx, *args, **kwargs))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._read, lambda tx: unit(tx, *args, **kwargs))
+
+    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        alone = is_alone()
+        if alone:
+            await self._let_others()
+        # Nothing is awaited from here on until it is put: a job that is put behind the last one would never be done.
+        if self._closed:
+            raise StoreClosed
+        if self._broken is not None:
+            raise self._broken
+        if alone and self._waits_to_begin and self._jobs.empty() and self._writing.acquire(blocking=False):
+            try:
+                result, raised = self._write([lambda tx: unit(tx, *args, **kwargs)], wait=False).pop()
+            finally:
+                self._writing.release()
+            if raised is None:
+                return cast(T, result)
+            if not isinstance(raised, StoreBusy):
+                try:
+                    raise raised
+                finally:
+                    del raised  # its traceback holds the frames of here and of `_write`
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._jobs.put(_Job(lambda tx: unit(tx, *args, **kwargs), loop, future))
+        return await future
+
+    async def _let_others(self) -> None:
+        """Now and then let the loop's other tasks go on: what is run here at once does not wait for anything."""
+        self._in_a_row += 1
+        if self._in_a_row >= IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close. Closing twice is no error."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        self._pool.shutdown(wait=True)
+        for connection in self._readers:
+            connection.close()
+        self._writer.close()
+
+    def _read(self, unit: Callable[[Tx], T]) -> T:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = connect(self._path, read_only=True)
+            self._local.tx = SqlTx(SqliteDatabase(connection, read_only=True), self._org_id, self._limits)
+            self._readers.append(connection)
+        try:
+            connection.execute("BEGIN")
+            try:
+                return unit(self._local.tx)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise typed(error, self._path) from error
+        except OverflowError as error:
+            raise too_large(error) from error
+
+    def _write_jobs(self) -> None:
+        """The writer's thread: take what is waiting, write it, then tell."""
+        while True:
+            jobs, last = self._next_jobs()
+            while jobs:
+                with self._writing:
+                    outcomes = self._write([job.unit for job in jobs])
+                for job, (result, raised) in zip(jobs, outcomes, strict=False):
+                    # The caller's loop may have ended meanwhile; what it asked for is durable all the same.
+                    with contextlib.suppress(RuntimeError):
+                        job.loop.call_soon_threadsafe(_resolve, job.future, result, raised)
+                jobs = jobs[len(outcomes) :]
+            if last:
+                return
+
+    def _next_jobs(self) -> tuple[list[_Job], bool]:
+        """What is waiting, at least one job; and whether nothing will come after it."""
+        jobs: list[_Job] = []
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == GROUP_COMMIT_UNITS:
+                return jobs, False
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                return jobs, False
+        return jobs, True
+
+    def _write(self, units: Sequence[Callable[[Tx], Any]], *, wait: bool = True) -> list[Outcome]:
+        """Run the units in one transaction and commit it, if need be after another process's; what came of the first
+        ones, if they take long. Who calls this has `_writing`."""
+        outcomes: list[Outcome] = []
+        try:
+            if self._broken is not None:  # these waited already when it broke
+                raise self._broken
+            if units:
+                self._begin(wait=wait)
+                alone, began = len(units) == 1, time.thread_time()
+                for unit in units:
+                    outcomes.append(run_unit(self._writer, self._tx, unit, self._path, alone=alone))
+                    if time.thread_time() - began > GROUP_COMMIT_S:
+                        break
+                if self._writer.in_transaction:
+                    self._commit(marked=any(raised is None for _, raised in outcomes))
+        except BaseException as error:
+            outcomes = [(None, self._failed(error))] * len(units)
+        return outcomes
+
+    def _commit(self, *, marked: bool) -> None:
+        mark = self._marks.put(self._writer) if marked and self._marks.is_due else 0
+        self._database.commit()
+        if mark:
+            self._marks.note(mark)
+
+    def _begin(self, *, wait: bool) -> None:
+        """Begin to write; with `wait` only when another process that writes has ended."""
+        began = time.monotonic()
+        for pause_s in itertools.chain(PAUSES_S, itertools.repeat(PAUSES_S[-1])):
+            try:
+                self._database.begin()
+                return
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
+                if not (wait and busy and time.monotonic() - began < BUSY_TIMEOUT_S):
+                    raise
+            time.sleep(pause_s)
+
+    def _failed(self, error: BaseException) -> BaseException:
+        failure = typed(error, self._path) if isinstance(error, sqlite3.Error) else error
+        with contextlib.suppress(sqlite3.Error):
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        # After a failed fsync nobody knows what is on the disk, and a second fsync may lie: no more writes.
+        if getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"):
+            self._broken = StoreUnavailable(
+                f"{self._path}: the disk could not confirm a write, so nobody knows what is on it: check the disk, then"
+                " start anew; until then nothing is written"
+            )
+        return failure
+
+
+def _resolve(future: asyncio.Future[Any], result: Any, raised: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if raised is not None:
+        future.set_exception(raised)
+    else:
+        future.set_result(result)

@@ -1,0 +1,1 @@
+"""Full-text search: the index, its candidates, and making it anew."""

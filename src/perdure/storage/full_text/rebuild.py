@@ -1,0 +1,113 @@
+"""A full-text index made anew from the texts, beside the one in use.
+
+On SQLite what an index row holds can be taken out only by who knows it, so what is wrong in an index goes only with all
+of it. A new one is made in steps, of the owners in order of their numbers; `rebuilding` has how far it is, and whatever
+changes in that part changes in both (`storage.full_text.index`). Searches use the old one until the new one is whole and
+takes its place. On PostgreSQL each part is made anew in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.tx import OwnerKind
+from perdure.storage.database.base import Database, Row
+from perdure.storage.full_text.index import IN_USE, Words, next_table
+from perdure.storage.tables.messages import indexed_words_of
+from perdure.storage.tables.passages import passage_words_of
+
+__all__ = ["LAST", "ROWS", "TABLES", "rebuild_words", "rebuilding", "words_of"]
+
+LAST = (1 << 32) - 1
+TABLES: dict[OwnerKind, str] = {"agent": "message_words", "archive": "passage_words"}
+ROWS: dict[OwnerKind, str] = {
+    "agent": "SELECT seq FROM messages WHERE agent_id = :id AND seq >= :from ORDER BY seq LIMIT :limit",
+    "archive": "SELECT seq FROM passages WHERE archive_id = :id AND seq >= :from ORDER BY seq LIMIT :limit",
+}
+_OWNERS: dict[OwnerKind, str] = {"agent": "agents", "archive": "archives"}
+
+
+def rebuilding(db: Database) -> list[OwnerKind]:
+    """Of whose texts the index is being made anew."""
+    names = {row[0] for row in db.rows("SELECT name FROM rebuilding", {})}
+    return [kind for kind, table in TABLES.items() if table in names]
+
+
+def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, int] | None:
+    """The next `limit` texts; the owner's number and the sequence number to go on from. None: all is done."""
+    table = TABLES[kind]
+    found = _begun(db, table)
+    if not found:
+        if not db.mends_words:
+            db.run(f"DROP TABLE IF EXISTS {next_table(table)}", {})
+            db.full_text_table(next_table(table))
+        db.run(
+            "INSERT INTO rebuilding (name, number, next_seq) VALUES (:name, 0, 0) ON CONFLICT (name) DO NOTHING",
+            {"name": table},
+        )
+        found = _begun(db, table)  # another process may have been quicker
+    number, first = found[0] if found else (0, 0)
+    if number == IN_USE:
+        return _drop_old(db, table, limit)
+    while limit > 0:
+        owners = db.rows(
+            f"SELECT id, number FROM {_OWNERS[kind]} WHERE number >= :number ORDER BY number LIMIT 1{db.for_update}",
+            {"number": number},
+        )
+        if not owners:
+            return _take_its_place(db, table)
+        owner_id, there = owners[0]
+        first = first if there == number else 0
+        rows = db.rows(ROWS[kind], {"id": owner_id, "from": first, "limit": limit})
+        more = len(rows) == limit
+        last = rows[-1][0] if more else LAST
+        _make(db, table, there, first, last, list(words_of(db, kind, owner_id, first, last)))
+        number, first = (there, last + 1) if more else (there + 1, 0)
+        limit -= len(rows) + 1
+    db.run(
+        "UPDATE rebuilding SET number = :number, next_seq = :next WHERE name = :name",
+        {"number": number, "next": first, "name": table},
+    )
+    return number, first
+
+
+def _begun(db: Database, table: str) -> Sequence[Row]:
+    """How far it is. Of several that are at it each waits for the other's step."""
+    return db.rows(f"SELECT number, next_seq FROM rebuilding WHERE name = :name{db.for_update}", {"name": table})
+
+
+def words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> Iterator[Words]:
+    """What the index should have of an owner between two numbers."""
+    if kind == "agent":
+        return indexed_words_of(db, AgentId(id_), first, last)
+    return passage_words_of(db, ArchiveId(id_), first, last)
+
+
+def _make(db: Database, table: str, number: int, first: int, last: int, words: Sequence[Words]) -> None:
+    if db.mends_words:
+        db.unindex_words(table, number, [(seq, "", "") for seq in db.indexed(table, number, first, last)])
+        db.index_words(table, number, words)
+    else:
+        db.index_words(next_table(table), number, words)
+
+
+def _take_its_place(db: Database, table: str) -> tuple[int, int] | None:
+    if db.mends_words:
+        db.run("DELETE FROM rebuilding WHERE name = :name", {"name": table})
+        return None
+    db.run(f"ALTER TABLE {table} RENAME TO {table}_old", {})
+    db.run(f"ALTER TABLE {next_table(table)} RENAME TO {table}", {})
+    db.run("UPDATE rebuilding SET number = :number, next_seq = 0 WHERE name = :name", {"number": IN_USE, "name": table})
+    return IN_USE, 0
+
+
+def _drop_old(db: Database, table: str, limit: int) -> tuple[int, int] | None:
+    """Dropping a table takes as long as it is large, so it is emptied before, but for the index's own first records."""
+    for part, first, rows in (("data", 10, max(1, limit // 10)), ("docsize", -1, limit)):  # a row of data is a page
+        some = f"SELECT id FROM {table}_old_{part} WHERE id > {first} ORDER BY id LIMIT :rows"
+        if db.run(f"DELETE FROM {table}_old_{part} WHERE id IN ({some})", {"rows": rows}):
+            return IN_USE, 0
+    db.run(f"DROP TABLE {table}_old", {})
+    db.run("DELETE FROM rebuilding WHERE name = :name", {"name": table})
+    return None

@@ -1,0 +1,175 @@
+"""`tx.archives`: the verbs of archives in one transaction.
+
+What an archive counts (its passages, the uses of its tags) is written with every passage, so that the prompt can show
+it without counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, ArchiveId, OrgId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.passages import Archive
+from perdure.core.text.words import restored, storable
+from perdure.storage.database.base import Database, Row, dump, from_iso, iso, load, next_number
+from perdure.storage.tables.vectors import Vectors
+
+__all__ = ["OWN_ARCHIVE", "Archives"]
+
+_COLUMNS = "id, org_id, number, name, description, metadata, passage_count, version, created_at, updated_at"
+
+# A passage carries no organisation of its own: its archive does.
+OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id = :org_id)"
+
+
+class Archives:
+    def __init__(self, db: Database, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._db, self._org_id, self._limits = db, org_id, limits
+
+    def add(self, archive: Archive) -> Archive:
+        archive = replace(archive, number=next_number(self._db), org_id=self._org_id)
+        self._db.run(
+            f"INSERT INTO archives ({_COLUMNS}) VALUES (:id, :org_id, :number, :name, :description, :metadata, 0, 0,"
+            " :created_at, :updated_at)",
+            {
+                "id": archive.id,
+                "org_id": archive.org_id,
+                "number": archive.number,
+                "name": storable(archive.name),
+                "description": None if archive.description is None else storable(archive.description),
+                "metadata": dump(archive.metadata),
+                "created_at": iso(archive.created_at),
+                "updated_at": iso(archive.updated_at),
+            },
+        )
+        Vectors(self._db, self._org_id).open_new(archive.number, "archive", archive.id)
+        return archive
+
+    def get(self, archive_id: ArchiveId) -> Archive:
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM archives WHERE id = :id AND org_id = :org_id",
+            {"id": storable(archive_id), "org_id": self._org_id},
+        )
+        if not rows:
+            raise NotFound("archive", archive_id)
+        return _archive(rows[0])
+
+    def put(self, archive: Archive) -> None:
+        changed = self._db.run(
+            "UPDATE archives SET name = :name, description = :description, metadata = :metadata, updated_at = :at"
+            " WHERE id = :id AND org_id = :org_id",
+            {
+                "id": archive.id,
+                "org_id": self._org_id,
+                "name": storable(archive.name),
+                "description": None if archive.description is None else storable(archive.description),
+                "metadata": dump(archive.metadata),
+                "at": iso(archive.updated_at),
+            },
+        )
+        if not changed:
+            raise NotFound("archive", archive.id)
+
+    def list(
+        self,
+        *,
+        agent_id: AgentId | None = None,
+        name: str | None = None,
+        above: int | None = None,
+        below: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[Archive]:
+        where = "org_id = :org_id AND NOT EXISTS (SELECT 1 FROM folders f WHERE f.archive_id = archives.id)"
+        params: dict[str, Any] = {"org_id": self._org_id, "limit": limit}
+        given: dict[str, tuple[str, Any]] = {
+            "agent_id": ("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = :agent_id)", agent_id),
+            "name": ("name = :name", None if name is None else storable(name)),
+            "above": ("number > :above", above),
+            "below": ("number < :below", below),
+        }
+        for key, (condition, value) in given.items():
+            if value is not None:
+                where, params = f"{where} AND {condition}", params | {key: value}
+        order = "DESC" if newest_first else "ASC"
+        rows = self._db.rows(
+            f"SELECT {_COLUMNS} FROM archives WHERE {where} ORDER BY number {order} LIMIT :limit", params
+        )
+        return [_archive(row) for row in rows]
+
+    def delete(self, archive_id: ArchiveId) -> None:
+        archive = self.get(archive_id)
+        if archive.passage_count:
+            raise InvalidInput(f"{archive_id} still has passages: delete them first")
+        if self._db.rows("SELECT 1 FROM folders WHERE archive_id = :id", {"id": archive_id}):
+            raise InvalidInput(f"{archive_id} holds what a folder's files say: delete the folder")
+        for table in ("agent_archives", "archive_tags"):
+            self._db.run(f"DELETE FROM {table} WHERE archive_id = :id", {"id": archive_id})
+        Vectors(self._db, self._org_id).close(archive.number)
+        self._db.run("DELETE FROM archives WHERE id = :id", {"id": archive_id})
+
+    def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
+        self.get(archive_id)
+        if self._db.run(
+            "INSERT INTO agent_archives (agent_id, archive_id, position) SELECT a.id, :archive_id,"
+            " (SELECT COALESCE(MAX(position), 0) + 1 FROM agent_archives WHERE agent_id = :agent_id)"
+            " FROM agents a WHERE a.id = :agent_id AND a.org_id = :org_id"
+            " ON CONFLICT (agent_id, archive_id) DO NOTHING",
+            {"agent_id": agent_id, "archive_id": archive_id, "org_id": self._org_id},
+        ):
+            counted = "SELECT COUNT(*) FROM agent_archives WHERE agent_id = :agent_id"
+            self._limits.check("archives_per_agent", int(self._db.rows(counted, {"agent_id": agent_id})[0][0]))
+            return
+        own = {"agent_id": agent_id, "org_id": self._org_id}
+        if not self._db.rows("SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id", own):
+            raise NotFound("agent", agent_id)
+
+    def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
+        self.get(archive_id)
+        own = {"agent_id": agent_id, "org_id": self._org_id}
+        if not self._db.rows("SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id", own):
+            raise NotFound("agent", agent_id)
+        self._db.run(
+            "DELETE FROM agent_archives WHERE agent_id = :agent_id AND archive_id = :archive_id",
+            {"agent_id": agent_id, "archive_id": archive_id},
+        )
+
+    def detach_all(self, archive_id: ArchiveId) -> int:
+        self.get(archive_id)
+        return self._db.run("DELETE FROM agent_archives WHERE archive_id = :id", {"id": archive_id})
+
+    def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
+        columns = ", ".join(f"a.{column}" for column in _COLUMNS.split(", "))
+        rows = self._db.rows(
+            f"SELECT {columns} FROM agent_archives x JOIN archives a ON a.id = x.archive_id"
+            " WHERE x.agent_id = :agent_id AND a.org_id = :org_id ORDER BY x.position",
+            {"agent_id": agent_id, "org_id": self._org_id},
+        )
+        return [_archive(row) for row in rows]
+
+    def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:
+        rows = self._db.rows(
+            f"SELECT tag, uses FROM archive_tags WHERE archive_id = :archive_id AND {OWN_ARCHIVE}"
+            " ORDER BY uses DESC, tag LIMIT :limit",
+            {"archive_id": archive_id, "org_id": self._org_id, "limit": limit},
+        )
+        return [(restored(row[0]), row[1]) for row in rows]
+
+
+def _archive(row: Row) -> Archive:
+    return Archive(
+        id=row[0],
+        org_id=row[1],
+        number=row[2],
+        name=restored(row[3]),
+        description=None if row[4] is None else restored(row[4]),
+        metadata=load(row[5]),
+        passage_count=row[6],
+        version=row[7],
+        created_at=from_iso(row[8]),
+        updated_at=from_iso(row[9]),
+    )

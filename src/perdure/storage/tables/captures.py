@@ -1,0 +1,59 @@
+"""`tx.captures`: how far conversations were stored as passages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, OrgId
+from perdure.core.tx.captures import Waiting
+from perdure.storage.database.base import OWN_AGENT, Database, iso
+from perdure.storage.tables.message_filters import SHOWN
+
+__all__ = ["Captures"]
+
+
+class Captures:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    def upto(self, agent_id: AgentId, conversation_seq: int) -> int:
+        rows = self._db.rows(
+            "SELECT upto_seq FROM captures WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq"
+            f" AND {OWN_AGENT}",
+            {"agent_id": agent_id, "conversation_seq": conversation_seq, "org_id": self._org_id},
+        )
+        return int(rows[0][0]) if rows else -1
+
+    def put(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
+        rows = self._db.rows(
+            "INSERT INTO captures (agent_id, conversation_seq, upto_seq, captured_at)"
+            f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
+            " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET upto_seq = excluded.upto_seq,"
+            " captured_at = excluded.captured_at RETURNING upto_seq",
+            {
+                "agent_id": agent_id,
+                "conversation_seq": conversation_seq,
+                "upto_seq": upto_seq,
+                "at": iso(at),
+                "org_id": self._org_id,
+            },
+        )
+        if not rows:
+            raise NotFound("agent", agent_id)
+
+    def waiting(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Waiting:
+        below = "" if before_seq is None else " AND seq < :before_seq"
+        params = {
+            "agent_id": agent_id,
+            "conversation_seq": conversation_seq,
+            "upto_seq": self.upto(agent_id, conversation_seq),
+            "org_id": self._org_id,
+        }
+        ((tokens, last),) = self._db.rows(
+            f"SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1) FROM messages{self._db.of_conversation}"
+            f" WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq AND seq > :upto_seq{below}"
+            f" AND kind = 'message' AND role IN ('user', 'assistant') AND {SHOWN} AND {OWN_AGENT}",
+            params if before_seq is None else params | {"before_seq": before_seq},
+        )
+        return Waiting(int(tokens), int(last))

@@ -1,0 +1,71 @@
+"""Where the message of an id is found.
+
+The ids of what a run is asked and answers lead to the run (`core.ids.input_id`, `answer_id`): the directory has the run
+only, and the message is looked for among the run's. All others are in the directory themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, RunId, is_of_run, run_of
+from perdure.core.messages import Message
+from perdure.core.text.words import storable
+from perdure.storage.database.base import Database, find, find_all, find_run_of, register
+from perdure.storage.tables.message_filters import BEFORE_NEXT_RUN
+
+__all__ = ["place_of", "places_of", "register_others"]
+
+
+def register_others(
+    db: Database, org_id: OrgId, agent_id: AgentId, run_id: RunId | None, messages: Sequence[Message]
+) -> None:
+    """Put those messages into the directory whose ids do not lead to the run that they are of."""
+    others = [(one.id, one.seq) for one in messages if run_id is None or not is_of_run(run_id, one.id)]
+    if others:
+        register(db, org_id, agent_id, others)
+
+
+def place_of(db: Database, org_id: OrgId, message_id: MessageId) -> tuple[AgentId, int]:
+    """Whose message it is, and its number. Raises: NotFound."""
+    found = find(db, org_id, "message", message_id)
+    found = found or _place_in(db, find_run_of(db, org_id, message_id), message_id)
+    if found is None:
+        raise NotFound("message", message_id)
+    return AgentId(found[0]), found[1]
+
+
+def places_of(db: Database, org_id: OrgId, ids: Sequence[MessageId]) -> dict[MessageId, tuple[AgentId, int]]:
+    """The same of those among many that there are."""
+    asked = [id_ for id_ in dict.fromkeys(ids) if id_.startswith(f"{PREFIXES['message']}-")]
+    found = {MessageId(id_): (AgentId(owner), seq) for id_, owner, seq in find_all(db, org_id, asked)}
+    left = {id_: run_id for id_ in asked if id_ not in found and (run_id := run_of(id_)) is not None}
+    runs = {run_id: (agent_id, seq) for run_id, agent_id, seq in find_all(db, org_id, [*left.values()])}
+    for id_, run_id in left.items():
+        place = _place_in(db, runs.get(run_id), id_)
+        if place is not None:
+            found[id_] = AgentId(place[0]), place[1]
+    return found
+
+
+def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tuple[str, int] | None:
+    """The same among the messages of a run, given by its agent and number."""
+    if run is None:
+        return None
+    params: dict[str, Any] = {"agent_id": run[0], "run_seq": run[1]}
+    begun = db.rows(
+        "SELECT conversation_seq, first_message_seq FROM runs WHERE agent_id = :agent_id AND seq = :run_seq", params
+    )
+    if not begun or begun[0][1] is None:  # its input still waits
+        return None
+    params |= {"conversation": begun[0][0], "own": begun[0][1], "id": storable(id_)}
+    # From the conversation's index to the rows: by their key alone all conversations would be gone through.
+    rows = db.rows(
+        "SELECT m.seq FROM messages c CROSS JOIN messages m WHERE c.agent_id = :agent_id"
+        f" AND c.conversation_seq = :conversation AND c.seq >= :own AND c.{BEFORE_NEXT_RUN}"
+        " AND m.agent_id = c.agent_id AND m.seq = c.seq AND m.id = :id",
+        params,
+    )
+    return (run[0], rows[0][0]) if rows else None

@@ -1,0 +1,96 @@
+"""A message as a row of the table of messages."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from perdure.core.errors import StoreDamaged
+from perdure.core.messages import Message, Part, make_message, parts_from_json, parts_to_json, text_of_json
+from perdure.core.text.words import restored, storable
+from perdure.storage.database.base import DAMAGED_HELPS, Row, from_iso, iso
+from perdure.storage.upkeep.checksums import MESSAGES
+
+__all__ = ["COLUMNS", "NULLABLE", "insert_statement", "message_of", "params_of", "parts_of", "row_text"]
+
+COLUMNS = (
+    "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
+    " created_at, occurred_at, revision"
+)
+_NO_PARTS = (ValueError, KeyError, TypeError, AttributeError)
+_UNREADABLE = f"the store is damaged: a message in it can't be read: {DAMAGED_HELPS}"
+
+NULLABLE = ("run_seq", "run_id", "step_id", "name", "otid", "sender_id")
+
+
+@functools.cache
+def insert_statement(given: frozenset[str]) -> str:
+    """The statement for rows that have only these of the columns that may be null.
+
+    A parameter that is None takes as long as ten that are not: `sqlite3` looks for an adapter of its class.
+    """
+    columns = [column.strip() for column in COLUMNS.split(",")]
+    named = [column for column in columns if column != "revision" and (column not in NULLABLE or column in given)]
+    named.append("checksum")
+    return f"INSERT INTO messages ({', '.join(named)}) VALUES ({', '.join(f':{column}' for column in named)})"
+
+
+def params_of(message: Message) -> dict[str, Any]:
+    row = {
+        "id": message.id,
+        "agent_id": message.agent_id,
+        "seq": message.seq,
+        "conversation_seq": message.conversation_seq,
+        "role": message.role,
+        "kind": message.kind,
+        "parts": storable(parts_to_json(message.parts)),
+        "run_seq": message.run_seq,
+        "run_id": message.run_id,
+        "step_id": message.step_id,
+        "name": None if message.name is None else storable(message.name),
+        "otid": None if message.otid is None else storable(message.otid),
+        "sender_id": None if message.sender_id is None else storable(message.sender_id),
+        "tokens": message.tokens,
+        "created_at": iso(message.created_at),
+        "occurred_at": iso(message.occurred_at),
+    }
+    row["checksum"] = MESSAGES.of(row)
+    return row
+
+
+def parts_of(stored: str) -> tuple[Part, ...]:
+    """The parts of a message. Raises: StoreDamaged: they are not what was written."""
+    try:
+        return parts_from_json(restored(stored))
+    except _NO_PARTS as error:
+        raise StoreDamaged(_UNREADABLE) from error
+
+
+def row_text(stored: str) -> str:
+    """The text of a message. Raises: StoreDamaged: its parts are not what was written."""
+    try:
+        return text_of_json(restored(stored))
+    except _NO_PARTS as error:
+        raise StoreDamaged(_UNREADABLE) from error
+
+
+def message_of(row: Row) -> Message:
+    return make_message(
+        id=row[0],
+        agent_id=row[1],
+        seq=row[2],
+        conversation_seq=row[3],
+        role=row[4],
+        kind=row[5],
+        parts=parts_of(row[6]),
+        run_seq=row[7],
+        run_id=row[8],
+        step_id=row[9],
+        name=None if row[10] is None else restored(row[10]),
+        otid=None if row[11] is None else restored(row[11]),
+        sender_id=None if row[12] is None else restored(row[12]),
+        tokens=row[13],
+        created_at=from_iso(row[14]),
+        occurred_at=from_iso(row[15]),
+        revision=row[16],
+    )

@@ -1,0 +1,500 @@
+"""`tx.runs`: the run verbs of one transaction. Who may work on a run is decided here, in single statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from perdure.core.conversations import Opening
+from perdure.core.errors import LeaseLost, NotFound
+from perdure.core.ids import AgentId, OrgId, RunId, is_of_run
+from perdure.core.messages import Draft
+from perdure.core.quick import changed
+from perdure.core.runs import (
+    NO_USAGE,
+    Failure,
+    Lease,
+    Run,
+    RunKey,
+    StopReason,
+    Usage,
+    make_run,
+    status_of,
+    usage_to_json,
+)
+from perdure.core.text.words import restored, storable
+from perdure.core.tx.runs import RunFilter
+from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
+
+__all__ = ["Runs", "load_failure", "load_usage"]
+
+_COLUMNS = (
+    "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
+    " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count,"
+    " created_at, started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools"
+)
+_OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
+_OWN_RUN = f"agent_id = :agent_id AND seq = :seq AND org_id = :org_id AND {OWN_AGENT}"
+# A deleted agent's runs stay until it is gone.
+_THERE = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
+
+_UNENDED = "status IN ('queued', 'running')"
+
+# The oldest unended run of its conversation: the only one that may run; but one that goes on with answered calls stands
+# before all others, and while calls wait for an answer no other begins. Looked up by conversation id, because with the
+# agent's id SQLite goes through all the agent's runs instead of the few in the partial index.
+_OLDEST = (
+    "(r.resumes IS NOT NULL OR NOT (EXISTS (SELECT 1 FROM runs o WHERE o.conversation_id = r.conversation_id"
+    " AND (o.seq < r.seq OR o.resumes IS NOT NULL) AND o.seq <> r.seq AND o.status IN ('queued', 'running'))"
+    " OR EXISTS (SELECT 1 FROM conversations c WHERE c.agent_id = r.agent_id AND c.seq = r.conversation_seq"
+    " AND c.pending_run_seq IS NOT NULL)))"
+)
+
+
+_INSERT_WAITING = (
+    "INSERT INTO runs (agent_id, seq, id, org_id, conversation_seq, conversation_id, status, background, max_steps,"
+    " first_message_seq, waiting_input, lease_owner, lease_number, lease_until, created_at, started_at) VALUES"
+    " (:agent_id, :seq, :id, :org_id, :conversation_seq, :conversation_id, :status, :background, :max_steps, :first,"
+    " :waiting_input, :lease_owner, :lease_number, :lease_until, :at, :started_at)"
+)
+# Without the column where it is None: such a parameter takes as long as ten that are not.
+_INSERT_BEGUN = _INSERT_WAITING.replace(" waiting_input,", "").replace(" :waiting_input,", "")
+
+
+class Runs:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    def add(
+        self,
+        opening: Opening,
+        run_id: RunId,
+        *,
+        drafts: Sequence[Draft] = (),
+        at: datetime,
+        max_steps: int,
+        background: bool,
+        running: bool = False,
+        lease_owner: str | None,
+        lease_until: datetime | None,
+        waiting_input: str | None,
+    ) -> Run:
+        agent_id, conversation = opening.agent.id, opening.conversation
+        advanced = self._db.run(
+            "UPDATE agents SET run_seq = :run_seq + 1, message_seq = :message_seq + :rows,"
+            " message_count = message_count + :said, last_run_at = :at WHERE id = :id AND org_id = :org_id",
+            {
+                "id": agent_id,
+                "org_id": self._org_id,
+                "run_seq": opening.next_run_seq,
+                "message_seq": opening.next_message_seq,
+                "rows": len(drafts),
+                "said": sum([draft.kind == "message" for draft in drafts]),
+                "at": iso(at),
+            },
+        )
+        if not advanced:
+            raise NotFound("agent", agent_id)
+        run = make_run(
+            id=run_id,
+            key=RunKey(agent_id, opening.next_run_seq),
+            conversation_seq=conversation.seq,
+            conversation_id=conversation.id,
+            status="running" if running else "queued",
+            background=background,
+            max_steps=max_steps,
+            first_message_seq=opening.next_message_seq if waiting_input is None else None,
+            lease_owner=lease_owner,
+            lease_number=int(running),
+            lease_until=lease_until,
+            created_at=at,
+            started_at=at if running else None,
+        )
+        self._db.run(
+            _INSERT_BEGUN if waiting_input is None else _INSERT_WAITING,
+            {
+                "agent_id": agent_id,
+                "seq": run.key.seq,
+                "id": run_id,
+                "org_id": self._org_id,
+                "conversation_seq": conversation.seq,
+                "conversation_id": conversation.id,
+                "status": run.status,
+                "background": int(background),
+                "max_steps": max_steps,
+                "first": run.first_message_seq,
+                "waiting_input": None if waiting_input is None else storable(waiting_input),
+                "lease_owner": lease_owner,
+                "lease_number": run.lease_number,
+                "lease_until": None if lease_until is None else iso(lease_until),
+                "at": iso(at),
+                "started_at": iso(at) if running else None,
+            },
+        )
+        begun_by = [(draft.id, opening.next_message_seq + index) for index, draft in enumerate(drafts)]
+        others = [one for one in begun_by if not is_of_run(run_id, one[0])]
+        register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *others])
+        return run
+
+    def get(self, run_id: RunId) -> Run:
+        agent_id, seq = locate(self._db, self._org_id, "run", run_id)
+        return self.at(RunKey(AgentId(agent_id), seq))
+
+    def at(self, key: RunKey) -> Run:
+        rows = self._read("r.agent_id = :agent_id AND r.seq = :seq", self._own(key))
+        if not rows:
+            raise NotFound("run", f"{key.seq} of {key.agent_id}")
+        return rows[0]
+
+    def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
+        older = "" if before_seq is None else "AND r.seq < :before"
+        return self._read(
+            f"r.agent_id = :agent_id {older} ORDER BY r.seq DESC LIMIT :limit",
+            {"agent_id": agent_id, "limit": limit} | ({} if before_seq is None else {"before": before_seq}),
+        )
+
+    def page(
+        self,
+        where: RunFilter,
+        *,
+        limit: int = 100,
+        newest_first: bool = True,
+        after: Run | None = None,
+        before: Run | None = None,
+    ) -> Sequence[Run]:
+        # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
+        columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
+        conditions, params = _conditions(where)
+        backwards = before is not None and after is None
+        for name, run, following in (("after", after, True), ("before", before, False)):
+            if run is not None:
+                place = (run.key.seq,) if len(columns) == 1 else (iso(run.created_at), run.key.agent_id, run.key.seq)
+                names = [f"{name}{index}" for index in range(len(place))]
+                sign = "<" if following == newest_first else ">"
+                conditions.append(f"({', '.join(columns)}) {sign} ({', '.join(f':{one}' for one in names)})")
+                params |= dict(zip(names, place, strict=True))
+        direction = "DESC" if newest_first != backwards else "ASC"
+        order = ", ".join(f"{column} {direction}" for column in columns)
+        runs = self._read(
+            f"{' AND '.join(conditions) or '1 = 1'} ORDER BY {order} LIMIT :limit", params | {"limit": limit}
+        )
+        return runs[::-1] if backwards else runs
+
+    def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
+        # Most often there is none, and a statement takes its time by the columns it names, found or not.
+        found = self._db.rows(
+            "SELECT r.seq FROM runs r WHERE r.conversation_id = (SELECT c.id FROM conversations c"
+            f" WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND r.{_UNENDED} AND r.org_id = :org_id"
+            f" AND {OWN_AGENT}"
+            " ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
+            {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id},
+        )
+        return self.at(RunKey(agent_id, found[0][0])) if found else None
+
+    def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
+        return self._read(
+            f"r.{_UNENDED} AND (r.lease_until IS NULL OR r.lease_until < :at) AND {_OLDEST}"
+            " ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit",
+            {"at": iso(at), "limit": limit},
+        )
+
+    def held(self, *, limit: int = 32) -> Sequence[Run]:
+        return self._read(
+            f"r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit",
+            {"limit": limit},
+        )
+
+    # A reservation made at acceptance is the holder's own to claim; a running lease, also of the same owner, must have
+    # run out, or its holder be known as gone.
+    _CLAIM = f"""
+        UPDATE runs AS r SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,
+            lease_until = :until, started_at = COALESCE(started_at, :at)
+        WHERE r.agent_id = :agent_id AND r.seq = :seq AND r.org_id = :org_id AND r.{_UNENDED} AND {_OLDEST}
+          AND {OWN_AGENT}
+          AND (r.lease_owner IS NULL OR r.lease_until < :at OR (r.lease_owner = :owner AND r.status = 'queued')
+               OR r.lease_owner = :dead_owner)
+        RETURNING {_COLUMNS}
+    """
+
+    def claim(
+        self, key: RunKey, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
+    ) -> Run | None:
+        rows = self._db.rows(
+            self._CLAIM,
+            self._own(key) | {"owner": owner, "at": iso(at), "until": iso(until), "dead_owner": dead_owner or ""},
+        )
+        return _run(rows[0]) if rows else None
+
+    _HELD = (
+        "agent_id = :agent_id AND seq = :seq AND status = 'running' AND org_id = :org_id AND lease_owner = :owner"
+        f" AND lease_number = :number AND {OWN_AGENT}"
+    )
+
+    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None, known: Run | None = None) -> Run:
+        columns = _COLUMNS if known is None else "cancel_requested, usage, lease_until"
+        params = self._own(key) | {"owner": lease.owner, "number": lease.number}
+        if until is None:
+            rows = self._db.rows(f"SELECT {columns} FROM runs WHERE {self._HELD}{self._db.for_update}", params)
+        else:
+            rows = self._db.update(
+                "runs", "lease_until = :until", self._HELD, params | {"until": iso(until)}, returning=columns
+            )
+        if not rows:
+            raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
+        if known is None:
+            return _run(rows[0])
+        cancelled, spent, held_until = rows[0]
+        usage, lease_until = load_usage(spent), from_iso(held_until)
+        if (known.cancel_requested, known.usage, known.lease_until) == (bool(cancelled), usage, lease_until):
+            return known
+        return changed(known, cancel_requested=bool(cancelled), usage=usage, lease_until=lease_until)
+
+    def release(self, owner: str) -> int:
+        return self._db.run(
+            "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
+            f" WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED} AND {_THERE}",
+            {"org_id": self._org_id, "owner": owner},
+        )
+
+    def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
+        self._db.run(
+            f"UPDATE runs SET first_message_seq = :first, waiting_input = NULL, input_waits = 0 WHERE {_OWN_RUN}",
+            self._own(key) | {"first": first_message_seq},
+        )
+
+    def waiting_input(self, key: RunKey) -> str | None:
+        rows = self._db.rows(
+            f"SELECT waiting_input FROM runs WHERE {_OWN_RUN}",
+            self._own(key),
+        )
+        return restored(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def resume(
+        self,
+        run: Run,
+        *,
+        resumes: int,
+        begins_at: int,
+        turn_from: int,
+        answer: Mapping[str, Any],
+        waiting_input: str | None,
+    ) -> Run:
+        self._db.run(
+            "UPDATE runs SET resumes = :resumes, begins_at = :begins_at, turn_from = :turn_from, answer = :answer,"
+            f" waiting_input = :waiting, input_waits = :waits WHERE {_OWN_RUN}",
+            self._own(run.key)
+            | {
+                "resumes": resumes,
+                "begins_at": begins_at,
+                "turn_from": turn_from,
+                "answer": dump(answer),
+                "waiting": None if waiting_input is None else storable(waiting_input),
+                "waits": int(waiting_input is not None),
+            },
+        )
+        return changed(
+            run,
+            resumes=resumes,
+            begins_at=begins_at,
+            turn_from=turn_from,
+            input_waits=waiting_input is not None,
+        )
+
+    def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
+        rows = self._db.rows(
+            "SELECT seq, answer FROM runs WHERE conversation_id = (SELECT c.id FROM conversations c"
+            " WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND resumes IS NOT NULL AND org_id = :org_id"
+            f" AND {OWN_AGENT}"
+            " ORDER BY seq DESC LIMIT :limit",
+            {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id, "limit": limit},
+        )
+        return [(RunKey(agent_id, row[0]), load(row[1])) for row in rows]
+
+    def put_client_tools(self, run: Run, digest: str, tools: Sequence[Mapping[str, Any]]) -> Run:
+        self._db.run(
+            f"INSERT INTO client_tools (agent_id, digest, tools) SELECT :agent_id, :digest, :tools WHERE {OWN_AGENT}"
+            " ON CONFLICT (agent_id, digest) DO NOTHING",
+            {"agent_id": run.key.agent_id, "digest": digest, "tools": dump(list(tools)), "org_id": self._org_id},
+        )
+        self._db.run(
+            f"UPDATE runs SET client_tools = :digest WHERE {_OWN_RUN}",
+            self._own(run.key) | {"digest": digest},
+        )
+        return changed(run, client_tools=digest)
+
+    def client_tools(self, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
+        rows = self._db.rows(
+            f"SELECT tools FROM client_tools WHERE agent_id = :agent_id AND digest = :digest AND {OWN_AGENT}",
+            {"agent_id": agent_id, "digest": digest, "org_id": self._org_id},
+        )
+        found: list[Mapping[str, Any]] = load(rows[0][0]) if rows else []
+        return found
+
+    def request_cancel(self, key: RunKey) -> bool:
+        return bool(
+            self._db.run(
+                "UPDATE runs SET cancel_requested = 1 WHERE agent_id = :agent_id AND seq = :seq"
+                f" AND org_id = :org_id AND cancel_requested = 0 AND {_UNENDED} AND {OWN_AGENT}",
+                self._own(key),
+            )
+        )
+
+    def set_context(self, run: Run, context: Sequence[str]) -> Run:
+        self._db.run(
+            f"UPDATE runs SET hook_context = :context WHERE {_OWN_RUN}",
+            self._own(run.key) | {"context": dump(list(context)) if context else None},
+        )
+        return changed(run, context=tuple(context))
+
+    def spend(self, key: RunKey, usage: Usage) -> None:
+        total = self.at(key).usage + usage
+        self._db.run(
+            f"UPDATE runs SET usage = :usage WHERE {_OWN_RUN}",
+            self._own(key) | {"usage": usage_to_json(total)},
+        )
+
+    def end(
+        self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
+    ) -> Run:
+        why = "NULL" if failure is None else ":failure"  # a parameter that is None takes as long as ten that are not
+        ended = self._db.run(
+            f"UPDATE runs SET status = :status, stop_reason = :reason, failure = {why}, usage = :usage,"
+            " step_count = :step_count, lease_owner = NULL, lease_until = NULL, ended_at = :at"
+            f" WHERE {_OWN_RUN} AND {_UNENDED}",
+            self._own(run.key)
+            | {
+                "status": status_of(reason),
+                "reason": reason,
+                "failure": dump({"kind": failure.kind, "message": failure.message}) if failure else None,
+                "usage": usage_to_json(usage),
+                "step_count": step_count,
+                "at": iso(at),
+            },
+        )
+        if not ended:
+            return self.at(run.key)
+        return changed(
+            run,
+            status=status_of(reason),
+            stop_reason=reason,
+            failure=failure,
+            usage=usage,
+            step_count=step_count,
+            lease_owner=None,
+            lease_until=None,
+            ended_at=at,
+        )
+
+    def cancel_stopped(self, key: RunKey) -> Run:
+        self._db.run(
+            "UPDATE runs SET status = 'cancelled', stop_reason = 'cancelled' WHERE agent_id = :agent_id AND seq = :seq"
+            f" AND org_id = :org_id AND stop_reason = 'requires_approval' AND {OWN_AGENT}",
+            self._own(key),
+        )
+        return self.at(key)
+
+    def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
+        self._db.run(
+            "INSERT INTO idempotency_keys (agent_id, conversation_seq, idempotency_key, run_seq, digest)"
+            " SELECT agent_id, :conversation, :key, seq, :digest FROM runs"
+            f" WHERE {_OWN_RUN}",
+            self._own(key) | {"conversation": conversation_seq, "key": storable(idempotency_key), "digest": digest},
+        )
+
+    def find_by_key(self, agent_id: AgentId, conversation_seq: int, idempotency_key: str) -> tuple[Run, str] | None:
+        rows = self._db.rows(
+            "SELECT run_seq, digest FROM idempotency_keys"
+            " WHERE agent_id = :agent_id AND conversation_seq = :conversation AND idempotency_key = :key"
+            f" AND {OWN_AGENT}",
+            {
+                "org_id": self._org_id,
+                "agent_id": agent_id,
+                "conversation": conversation_seq,
+                "key": storable(idempotency_key),
+            },
+        )
+        return (self.at(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
+
+    def start_calls(self, key: RunKey, call_ids: Sequence[str], *, lease: Lease, at: datetime) -> None:
+        self._db.run_many(
+            "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
+            f" SELECT agent_id, seq, :call_id, :lease, :at FROM runs WHERE {_OWN_RUN}",
+            [
+                self._own(key) | {"call_id": storable(call_id), "lease": lease.number, "at": iso(at)}
+                for call_id in call_ids
+            ],
+        )
+
+    def started_calls(self, key: RunKey) -> Mapping[str, int]:
+        rows = self._db.rows(
+            "SELECT call_id, MAX(lease_number) FROM call_starts WHERE agent_id = :agent_id AND run_seq = :seq"
+            f" AND {OWN_AGENT} GROUP BY call_id",
+            self._own(key),
+        )
+        return {restored(row[0]): row[1] for row in rows}
+
+    def _own(self, key: RunKey) -> dict[str, Any]:
+        return {"agent_id": key.agent_id, "seq": key.seq, "org_id": self._org_id}
+
+    def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Run]:
+        sql = f"SELECT {_OF_R} FROM runs r WHERE r.org_id = :org_id AND {_THERE} AND {where}"
+        return [_run(row) for row in self._db.rows(sql, {**params, "org_id": self._org_id})]
+
+
+def load_usage(text: str | None) -> Usage:
+    return NO_USAGE if text is None else Usage(**load(text))
+
+
+def load_failure(text: str | None) -> Failure | None:
+    return None if text is None else Failure(**load(text))
+
+
+def _conditions(where: RunFilter) -> tuple[list[str], dict[str, Any]]:
+    conditions: list[str] = []
+    params: dict[str, Any] = {}
+    for column, values in (("agent_id", where.agent_ids), ("status", where.statuses)):
+        if values:
+            names = {f"{column}{index}": value for index, value in enumerate(values)}
+            conditions.append(f"r.{column} IN ({', '.join(f':{name}' for name in names)})")
+            params |= names
+    for column, value in (
+        ("conversation_id", where.conversation_id),
+        ("conversation_seq", where.conversation_seq),
+        ("stop_reason", where.stop_reason),
+        ("background", None if where.background is None else int(where.background)),
+    ):
+        if value is not None:
+            conditions.append(f"r.{column} = :{column}")
+            params[column] = value
+    return conditions, params
+
+
+def _run(row: Row) -> Run:
+    return make_run(
+        id=row[0],
+        key=RunKey(row[1], row[2]),
+        conversation_seq=row[3],
+        conversation_id=row[4],
+        status=row[5],
+        stop_reason=row[6],
+        failure=load_failure(row[7]),
+        background=bool(row[8]),
+        max_steps=row[9],
+        first_message_seq=row[10],
+        lease_owner=row[11],
+        lease_number=row[12],
+        lease_until=from_iso(row[13]),
+        cancel_requested=bool(row[14]),
+        usage=load_usage(row[15]),
+        step_count=row[16],
+        created_at=from_iso(row[17]),
+        started_at=from_iso(row[18]),
+        ended_at=from_iso(row[19]),
+        context=tuple(load(row[20])) if row[20] else (),
+        resumes=row[21],
+        begins_at=row[22],
+        turn_from=row[23],
+        input_waits=bool(row[24]),
+        client_tools=row[25],
+    )

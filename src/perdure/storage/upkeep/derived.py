@@ -1,0 +1,285 @@
+"""`tx.upkeep`: what is derived, compared with the rows it was derived from, some rows at a time.
+
+On SQLite the full-text index keeps no texts, so a row of it is known by how many words it has; what it should be is
+made again from the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.core.ids import OrgId
+from perdure.core.text.words import storable
+from perdure.core.tx import Checked, CheckedBlocks, Fault, FaultKind, Owner, OwnerKind
+from perdure.storage.database.base import Database, load
+from perdure.storage.full_text import index as word_index
+from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
+from perdure.storage.tables.message_filters import SHOWN, being_reset
+from perdure.storage.tables.messages import embedded_texts_of
+from perdure.storage.tables.vectors import forget_texts, queue_texts
+from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, check_rows
+
+__all__ = ["Upkeep"]
+
+SHOWN_MAX = 10
+
+
+class Upkeep:
+    def __init__(self, db: Database, org_id: OrgId) -> None:
+        self._db, self._org_id = db, org_id
+
+    def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
+        rows = self._db.rows(
+            "SELECT number, 'agent', id, message_seq FROM agents WHERE number > :after AND org_id = :org_id"
+            " UNION ALL SELECT number, 'archive', id, passage_seq FROM archives WHERE number > :after"
+            " AND org_id = :org_id ORDER BY 1 LIMIT :limit",
+            {"after": after, "org_id": self._org_id, "limit": limit},
+        )
+        return [Owner(*row) for row in rows]
+
+    def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> Checked:
+        rows = self._db.rows(ROWS[owner.kind], {"id": owner.id, "from": from_seq, "limit": limit})
+        more = len(rows) == limit
+        part = _Part(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
+        next_seq = rows[-1][0] + 1 if more else None
+        bare = part.texts()
+        if part.faults:  # what is derived from a damaged text can't be told to be wrong
+            return Checked(part.faults, next_seq, bare)
+        part.words()
+        if owner.kind == "archive":
+            part.tags()
+        part.vectors()
+        if not more:
+            part.counts()
+        return Checked(part.faults, next_seq, bare)
+
+    def check_blocks(
+        self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
+    ) -> CheckedBlocks:
+        params = {"org_id": self._org_id, "id": after[0], "version": after[1], "limit": limit}
+        rows = self._db.rows(
+            "SELECT v.block_id, v.version, v.version = b.version AND (v.value <> b.value OR v.label <> b.label)"
+            " FROM block_versions v JOIN blocks b ON b.id = v.block_id WHERE b.org_id = :org_id"
+            " AND (v.block_id, v.version) > (:id, :version) ORDER BY v.block_id, v.version LIMIT :limit",
+            params,
+        )
+        if not rows:
+            return CheckedBlocks((), None, 0)
+        last = (rows[-1][0], rows[-1][1])
+        damaged, bare = check_rows(
+            self._db,
+            VERSIONS,
+            "(block_id, version) > (:id, :version) AND (block_id, version) <= (:last_id, :last_version)"
+            " AND block_id IN (SELECT id FROM blocks WHERE org_id = :org_id)",
+            params | {"last_id": last[0], "last_version": last[1]},
+            repair=repair,
+        )
+        wrong = {(row[0], row[1]) for row in damaged}
+        faults = _damaged("versions of this block", sorted(wrong))
+        other = "value that is not its newest version's"
+        faults += [
+            Fault("damage", block_id, other, 1, False)
+            for block_id, version, differs in rows
+            if differs and (block_id, version) not in wrong
+        ]
+        return CheckedBlocks(faults, last if len(rows) == limit else None, bare)
+
+    def integrity(self) -> Sequence[str]:
+        return self._db.integrity()
+
+    def rebuild_words(self, kind: OwnerKind, *, limit: int = 500) -> tuple[int, int] | None:
+        return rebuild_words(self._db, kind, limit=limit)
+
+    def rebuilding(self) -> Sequence[OwnerKind]:
+        return rebuilding(self._db)
+
+
+def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
+    """A fault for each owner: how many are damaged, and the numbers of the first."""
+    numbers: dict[str, list[int]] = {}
+    for owner_id, number in rows:
+        numbers.setdefault(owner_id, []).append(number)
+    return [
+        Fault(
+            "damage",
+            owner_id,
+            f"{what} that are not as they were written: number {', '.join(map(str, found[:SHOWN_MAX]))}"
+            + (", ..." if len(found) > SHOWN_MAX else ""),
+            len(found),
+            False,
+        )
+        for owner_id, found in numbers.items()
+    ]
+
+
+class _Part:
+    """The texts of an owner whose numbers lie between two ends, both included."""
+
+    def __init__(self, db: Database, owner: Owner, first: int, last: int, repair: bool) -> None:
+        self._db, self._owner, self._first, self._last, self._repair = db, owner, first, last, repair
+        self._params = {"id": owner.id, "agent_id": owner.id, "number": owner.number, "first": first, "last": last}
+        self.faults: list[Fault] = []
+
+    def texts(self) -> int:
+        """Damage; how many rows have no checksum."""
+        bare = 0
+        kinds = [(MESSAGES, "messages"), (REVISIONS, "revisions of messages")]
+        column = "agent_id"
+        if self._owner.kind == "archive":
+            kinds, column = [(PASSAGES, "passages")], "archive_id"
+        for what, name in kinds:
+            where = f"{column} = :id AND seq BETWEEN :first AND :last"
+            damaged, without = check_rows(self._db, what, where, self._params, repair=self._repair)
+            self.faults += _damaged(name, [(self._owner.id, row[1]) for row in damaged])
+            bare += without
+        return bare
+
+    def words(self) -> None:
+        table, number = TABLES[self._owner.kind], self._owner.number
+        words = words_of(self._db, self._owner.kind, self._owner.id, self._first, self._last)
+        expected = {row[0]: row for row in words}
+        there = self._db.indexed(table, number, self._first, self._last)
+        missing = [row for seq, row in expected.items() if seq not in there]
+        stale = [
+            seq
+            for seq, mark in there.items()
+            if seq not in expected or mark != self._db.index_mark(number, *expected[seq][1:])
+        ]
+        if self._repair:  # in this index alone: one that is made anew beside it is made of the texts
+            self._db.index_words(table, number, missing)
+        self._found("words", "not found by their words", len(missing))
+        if stale and self._repair and self._db.mends_words:
+            word_index.unindex_words(self._db, table, number, [(seq, "", "") for seq in stale])
+            word_index.index_words(self._db, table, number, [expected[seq] for seq in stale if seq in expected])
+        self._found("stale words", "found by words they don't have", len(stale), mended=self._db.mends_words)
+
+    def tags(self) -> None:
+        rows = self._db.rows(
+            "SELECT seq, tags FROM passages WHERE archive_id = :id AND seq BETWEEN :first AND :last AND tags <> '[]'",
+            self._params,
+        )
+        expected = {(storable(tag), seq) for seq, tags in rows for tag in load(tags)}
+        there: set[tuple[str, int]] = set()
+        for tag in {tag for tag, _ in expected}:
+            found = self._db.rows(
+                "SELECT seq FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq BETWEEN :first AND :last",
+                self._params | {"tag": tag},
+            )
+            there |= {(tag, row[0]) for row in found}
+        if missing := sorted(expected - there):
+            if self._repair:
+                self._db.run_many(
+                    "INSERT INTO passage_tags (archive_id, tag, seq) VALUES (:id, :tag, :seq)",
+                    [{"id": self._owner.id, "tag": tag, "seq": seq} for tag, seq in missing],
+                )
+            self._found("tags", "not found by their tags", len(missing))
+        if extra := sorted(there - expected):
+            if self._repair:
+                self._db.run_many(
+                    "DELETE FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq = :seq",
+                    [{"id": self._owner.id, "tag": tag, "seq": seq} for tag, seq in extra],
+                )
+            self._found("tags", "found by tags they don't have", len(extra))
+
+    def vectors(self) -> None:
+        scopes = self._db.rows(
+            "SELECT generation, dimensions, fill_from FROM vector_scopes WHERE number = :number", self._params
+        )
+        queued = {
+            row[0]
+            for row in self._db.rows(
+                "SELECT seq FROM embedding_queue WHERE number = :number AND seq BETWEEN :first AND :last", self._params
+            )
+        }
+        keys = {"low": (self._owner.number << 32) + self._first, "high": (self._owner.number << 32) + self._last}
+        generation, dimensions, fill_from = scopes[0] if scopes else (None, None, None)
+        rows = self._db.rows(
+            "SELECT key, generation, LENGTH(vector) FROM vectors WHERE key BETWEEN :low AND :high"
+            " AND vector IS NOT NULL",
+            keys,
+        )
+        texts: set[int] = set()
+        if scopes:
+            texts = set(embedded_texts_of(self._db, self._owner.kind, self._owner.id, self._first, self._last))
+        there = {row[0] & LAST: row for row in rows}
+        orphans = sorted((there.keys() | queued) - texts)
+        wrong = [seq for seq, row in there.items() if row[1] == generation and row[2] != 2 * (dimensions or 0)]
+        current = {seq for seq, row in there.items() if row[1] == generation}
+        texts -= self._going()
+        missing = [] if fill_from is not None else sorted(texts - current - queued)
+        if self._repair:
+            forget_texts(self._db, self._owner.number, [*orphans, *wrong])
+            if not scopes:
+                self._db.run("DELETE FROM vectors WHERE key BETWEEN :low AND :high", keys)
+            queue_texts(self._db, self._owner.number, sorted({*missing, *wrong} & texts))
+        self._found("vectors", "with a vector or a place in the queue, but no text", len(orphans))
+        self._found("vectors", "with a damaged vector", len(wrong))
+        self._found("queue", "without a vector, and not waiting for one", len(missing))
+
+    def _going(self) -> set[int]:
+        """The texts that a reset took out of view which is still carried out: they may have a vector, and need none."""
+        if self._owner.kind != "agent":
+            return set()
+        rows = self._db.rows(
+            "SELECT seq FROM messages WHERE agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0"
+            f" AND {being_reset('messages')}",
+            self._params,
+        )
+        return {row[0] for row in rows}
+
+    def counts(self) -> None:
+        """Of the whole owner."""
+        if self._owner.kind == "agent":
+            self._count(
+                "messages counted",
+                "agents",
+                "message_count",
+                "id = :id",
+                f"SELECT COUNT(*) FROM messages WHERE agent_id = :agent_id AND kind = 'message' AND {SHOWN}",
+            )
+        else:
+            self._count(
+                "passages counted",
+                "archives",
+                "passage_count",
+                "id = :id",
+                "SELECT COUNT(*) FROM passages WHERE archive_id = :id",
+            )
+            self._tag_counts()
+        self._count(
+            "vectors counted",
+            "vector_scopes",
+            "row_count",
+            "number = :number",
+            "SELECT COUNT(*) FROM vectors v JOIN vector_scopes s ON s.number = :number AND s.generation = v.generation"
+            " WHERE v.number = :number AND v.vector IS NOT NULL",
+        )
+
+    def _count(self, what: str, table: str, column: str, where: str, sql: str) -> None:
+        kept = self._db.rows(f"SELECT {column} FROM {table} WHERE {where}", self._params)
+        true = self._db.rows(sql, self._params)[0][0]
+        if kept and kept[0][0] != true:
+            if self._repair:
+                self._db.run(f"UPDATE {table} SET {column} = :true WHERE {where}", self._params | {"true": true})
+            self._found("counts", f"{what}, not {true:,}", kept[0][0], always=True)
+
+    def _tag_counts(self) -> None:
+        kept = dict(self._pairs("SELECT tag, uses FROM archive_tags WHERE archive_id = :id"))
+        true = dict(self._pairs("SELECT tag, COUNT(*) FROM passage_tags WHERE archive_id = :id GROUP BY tag"))
+        wrong = sorted(tag for tag in kept.keys() | true.keys() if kept.get(tag) != true.get(tag))
+        if wrong and self._repair:
+            tags: list[dict[str, Any]] = [{"id": self._owner.id, "tag": tag, "uses": true.get(tag)} for tag in wrong]
+            self._db.run_many("DELETE FROM archive_tags WHERE archive_id = :id AND tag = :tag", tags)
+            self._db.run_many(
+                "INSERT INTO archive_tags (archive_id, tag, uses) VALUES (:id, :tag, :uses)",
+                [one for one in tags if one["uses"] is not None],
+            )
+        self._found("counts", "tags with a wrong number of uses", len(wrong))
+
+    def _pairs(self, sql: str) -> list[tuple[Any, Any]]:
+        return [(row[0], row[1]) for row in self._db.rows(sql, self._params)]
+
+    def _found(self, kind: FaultKind, text: str, count: int, *, mended: bool = True, always: bool = False) -> None:
+        if count or always:
+            self.faults.append(Fault(kind, self._owner.id, text, count, self._repair and mended))

@@ -1,0 +1,259 @@
+"""What the parts of the contract share: a store to open, and small units of work to fill it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from perdure.core.agents import Agent
+from perdure.core.blocks import Author, Block
+from perdure.core.files import File, Folder
+from perdure.core.ids import (
+    DEFAULT_ORG,
+    AgentId,
+    ArchiveId,
+    BlockId,
+    ConversationId,
+    FileId,
+    FolderId,
+    MessageId,
+    OrgId,
+    PassageId,
+    RunId,
+)
+from perdure.core.messages import Draft, Message, MessageKind, Part, Role, Text
+from perdure.core.passages import Archive, Passage
+from perdure.core.ports import Store
+from perdure.core.runs import Run, RunKey
+from perdure.core.text.words import query_of
+from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.testing.clock import START, SequentialIds
+
+__all__ = ["ADA", "AT", "AWKWARD", "LATER", "UNTIL", "Contract", "found_messages", "found_passages", "raises", "said"]
+
+AT = START
+UNTIL = AT + timedelta(seconds=15)
+"""When leases that begin at `AT` run out."""
+LATER = UNTIL + timedelta(seconds=1)
+
+ADA = Author(kind="user", id="ada")
+
+AWKWARD = (
+    "a NUL \x00 within",
+    "lone surrogates \ud800 and \udfff",
+    "escape \x1b[31mred\x1b[0m and \x1bd800 and \x1b\x1b",
+    "emoji 🧭 family 👩‍👩‍👧",
+    "nothing but ascii",
+    "中文，标点。",
+    "line\nbreaks\r\nand\ttabs",
+    "quotes ' \" ` and % _ \\ ; --",
+    "",
+)
+"""Texts that a database column, a parameter style or an escape may spoil."""
+
+E = TypeVar("E", bound=BaseException)
+
+
+class Caught(Generic[E]):
+    """The error that `raises` met."""
+
+    error: E
+
+
+@contextlib.contextmanager
+def raises(kind: type[E]) -> Iterator[Caught[E]]:
+    """Passes if the block raises `kind`, which is then in `.error`."""
+    caught: Caught[E] = Caught()
+    try:
+        yield caught
+    except kind as error:
+        caught.error = error
+    else:
+        raise AssertionError(f"{kind.__name__} was not raised")
+
+
+class Contract:
+    """One object per test: `ids` never repeat within it, and `open` leads to its own database, empty at first."""
+
+    async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
+        """A new handle on this test's database; several opened in one test see the same data."""
+        raise NotImplementedError
+
+    @contextlib.asynccontextmanager
+    async def opened(self, *, org_id: OrgId = DEFAULT_ORG) -> AsyncIterator[Store]:
+        store = await self.open(org_id=org_id)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @cached_property
+    def ids(self) -> SequentialIds:
+        return SequentialIds()
+
+    # Units of work: each may be given to `store.write`.
+
+    def add_agent(self, tx: Tx, name: str = "ada", *, at: datetime = AT) -> Agent:
+        """An agent with its default conversation."""
+        agent = tx.agents.add(
+            Agent(
+                id=AgentId(self.ids.new("agent")),
+                org_id=tx.org_id,
+                name=name,
+                model="test/model",
+                created_at=at,
+                updated_at=at,
+            )
+        )
+        tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=at)
+        return agent
+
+    def draft(
+        self,
+        *parts: Part | str,
+        role: Role = "user",
+        kind: MessageKind = "message",
+        occurred_at: datetime | None = None,
+    ) -> Draft:
+        return Draft(
+            id=MessageId(self.ids.new("message")),
+            role=role,
+            kind=kind,
+            parts=tuple(Text(part) if isinstance(part, str) else part for part in parts),
+            occurred_at=occurred_at,
+        )
+
+    def say(
+        self,
+        tx: Tx,
+        agent_id: AgentId,
+        *what: str | Draft,
+        role: Role = "user",
+        conversation_seq: int = 0,
+        run: Run | None = None,
+        tokens: int = 10,
+        at: datetime = AT,
+    ) -> Sequence[Message]:
+        """One message for each text or draft."""
+        drafts = [self.draft(one, role=role) if isinstance(one, str) else one for one in what]
+        return tx.messages.append(
+            agent_id, drafts, conversation_seq=conversation_seq, at=at, tokens=[tokens] * len(drafts), run=run
+        )
+
+    def add_block(
+        self, tx: Tx, label: str = "human", value: str = "", *, agent_id: AgentId | None = None, at: datetime = AT
+    ) -> Block:
+        block = tx.blocks.add(
+            Block(
+                id=BlockId(self.ids.new("block")),
+                org_id=tx.org_id,
+                label=label,
+                value=value,
+                created_at=at,
+                updated_at=at,
+            ),
+            author=ADA,
+        )
+        if agent_id is not None:
+            tx.blocks.attach(agent_id, block.id)
+        return block
+
+    def add_archive(self, tx: Tx, *, agent_id: AgentId | None = None, name: str = "notes") -> Archive:
+        archive = tx.archives.add(
+            Archive(id=ArchiveId(self.ids.new("archive")), org_id=tx.org_id, name=name, created_at=AT, updated_at=AT)
+        )
+        if agent_id is not None:
+            tx.archives.attach(agent_id, archive.id)
+        return archive
+
+    def add_folder(self, tx: Tx, /, name: str = "docs", **fields: Any) -> Folder:
+        archive_id = ArchiveId(self.ids.new("archive"))
+        tx.archives.add(Archive(id=archive_id, org_id=tx.org_id, name=name, created_at=AT, updated_at=AT))
+        return tx.folders.add(
+            Folder(
+                id=FolderId(self.ids.new("folder")),
+                org_id=tx.org_id,
+                name=name,
+                archive_id=archive_id,
+                created_at=AT,
+                updated_at=AT,
+                **fields,
+            )
+        )
+
+    def add_file(self, tx: Tx, /, folder_id: FolderId, name: str = "plan.md", **fields: Any) -> File:
+        file_id = FileId(self.ids.new("file"))
+        return tx.files.add(
+            File(id=file_id, org_id=tx.org_id, folder_id=folder_id, name=name, created_at=AT, updated_at=AT, **fields)
+        )
+
+    def add_passage(
+        self,
+        tx: Tx,
+        archive_id: ArchiveId,
+        text: str,
+        *tags: str,
+        occurred_at: datetime = AT,
+    ) -> Passage:
+        passage = Passage(
+            id=PassageId(self.ids.new("passage")),
+            archive_id=archive_id,
+            text=text,
+            tags=tags,
+            created_at=AT,
+            occurred_at=occurred_at,
+        )
+        return tx.passages.add([passage])[0]
+
+    def add_run(
+        self,
+        tx: Tx,
+        agent_id: AgentId,
+        *,
+        conversation_seq: int = 0,
+        at: datetime = AT,
+        owner: str | None = None,
+        until: datetime | None = None,
+        waiting_input: str | None = None,
+    ) -> Run:
+        """A queued run, held by nobody unless `owner` reserves it."""
+        tx.agents.lock(agent_id)
+        return tx.runs.add(
+            tx.conversations.opening(agent_id, conversation_seq),
+            RunId(self.ids.new("run")),
+            at=at,
+            max_steps=50,
+            background=False,
+            lease_owner=owner,
+            lease_until=until,
+            waiting_input=waiting_input,
+        )
+
+
+def claimed(tx: Tx, key: RunKey, owner: str = "here", *, at: datetime = AT, until: datetime = UNTIL) -> Run:
+    """The run, claimed by `owner`."""
+    run = tx.runs.claim(key, owner=owner, at=at, until=until)
+    assert run is not None
+    return run
+
+
+def said(tx: Tx, agent_id: AgentId, *, limit: int = 1000) -> list[str]:
+    """The texts of the agent's history, in order."""
+    return [message.text for message in tx.messages.list(agent_id, limit=limit)]
+
+
+def found_messages(
+    tx: Tx, agent_id: AgentId, text: str, *, where: MessageFilter | None = None, limit: int = 100
+) -> list[int]:
+    """The numbers of the messages that a search for `text` meets, sorted."""
+    return sorted(tx.messages.match(agent_id, query_of(text), where=where or MessageFilter(), limit=limit).seqs)
+
+
+def found_passages(
+    tx: Tx, archive_id: ArchiveId, text: str, *, where: PassageFilter | None = None, limit: int = 100
+) -> list[int]:
+    """The numbers of the passages that a search for `text` meets, sorted."""
+    return sorted(tx.passages.match(archive_id, query_of(text), where=where or PassageFilter(), limit=limit).seqs)

@@ -1,0 +1,120 @@
+"""Conversations as lists show them: pages, changes, and what is taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from perdure.core.conversations import Conversation
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.tx import Tx
+from perdure.core.tx.conversations import ConversationFilter, ConversationOrder
+from tests.contracts.base import AT, LATER, Contract, raises
+
+__all__ = ["ConversationContract"]
+
+ALL = ConversationFilter()
+
+
+class ConversationContract(Contract):
+    def begin(
+        self,
+        tx: Tx,
+        agent_id: AgentId,
+        *,
+        hours: int = 0,
+        summary: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        hidden: bool = False,
+    ) -> Conversation:
+        conversation_id, at = ConversationId(self.ids.new("conversation")), AT + timedelta(hours=hours)
+        return tx.conversations.add(agent_id, conversation_id, at=at, summary=summary, settings=settings, hidden=hidden)
+
+    async def test_pages_leave_out_first_and_hidden_ones(self) -> None:
+        """Of one agent or of all, newest first unless asked otherwise; each page goes on where the one before ended."""
+        async with self.opened() as store:
+            ada, ben = await store.write(self.add_agent), await store.write(self.add_agent, "ben")
+
+            def fill(tx: Tx) -> list[Conversation]:
+                self.begin(tx, ada.id, hidden=True)
+                made = [self.begin(tx, owner.id) for owner in (ada, ben, ada)]
+                return [*made, self.begin(tx, ada.id, hours=1)]
+
+            one, two, three, four = await store.write(fill)
+
+            async def page(where: ConversationFilter = ALL, **asked: object) -> list[Conversation]:
+                return list(await store.read(lambda tx: tx.conversations.page(where, **asked)))  # type: ignore[arg-type]
+
+            # Of those made at one time the agents' order decides, then the conversations' own.
+            assert await page() == [four, two, three, one]
+            assert await page(ascending=True) == [one, three, two, four]
+            assert await page(limit=2) == [four, two]
+            assert await page(limit=2, after=two.id) == [three, one]
+            assert await page(ascending=True, after=three.id) == [two, four]
+            assert await page(ConversationFilter(agent_id=ada.id)) == [four, three, one]
+            with raises(NotFound):
+                await page(after=ConversationId("conv-none"))
+
+    async def test_they_are_sorted_by_what_happened_in_them(self) -> None:
+        """By the last message, or the last run that ended; those without come last."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+
+            def fill(tx: Tx) -> list[Conversation]:
+                lines = [self.begin(tx, agent.id) for _ in range(3)]
+                self.say(tx, agent.id, "late", conversation_seq=lines[0].seq, at=LATER)
+                self.say(tx, agent.id, "early", conversation_seq=lines[1].seq, at=AT)
+                return lines
+
+            one, two, three = [line.id for line in await store.write(fill)]
+
+            async def order(by: ConversationOrder) -> list[ConversationId]:
+                return [line.id for line in await store.read(lambda tx: tx.conversations.page(ALL, order=by))]
+
+            assert await order("last_message") == [one, two, three]
+            assert await order("last_run") == [three, two, one]
+
+    async def test_what_is_said_about_one_can_be_changed_and_looked_for(self) -> None:
+        """Its summary, its settings, and whether it is archived."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            line = await store.write(lambda tx: self.begin(tx, agent.id, summary="On Walruses", settings={"a": 1}))
+            other = await store.write(self.begin, agent.id)
+            changed = replace(line, summary="100% seals", settings={"b": 2}, archived_at=LATER)
+
+            async def found(where: ConversationFilter) -> list[ConversationId]:
+                return [one.id for one in await store.read(lambda tx: tx.conversations.page(where))]
+
+            assert await store.read(lambda tx: tx.conversations.get(line.id)) == line
+            assert await found(ConversationFilter(text="walrus")) == [line.id]
+            stored = await store.write(lambda tx: tx.conversations.put(changed, at=LATER))
+            assert stored == replace(changed, updated_at=LATER)
+            assert await store.read(lambda tx: tx.conversations.get(line.id)) == stored
+            assert await found(ConversationFilter(text="walrus")) == []
+            assert await found(ConversationFilter(text="0% S")) == [line.id]
+            assert await found(ConversationFilter(archived=True)) == [line.id]
+            assert await found(ConversationFilter(archived=False)) == [other.id]
+
+    async def test_a_removed_one_is_neither_got_nor_listed(self) -> None:
+        """Its number is not given again, and it can't be changed; its rows are still there."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            line = await store.write(self.begin, agent.id)
+            await store.write(self.say, agent.id, "hello", conversation_seq=1)
+            await store.write(lambda tx: tx.conversations.remove(line, at=LATER))
+
+            with raises(NotFound):
+                await store.read(lambda tx: tx.conversations.get(line.id))
+            with raises(NotFound):  # nor does it take what somebody says who found it just before
+                await store.read(lambda tx: tx.conversations.opening(agent.id, line.seq))
+            with raises(NotFound):
+                await store.write(lambda tx: tx.conversations.put(line, at=LATER))
+            with raises(NotFound):
+                await store.write(lambda tx: tx.conversations.remove(line, at=LATER))
+            assert await store.read(lambda tx: tx.conversations.page(ALL)) == []
+            assert [one.seq for one in await store.read(lambda tx: tx.conversations.list(agent.id))] == [0]
+            assert (await store.write(self.begin, agent.id)).seq == 2
+            assert len(await store.read(lambda tx: tx.messages.view(agent.id, 1, from_seq=0, upto_seq=9))) == 1

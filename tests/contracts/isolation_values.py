@@ -1,0 +1,227 @@
+"""Arguments for every verb of the store, by the names and types of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from perdure.core.events import RunQueued
+from perdure.core.files import FilePart
+from perdure.core.ids import AgentId, ConversationId, McpServerId, MessageId, RunId, StepId, ToolId
+from perdure.core.mcp import McpTool
+from perdure.core.messages import Draft, Text
+from perdure.core.models import Exchange
+from perdure.core.runs import Lease, Usage
+from perdure.core.secrets import ORGANISATION
+from perdure.core.text.words import query_of
+from perdure.core.tools.spec import ToolCode
+from perdure.core.tx import MessageFilter, PassageFilter, ToolFilter
+from perdure.core.tx.agents import AgentFilter
+from perdure.core.tx.blocks import BlockFilter
+from perdure.core.tx.conversations import ConversationFilter
+from perdure.core.tx.runs import RunFilter
+from tests.contracts.base import ADA, LATER, UNTIL
+from tests.contracts.nodes import node_of
+from tests.contracts.organisations import MODEL, VECTOR, Property
+
+__all__ = ["Values"]
+
+NEW = "00000000-0000-4000-8000-ffffffffffff"
+
+PLAIN: Mapping[str, Any] = {
+    **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},
+    **{"background": False, "before": UNTIL + timedelta(days=9), "begins_at": 1, "call_ids": ["other"]},
+    **{"claimed": UNTIL, "code": ToolCode(source="", function="look"), "context": ["more"], "conversation_seq": 0},
+    **{
+        "data": b"stolen",
+        "digest": "digest",
+        "dimensions": 1,
+        "events": [],
+        "exchange": Exchange(request={}, response={}),
+    },
+    **{"expected": 0, "factor": 0.5, "failure": None, "first_line": 1, "first_message_seq": 7, "from_seq": 0},
+    **{"hashes": [b"hash"], "idempotency_key": "key", "index": 1, "keep": 0, "kind": "archive", "label": "human"},
+    **{"last_line": 1, "lease": Lease("here", 1), "lease_owner": None, "lease_until": None, "limit": 9, "max_steps": 5},
+    **{
+        "model": "m",
+        "opens": True,
+        "overcount": 0,
+        "owner": "here",
+        "owner_kind": "archive",
+        "query": query_of("walrus"),
+    },
+    **{
+        "resumes": 0,
+        "run_seq": 0,
+        "sealed": b"stolen",
+        "seen": {"block-x": 9},
+        "seq": 0,
+        "seqs": [0, 1],
+        "since": LATER,
+    },
+    **{"step_count": 1, "stubs": {}, "suffix": ".md", "tokens": [1], "tools": [{"name": "stolen"}], "turn_from": 0},
+    **{"until": LATER, "upto_seq": 1, "usage": Usage(input_tokens=1), "version": 0, "view_tokens": 1},
+    **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
+}
+"""Parameters that are nobody's: the same for every verb."""
+
+OF_VERBS: Mapping[str, Any] = {
+    **{"agents.find_by_name.name": "ada", "tools.find_by_name.name": "look", "folders.find.name": "docs"},
+    **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.named.name": "plan.md"},
+    **{"tools.attach.names": ("look",), "tools.detach.name": "look", "mcp.delete_tool.name": "look"},
+    **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
+    **{"files.same_content.digest": "plan.md", "mcp.read.failure": "stolen", "runs.end.reason": "end_turn"},
+    **{"vectors.fail.reason": "stolen", "steps.end.status": "failed", "messages.revise.parts": (Text("stolen"),)},
+    **{"files.put_parts.parts": [FilePart(seq=1, first_line=2, first_char=0, text="stolen")]},
+    **{"messages.append.drafts": [Draft(id=MessageId(f"message-{NEW}"), role="user", parts=(Text("hello"),))]},
+    **{"vectors.put.rows": [(0, VECTOR)], "vectors.cache.rows": [(b"hash", VECTOR)]},
+    **{"runs.add.run_id": RunId(f"run-{NEW}"), "steps.add.step_id": StepId(f"step-{NEW}")},
+    **{"conversations.add.conversation_id": ConversationId(f"conv-{NEW}")},
+    **{"vectors.claim.at": LATER, "vectors.renew.until": LATER, "messages.view.upto_seq": 99},
+    **{
+        f"vectors.{verb}.model": MODEL for verb in ("claim", "waits", "fill", "open", "put", "restart", "embedding_new")
+    },
+    "files.put_bytes.seq": 1,
+    "runs.put_client_tools.digest": "other",
+}
+"""Parameters that are nobody's and differ by verb."""
+
+
+class Values:
+    """The arguments that stand for one organisation's things."""
+
+    def __init__(self, of: Property) -> None:
+        self._of = of
+        self._owned: Mapping[str, Any] = {
+            **{"agent_id": of.agent.id, "agent": of.agent, "block_id": of.block.id, "block": of.block},
+            **{"archive_id": of.archive.id, "archive": of.archive, "passage_id": of.passage.id, "passage": of.passage},
+            **{"passages": [replace(of.passage, text="stolen")], "folder_id": of.folder.id, "folder": of.folder},
+            **{"file_id": of.file.id, "file": of.worked_on, "conversation_id": of.conversation.id},
+            **{"conversation": of.conversation, "message_id": of.message.id, "run": of.run, "key": of.run.key},
+            **{"run_id": of.run.id, "step": of.step, "step_id": of.step.id, "node": node_of(of.agent.id)},
+            **{"tool_id": of.tool.id, "tool_ids": [of.tool.id], "tool": of.tool, "server": of.server},
+            **{"server_id": of.server.id, "opening": of.opening, "prefix": of.prefix, "number": of.owner.number},
+            **{"scope": of.scope, "claim": of.claim, "claims": [of.claim], "owner_id": of.agent.id},
+            **{"recipe": of.step.recipe, "block_ids": (of.block.id,)},
+        }
+        self._owned_by_verbs: Mapping[str, Any] = {
+            "messages.known.ids": [of.message.id],
+            "messages.reset_among.ids": [of.reset_message.id],
+            "passages.known.ids": [of.passage.id],
+            "upkeep.check.owner": of.owner,
+            "vectors.open.owner_id": of.owner.id,
+            "vectors.open_new.owner_id": of.owner.id,
+            "mcp.put_tool.tool": McpTool(server_id=of.server.id, name="look", local_name="stolen"),
+            "events.add.events": [RunQueued(of.run.id)],
+            "agents.add.agent": replace(of.agent, id=AgentId(f"agent-{NEW}")),
+            "blocks.add.block": replace(of.block, id=type(of.block.id)(f"block-{NEW}")),
+            "archives.add.archive": replace(of.archive, id=type(of.archive.id)(f"archive-{NEW}")),
+            "passages.add.passages": [replace(of.passage, id=type(of.passage.id)(f"passage-{NEW}"))],
+            "folders.add.folder": replace(
+                of.folder, id=type(of.folder.id)(f"source-{NEW}"), name="new", archive_id=of.archive.id
+            ),
+            "files.add.file": replace(of.file, id=type(of.file.id)(f"file-{NEW}"), name="new.md"),
+            "tools.add.tool": replace(of.tool, id=ToolId(f"tool-{NEW}"), spec=replace(of.tool.spec, name="new")),
+            "tools.put.tool": replace(of.tool, id=ToolId(f"tool-{NEW}"), tags=("stolen",)),
+            "tools.update.tool": replace(of.tool, tags=("stolen",)),
+            "mcp.add.server": replace(of.server, id=McpServerId(f"mcp_server-{NEW}"), name="new"),
+            "mcp.put.server": replace(of.server, name="stolen"),
+            "agents.put.agent": replace(of.agent, name="stolen"),
+            "blocks.put.block": replace(of.block, value="stolen"),
+            "archives.put.archive": replace(of.archive, name="stolen"),
+            "passages.put.passage": replace(of.passage, text="stolen"),
+            "folders.put.folder": replace(of.folder, name="stolen"),
+            "conversations.put.conversation": replace(of.conversation, summary="stolen"),
+            "runs.waiting_input.key": of.waiting_run.key,
+            "runs.begin_input.key": of.waiting_run.key,
+            "runs.cancel_stopped.key": of.stopped_run.key,
+            "files.forget.file": of.deleted,
+        }
+
+    def is_owned(self, noun: str, verb: str, parameter: inspect.Parameter) -> bool:
+        """Whether the argument is something that an organisation has, and the verb can't be called without."""
+        return parameter.default is parameter.empty and self._find(noun, verb, parameter.name) is not None
+
+    def value(self, noun: str, verb: str, parameter: inspect.Parameter) -> Any:
+        if parameter.default is not parameter.empty:
+            return parameter.default
+        if (owned := self._find(noun, verb, parameter.name)) is not None:
+            return owned
+        if parameter.name == "where":
+            return next(self._filters(str(parameter.annotation)))
+        if (known := OF_VERBS.get(f"{noun}.{verb}.{parameter.name}", self)) is not self:
+            return known
+        assert parameter.name in PLAIN, f"give {noun}.{verb} an argument for {parameter}"
+        return PLAIN[parameter.name]
+
+    def variants(
+        self, noun: str, verb: str, parameters: list[inspect.Parameter]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Values of parameters that may be left out, and of filters, which name something of the organisation."""
+        flags = [{one.name: not one.default} for one in parameters if isinstance(one.default, bool)]
+        for changes in flags:
+            yield " ".join(changes), changes
+        for parameter in parameters:
+            for number, value in enumerate(self._optional(parameter)):
+                for flag in ({}, *flags):
+                    yield " ".join((f"{parameter.name} {number}", *flag)), {parameter.name: value, **flag}
+        if noun == "secrets" and any(parameter.name == "owner_id" for parameter in parameters):
+            yield "of all", {"owner_id": ORGANISATION}
+
+    def _optional(self, parameter: inspect.Parameter) -> list[Any]:
+        """What may be given for a filter, or for a parameter that may be left out."""
+        of, kind = self._of, str(parameter.annotation).removesuffix(" | None")
+        if parameter.name == "where":
+            return list(self._filters(kind))[1:]
+        if parameter.default is parameter.empty:
+            return []
+        match parameter.name:
+            case "after" | "before":
+                value = self._cursor(kind)
+            case "known":
+                value = {"Agent": of.agent, "Run": of.run}.get(kind)
+            case "dead_owner":
+                value = "here"
+            case "dead_owners":
+                value = ["here"]
+            case name:
+                value = self._owned.get(name)
+        return [] if value is None else [value]
+
+    def _find(self, noun: str, verb: str, name: str) -> Any:
+        place = f"{noun}.{verb}.{name}"
+        if place in OF_VERBS or place in ("files.claim.owner", "events.list.after"):
+            return None
+        return self._owned_by_verbs.get(place, self._owned.get(name))
+
+    def _cursor(self, kind: str) -> Any:
+        of = self._of
+        cursors = {"AgentId": of.agent.id, "BlockId": of.block.id, "ConversationId": of.second.id, "ToolId": of.tool.id}
+        return (cursors | {"Run": of.run, "Step": of.step}).get(kind)
+
+    def _filters(self, kind: str) -> Iterator[Any]:
+        """The empty filter of this kind first, then those that name something."""
+        of, name = self._of, kind.removesuffix(" | None")
+        match name:
+            case "AgentFilter":
+                yield from (AgentFilter(), AgentFilter(block_id=of.block.id), AgentFilter(name="ada"))
+                yield AgentFilter(hidden=False)
+            case "BlockFilter":
+                yield from (BlockFilter(), BlockFilter(label="human"), BlockFilter(agents_min=1))
+            case "ToolFilter":
+                yield from (ToolFilter(), ToolFilter(agent_id=of.agent.id), ToolFilter(ids=(of.tool.id,)))
+                yield ToolFilter(names=("look",))
+            case "RunFilter":
+                yield from (RunFilter(), RunFilter(agent_ids=(of.agent.id,)))
+                yield from (RunFilter(conversation_id=of.conversation.id), RunFilter(statuses=("running",)))
+            case "ConversationFilter":
+                yield from (ConversationFilter(), ConversationFilter(agent_id=of.agent.id))
+            case "MessageFilter":
+                yield from (MessageFilter(), MessageFilter(roles=("user",)))
+            case "PassageFilter":
+                yield from (PassageFilter(), PassageFilter(tags=("sea",)))
+            case _:
+                raise AssertionError(f"add the filter {name}")

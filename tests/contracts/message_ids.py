@@ -1,0 +1,119 @@
+"""Ids that lead to a run: what a run is asked and answers, and its steps, are found by them."""
+
+from __future__ import annotations
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import MessageId, OrgId, RunId, StepId, answer_id, input_id, step_id
+from perdure.core.messages import Draft, Message, Text
+from perdure.core.runs import Lease, Recipe, Run, Step
+from perdure.core.tx import Tx
+from tests.contracts.base import ADA, AT, UNTIL, Contract, raises
+
+__all__ = ["MessageIdContract"]
+
+RECIPE = Recipe(prefix_seq=0, upto_message_seq=0, tail="", settings_revision=0, digest="", tokens=1)
+
+
+def draft(id_: MessageId, text: str) -> Draft:
+    return Draft(id=id_, role="user", parts=(Text(text),))
+
+
+class MessageIdContract(Contract):
+    async def test_what_a_run_made_is_found_by_its_ids(self) -> None:
+        """Inputs, answers and steps of several runs of one agent, ended or not, beside messages with other ids."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+
+            def work(tx: Tx) -> tuple[Run, list[Message], Step]:
+                opening = tx.conversations.opening(agent.id, 0)
+                run_id = RunId(self.ids.new("run"))
+                inputs = [draft(input_id(run_id, index, self.ids), f"in {index} of {run_id}") for index in range(2)]
+                run = tx.runs.add(
+                    opening,
+                    run_id,
+                    drafts=inputs,
+                    at=AT,
+                    max_steps=50,
+                    background=False,
+                    running=True,
+                    lease_owner="here",
+                    lease_until=UNTIL,
+                    waiting_input=None,
+                )
+                asked = tx.messages.append(
+                    agent.id, inputs, conversation_seq=0, at=AT, tokens=[1, 1], run=run, opening=opening
+                )
+                step = tx.steps.add(
+                    run,
+                    step_id(run_id, 0, self.ids),
+                    index=0,
+                    model="test/model",
+                    recipe=RECIPE,
+                    lease=Lease("here", 1),
+                    at=AT,
+                )
+                answer = draft(answer_id(run_id, 0, self.ids), "out")
+                answered = tx.messages.append(
+                    agent.id, [answer], conversation_seq=0, at=AT, tokens=[1], run=run, step_id=step.id
+                )
+                return run, [*asked, *answered], step
+
+            def end(tx: Tx, run: Run) -> None:
+                tx.runs.end(run, reason="end_turn", usage=run.usage, step_count=1, failure=None, at=AT)
+
+            ended, before, first_step = await store.write(work)
+            await store.write(end, ended)
+            (other,) = await store.write(self.say, agent.id, "by another id")
+            open_, after, last_step = await store.write(work)
+            made = [*before, other, *after]
+            for message in made:
+                assert await store.read(lambda tx, id_=message.id: tx.messages.get(id_)) == message  # type: ignore[misc]
+                place = await store.read(lambda tx, id_=message.id: tx.messages.place(id_))  # type: ignore[misc]
+                assert place == (agent.id, message.seq)
+            for step in (first_step, last_step):
+                assert await store.read(lambda tx, id_=step.id: tx.steps.get(id_)) == step  # type: ignore[misc]
+            absent = input_id(open_.id, 7, self.ids)
+            ids = [message.id for message in made]
+            assert await store.read(lambda tx: tx.messages.known([*ids, absent])) == set(ids)
+
+    async def test_an_id_that_leads_to_a_run_needs_the_message_itself(self) -> None:
+        """One that no message or step has is not found, though there is such a run; nor is another organisation's."""
+        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+            agent = await store.write(self.add_agent)
+            run = await store.write(self.add_run, agent.id)
+            there = input_id(run.id, 0, self.ids)
+            await store.write(self.say, agent.id, draft(there, "hello"), run=run)
+            assert await store.read(lambda tx: tx.messages.place(there)) == (agent.id, 0)
+            with raises(NotFound):
+                await other.read(lambda tx: tx.messages.place(there))
+            assert await other.read(lambda tx: tx.messages.known([there])) == set()
+            for absent in (input_id(run.id, 1, self.ids), answer_id(run.id, 0, self.ids), MessageId(run.id)):
+                with raises(NotFound):
+                    await store.read(lambda tx, id_=absent: tx.messages.get(id_))  # type: ignore[misc]
+            for no_step in (step_id(run.id, 0, self.ids), StepId("step-1"), StepId("\ud800")):
+                with raises(NotFound):
+                    await store.read(lambda tx, id_=no_step: tx.steps.get(id_))  # type: ignore[misc]
+
+    async def test_input_that_waited_is_found_by_its_id(self) -> None:
+        """Behind the run before it, once it is in the log; also after it was taken out of view."""
+        async with self.opened() as store:
+            agent = await store.write(self.add_agent)
+            first = await store.write(self.add_run, agent.id)
+            await store.write(self.say, agent.id, draft(input_id(first.id, 0, self.ids), "first"), run=first)
+            second = await store.write(lambda tx: self.add_run(tx, agent.id, waiting_input="[]"))
+            waited = input_id(second.id, 0, self.ids)
+            with raises(NotFound):
+                await store.read(lambda tx: tx.messages.place(waited))
+
+            def begin(tx: Tx) -> Message:
+                tx.runs.end(first, reason="end_turn", usage=first.usage, step_count=0, failure=None, at=AT)
+                (message,) = self.say(tx, agent.id, draft(waited, "second"), run=second)
+                tx.runs.begin_input(second.key, first_message_seq=message.seq)
+                return message
+
+            message = await store.write(begin)
+            assert await store.read(lambda tx: tx.messages.get(waited)) == message
+            assert (await store.read(lambda tx: tx.messages.get(input_id(first.id, 0, self.ids)))).text == "first"
+            await store.write(lambda tx: tx.messages.revise(waited, None, author=ADA, at=AT))
+            assert await store.read(lambda tx: tx.messages.place(waited)) == (agent.id, message.seq)
+            assert await store.read(lambda tx: tx.messages.known([waited])) == {waited}

@@ -1,0 +1,180 @@
+"""One of everything that an organisation may have, for tests of what organisations keep apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from perdure.core.agents import Agent
+from perdure.core.blocks import Block
+from perdure.core.conversations import Conversation, Opening
+from perdure.core.events import Delta, DeltaStreamed, RunQueued
+from perdure.core.files import File, FilePart, Folder
+from perdure.core.ids import ConversationId, McpServerId, StepId, ToolId
+from perdure.core.mcp import McpServer, McpTool
+from perdure.core.messages import Message
+from perdure.core.models import Exchange
+from perdure.core.passages import Archive, Passage
+from perdure.core.runs import Lease, Prefix, Recipe, Run, Step, Usage
+from perdure.core.secrets import ORGANISATION
+from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
+from perdure.core.tx import Tx
+from perdure.core.tx.upkeep import Owner
+from perdure.core.tx.vectors import Claim, Scope
+from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
+from tests.contracts.nodes import node_of
+
+__all__ = ["MODEL", "Property", "fill"]
+
+MODEL = "test/embedder"
+VECTOR = b"\x00\x3c"
+"""1.0 as a 16-bit float."""
+
+
+@dataclass(frozen=True)
+class Property:
+    """One of everything, of one organisation."""
+
+    agent: Agent
+    conversation: Conversation
+    second: Conversation
+    message: Message
+    reset_message: Message
+    block: Block
+    archive: Archive
+    passage: Passage
+    run: Run
+    step: Step
+    prefix: Prefix
+    tool: Tool
+    server: McpServer
+    folder: Folder
+    file: File
+    worked_on: File
+    deleted: File
+    stopped_run: Run
+    waiting_run: Run
+    opening: Opening
+    owner: Owner
+    scope: Scope
+    claim: Claim
+
+
+def fill(contract: Contract, tx: Tx) -> Property:
+    """One of everything, each with something in it, and with the same names in every organisation."""
+    with tx.vectors.embedding_new(MODEL):
+        agent = contract.add_agent(tx)
+        archive = contract.add_archive(tx, agent_id=agent.id)
+    run = claimed(tx, contract.add_run(tx, agent.id).key)
+    (message,) = contract.say(tx, agent.id, "a walrus", run=run)
+    tx.runs.remember_key(run.key, 0, "key", digest="digest")
+    tx.runs.start_calls(run.key, ["call"], lease=Lease("here", 1), at=AT)
+    delta = DeltaStreamed(Delta(StepId("step-1"), message.id, "text", "a"))
+    tx.events.add(run.key, [RunQueued(run.id), delta, delta, RunQueued(run.id)], at=AT)
+    block = contract.add_block(tx, "human", "Ada", agent_id=agent.id)
+    passage = contract.add_passage(tx, archive.id, "a walrus", "sea")
+    prefix = tx.prefixes.add(
+        Prefix(agent_id=agent.id, seq=0, conversation_seq=0, reason="first", system="s", tools=(), created_at=AT)
+    )
+    step = tx.steps.add(
+        run,
+        StepId(contract.ids.new("step")),
+        index=0,
+        model="m",
+        recipe=Recipe(prefix_seq=0, upto_message_seq=0, tail="", settings_revision=0),
+        lease=Lease("here", 1),
+        at=AT,
+    )
+    spec = ToolSpec(name="look", description="Look.", parameters={})
+    code = ToolCode(source="def look(): ...", function="look")
+    tool = tx.tools.add(Tool(id=ToolId(contract.ids.new("tool")), spec=spec), code=code, at=AT)
+    tx.tools.attach(agent.id, "look")
+    second = tx.conversations.add(agent.id, ConversationId(contract.ids.new("conversation")), at=AT)
+    (forgotten,) = contract.say(tx, agent.id, "forgotten", conversation_seq=1)
+    tx.resets.add(second, author=ADA, at=AT)
+    tx.nodes.add(node_of(agent.id))
+    for owner_id in (ORGANISATION, agent.id):
+        tx.secrets.put(owner_id, "TOKEN", b"sealed", at=AT)
+    server = tx.mcp.add(
+        McpServer(
+            id=McpServerId(contract.ids.new("mcp_server")),
+            org_id=tx.org_id,
+            name="files",
+            transport="sse",
+            url="https://files.example",
+            created_at=AT,
+            updated_at=AT,
+        )
+    )
+    tx.mcp.put_tool(McpTool(server_id=server.id, name="look", local_name="files__look", tool_id=tool.id))
+    tx.steps.put_exchange(step, Exchange(request={"a": 1}, response={}))
+    tx.steps.learn_factor("m", 0.9)
+    tx.captures.put(agent.id, 0, 0, at=AT)
+    tx.passages.use(archive.id, [passage.seq])
+    run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])
+    waiting_run = contract.add_run(tx, agent.id, waiting_input="more")
+    waiting_run = tx.runs.resume(
+        waiting_run, resumes=0, begins_at=0, turn_from=0, answer={"yes": True}, waiting_input="more"
+    )
+    second_run = claimed(tx, contract.add_run(tx, agent.id, conversation_seq=1).key)
+    stopped_run = tx.runs.end(second_run, reason="requires_approval", usage=Usage(), step_count=1, failure=None, at=AT)
+    tx.conversations.wait(agent.id, 1, run_seq=0, from_seq=0)
+    tx.agents.put(replace(agent, settings={"tool_rules": [{"type": "exit_loop", "tool_name": "look"}]}))
+    folder, file, worked_on, deleted = _fill_folder(contract, tx, agent)
+    owner = next(one for one in tx.upkeep.owners() if one.id == archive.id)
+    tx.vectors.put(owner.number, [(passage.seq, VECTOR)], model=MODEL, dimensions=1)
+    later = contract.add_passage(tx, archive.id, "a seal")
+    (claim,) = (
+        one
+        for one in tx.vectors.claim(MODEL, at=AT, until=UNTIL, limit=9)
+        if (one.number, one.seq) == (owner.number, later.seq)
+    )
+    tx.vectors.refill(next(one for one in tx.upkeep.owners() if one.id == agent.id).number)
+    scope = tx.vectors.scope(owner.number)
+    assert scope is not None
+    return Property(
+        agent=tx.agents.get(agent.id),
+        conversation=tx.conversations.at(agent.id, 0),
+        second=tx.conversations.at(agent.id, 1),
+        message=message,
+        reset_message=forgotten,
+        block=block,
+        archive=tx.archives.get(archive.id),
+        passage=passage,
+        run=tx.runs.at(run.key),
+        step=step,
+        prefix=prefix,
+        tool=tool,
+        server=server,
+        folder=folder,
+        file=file,
+        worked_on=worked_on,
+        deleted=deleted,
+        stopped_run=stopped_run,
+        waiting_run=tx.runs.at(waiting_run.key),
+        opening=tx.conversations.opening(agent.id, 0),
+        owner=owner,
+        scope=scope,
+        claim=claim,
+    )
+
+
+def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File, File, File]:
+    """A folder of the agent, a file of it that can be read and is open, one that is being read, and one that goes."""
+    folder = contract.add_folder(tx, "docs")
+    file, other = (contract.add_file(tx, folder.id, name, digest=name) for name in ("plan.md", "other.md"))
+    tx.files.put_bytes(file.id, 0, b"walrus", at=AT)
+    tx.folders.attach(agent.id, folder.id, opens=True)
+    claim = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    assert claim is not None
+    assert claim.id == file.id
+    tx.files.put_parts(file.id, [FilePart(seq=0, first_line=1, first_char=0, text="walrus")], [1])
+    tx.files.end(replace(claim, status="completed", line_count=1))
+    tx.agent_files.open(agent.id, file.id, 1, 1, at=AT)
+    worked_on = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    assert worked_on is not None
+    assert worked_on.id == other.id
+    contract.add_file(tx, folder.id, "gone.md", digest="gone.md")
+    goes = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    assert goes is not None
+    tx.files.delete(goes.id)
+    return tx.folders.get(folder.id), tx.files.get(file.id), worked_on, replace(goes, status="deleted")

@@ -1,0 +1,61 @@
+"""Two units of work that come at the same time, by two handles on one database."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from perdure.core.ids import AgentId
+from perdure.core.tx import Tx
+from tests.contracts.base import Contract, said
+
+__all__ = ["RaceContract"]
+
+WAIT_S = 0.2
+"""How long one waits for the other to come as far. Where they come one after the other nobody comes meanwhile."""
+
+
+class RaceContract(Contract):
+    async def test_who_locks_an_agent_decides_alone(self) -> None:
+        """What was read under an agent's lock is still true when it is acted on: of two who add a run if there is none,
+        one does."""
+        async with self.opened() as one, self.opened() as other:
+            agent = await one.write(self.add_agent)
+            looked = (threading.Event(), threading.Event())
+
+            def add_the_only_run(tx: Tx, index: int) -> bool:
+                tx.agents.lock(agent.id)
+                there = tx.runs.active(agent.id, 0) is not None
+                looked[index].set()
+                looked[1 - index].wait(WAIT_S)
+                if not there:
+                    self.add_run(tx, agent.id)
+                return not there
+
+            added = await asyncio.gather(one.write(add_the_only_run, 0), other.write(add_the_only_run, 1))
+
+            assert sorted(added) == [False, True]
+            assert len(await one.read(lambda tx: tx.runs.list(agent.id))) == 1
+
+    async def test_units_that_lock_each_other_out_are_both_carried_out(self) -> None:
+        """Each holds what the other wants next: one is given up and run again, and its caller learns nothing of it."""
+        async with self.opened() as one, self.opened() as other:
+            first, second = await one.write(self.add_agent), await one.write(self.add_agent, "eve")
+            holds = (threading.Event(), threading.Event())
+
+            def say_to_both(tx: Tx, index: int, agents: tuple[AgentId, AgentId]) -> int:
+                tx.agents.lock(agents[0])
+                holds[index].set()
+                holds[1 - index].wait(WAIT_S)
+                tx.agents.lock(agents[1])
+                for agent_id in agents:
+                    self.say(tx, agent_id, f"from {index}")
+                return index
+
+            told = await asyncio.gather(
+                one.write(say_to_both, 0, (first.id, second.id)), other.write(say_to_both, 1, (second.id, first.id))
+            )
+
+            assert sorted(told) == [0, 1]
+            for agent in (first, second):
+                assert sorted(await one.read(said, agent.id)) == ["from 0", "from 1"]

@@ -1,0 +1,135 @@
+"""Making an agent: all of it in one transaction, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS
+from perdure.core.errors import AlreadyExists, BlockLimitExceeded, InvalidInput, NameInvalid, NotFound
+from perdure.core.ids import BlockId
+from perdure.core.tx import Tx
+from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
+from perdure.domain.blocks.units import DEFAULT_DESCRIPTIONS, create_block
+from perdure.domain.tools.specs import DEFAULT_TOOLS, MEMORY_TOOL_SPECS
+from perdure.domain.tools.units import put_tools
+from perdure.testing import InlineStore, SequentialIds
+from perdure.testing.clock import START
+from tests.domain.scene import USER
+
+
+async def a_store() -> tuple[InlineStore, SequentialIds]:
+    """A store with the built-in tools."""
+    store, ids = InlineStore(), SequentialIds()
+    await store.write(put_tools, tuple(MEMORY_TOOL_SPECS.values()), ids=ids, at=START)
+    return store, ids
+
+
+async def test_an_agent_comes_with_conversation_blocks_and_tools() -> None:
+    """Its default conversation, its blocks in their order, shared ones after them, and the tools of its type."""
+    store, ids = await a_store()
+    shared = await store.write(create_block, BlockId(ids.new("block")), "team", "red", author=USER, at=START)
+    new = NewAgent(
+        name="Ada's agent",
+        model="test/model",
+        blocks=(NewBlock(label="persona", value="I am Ada."), NewBlock(label="human")),
+        block_ids=(shared.id,),
+    )
+    agent = await store.write(create_agent, new, ids=ids, author=USER, at=START)
+
+    def look(tx: Tx) -> dict[str, Any]:
+        return {
+            "conversations": [conversation.seq for conversation in tx.conversations.list(agent.id)],
+            "blocks": [(block.label, block.value) for block in tx.blocks.of_agent(agent.id)],
+            "tools": [tool.spec.name for tool in tx.tools.of_agent(agent.id)],
+            "agent": tx.agents.get(agent.id),
+        }
+
+    assert await store.read(look) == {
+        "conversations": [0],
+        "blocks": [("persona", "I am Ada."), ("human", ""), ("team", "red")],
+        "tools": ["conversation_search", "memory_insert", "memory_replace"],
+        "agent": agent,
+    }
+    assert agent.agent_type == "letta_v1_agent"
+
+
+async def test_blocks_have_letta_s_limit_and_known_descriptions() -> None:
+    """5,000 characters, and what a persona or human block is for."""
+    store, ids = await a_store()
+    new = NewAgent(
+        name="a",
+        model="m",
+        blocks=(NewBlock(label="human"), NewBlock(label="x"), NewBlock(label="persona", description="")),
+    )
+    agent = await store.write(create_agent, new, ids=ids, author=USER, at=START)
+    human, other, persona = await store.read(lambda tx: tx.blocks.of_agent(agent.id))
+
+    assert {block.limit_chars for block in (human, other, persona)} == {DEFAULT_LIMIT_CHARS} == {5_000}
+    assert (human.description, other.description, persona.description) == (DEFAULT_DESCRIPTIONS["human"], None, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"name": ""}, NameInvalid),
+        ({"name": "   "}, NameInvalid),
+        ({"name": "a/b"}, NameInvalid),
+        ({"name": "x" * 201}, NameInvalid),
+        ({"timezone": "Europe/Atlantis"}, InvalidInput),
+        ({"timezone": "../../etc/passwd"}, InvalidInput),
+        ({"blocks": (NewBlock(label="my notes"),)}, InvalidInput),
+        ({"blocks": (NewBlock(label="a", value="xxx", limit_chars=2),)}, BlockLimitExceeded),
+        ({"blocks": (NewBlock(label="a"), NewBlock(label="a"))}, AlreadyExists),
+        ({"block_ids": (BlockId("block-absent"),)}, NotFound),
+        ({"tools": ("conversation_search", "absent")}, NotFound),
+    ],
+)
+async def test_an_agent_that_cannot_be_made_leaves_nothing(changes: dict[str, Any], error: type[Exception]) -> None:
+    """Neither the agent, nor its conversation, nor the blocks that were fine."""
+    store, ids = await a_store()
+    new = NewAgent(**{"name": "ada", "model": "m", "blocks": (NewBlock(label="fine"),)} | changes)
+    with pytest.raises(error):
+        await store.write(create_agent, new, ids=ids, author=USER, at=START)
+
+    assert await store.read(lambda tx: (list(tx.agents.list()), list(tx.blocks.list()))) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["Ada", "Ada's helper-2_b", "艾达", "x" * 200])
+async def test_names_people_use_are_names(name: str) -> None:
+    """Letters of any script, digits, spaces, apostrophes, hyphens and underscores."""
+    store, ids = await a_store()
+    agent = await store.write(create_agent, NewAgent(name=name, model="m"), ids=ids, author=USER, at=START)
+
+    assert agent.name == name
+
+
+async def test_tools_that_have_not_changed_are_left_alone() -> None:
+    """Putting the built-in tools at every start changes nothing, for tools and agents."""
+    store, ids = await a_store()
+    agent = await store.write(create_agent, NewAgent(name="a", model="m"), ids=ids, author=USER, at=START)
+    before = await store.read(lambda tx: list(tx.tools.list()))
+    await store.write(put_tools, tuple(MEMORY_TOOL_SPECS.values()), ids=ids, at=START)
+
+    assert await store.read(lambda tx: list(tx.tools.list())) == before
+    assert await store.read(lambda tx: tx.agents.get(agent.id)) == agent
+
+
+def test_the_built_in_tools_describe_themselves() -> None:
+    """Each has a description and a closed schema, whose required arguments exist and are all described."""
+    for name, spec in MEMORY_TOOL_SPECS.items():
+        schema = spec.parameters
+
+        assert spec.name == name
+        assert spec.kind == "memory"
+        assert len(spec.description) > 20
+        assert (schema["type"], schema["additionalProperties"]) == ("object", False)
+        assert set(schema["required"]) <= set(schema["properties"])
+        assert all(argument["description"] for argument in schema["properties"].values())
+
+
+def test_default_tools_are_built_in() -> None:
+    """The tools of Letta's v1 agents, by its names."""
+    assert DEFAULT_TOOLS["letta_v1_agent"] == ("conversation_search", "memory_insert", "memory_replace")
+    assert set(DEFAULT_TOOLS["letta_v1_agent"]) <= set(MEMORY_TOOL_SPECS)

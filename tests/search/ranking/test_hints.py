@@ -1,0 +1,74 @@
+"""What is read from a query beside its words."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.search.ranking.hints import asks_when, hints_of, names_a_time, role_meant, which_name_a_time
+from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER
+
+
+@pytest.mark.parametrize(
+    ("text", "role"),
+    [
+        ("What did I say about the deadline?", USER),
+        ("my favourite colour", USER),
+        ("What did you suggest for dinner?", ASSISTANT),
+        ("what was it you told me about Rust", ASSISTANT),
+        ("What did I tell you about Rust?", USER),
+        ("your recommendation for a laptop", ASSISTANT),
+        ("我说过什么", USER),
+        ("你推荐的书", ASSISTANT),
+        ("capital of France", NO_ROLE),
+        ("can you find the report", NO_ROLE),
+    ],
+)
+def test_whose_words_are_meant(text: str, role: int) -> None:
+    """The one who spoke stands before the verb."""
+    assert role_meant(text) == role
+
+
+@pytest.mark.parametrize("text", ["When did Ada move?", "what year was it", "how long ago was that", "什么时候搬家的"])
+def test_a_question_for_a_time_is_known(text: str) -> None:
+    """However it is put."""
+    assert asks_when(text)
+
+
+@pytest.mark.parametrize("text", ["what did she eat when travelling", "how long is the pier", "whenever"])
+def test_not_every_when_asks_for_a_time(text: str) -> None:
+    """A circumstance is none."""
+    assert not asks_when(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("I moved Last Week", True),
+        ("in 2023", True),
+        ("it’s been Months, café", True),
+        ("上周搬家", True),
+        ("x", False),
+        ("at last_seen, lastly 12023", False),
+    ],
+)
+def test_a_text_that_names_a_time_is_known(text: str, named: bool) -> None:
+    """It may answer a question for one."""
+    assert names_a_time(text) is named
+
+
+def test_texts_are_asked_for_times_by_their_beginnings() -> None:
+    """In their order, also those that were asked before."""
+    texts = ["today", "x" * 2_000 + " today", "no", "today"]
+
+    assert which_name_a_time(texts).tolist() == [True, False, False, True]
+    assert which_name_a_time(texts[::-1]).tolist() == [True, False, False, True]
+
+
+def test_naming_everybody_tells_nothing() -> None:
+    """Who is named counts, unless it is all there are."""
+    names = ["Ada", "Ben"]
+
+    assert hints_of("what did Ada say", names=names).speakers == (0,)
+    assert hints_of("how did Ada meet Ben", names=names).speakers == ()
+    assert hints_of("what did Ada say", names=["Ada"]).speakers == ()
+    assert hints_of("what was said", names=[], spans=[(1.0, 2.0)]).spans == ((1.0, 2.0),)

@@ -1,0 +1,76 @@
+"""Of rows that say the same, one is shown."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.search.ranking.thin import thinned
+from perdure.testing.strategies import any_text, effort
+
+LONG = "the walrus swam along the northern coast until it found a quiet bay with plenty of clams"
+
+
+def test_the_same_text_is_shown_once_and_newest() -> None:
+    """Case, spaces and punctuation do not make another text; it stands where the best of them stood."""
+    assert thinned(["Red dog!", "cat", "red  dog", "RED DOG."], [3, 9, 5, 4], limit=9) == [(2, (0, 3)), (1, ())]
+
+
+def test_nearly_the_same_text_is_shown_once() -> None:
+    """One word more or less in a long text; the better one stays."""
+    assert thinned([LONG, f"{LONG} today"], [1, 2], limit=9) == [(0, (1,))]
+
+
+def test_near_duplicates_are_found_among_many_texts() -> None:
+    """However many others stand before them, and words that are no ASCII among them too."""
+    others = [" ".join(f"word{number}x{place}" for place in range(12)) for number in range(50)]
+    texts = [LONG, *others[:25], f"{LONG} today", *others[25:], f"Über {others[3]}"]
+
+    found = dict(thinned(texts, range(len(texts)), limit=99))
+
+    assert {shown: same for shown, same in found.items() if same} == {0: (26,), 4: (52,)}
+
+
+def test_another_number_is_another_memory() -> None:
+    """Texts that differ in a number are not alike, nor short texts that differ at all."""
+    texts = [f"{LONG} in 2023", f"{LONG} in 2024", "see you at noon", "see you at nine"]
+
+    assert [shown for shown, _ in thinned(texts, [1, 2, 3, 4], limit=9)] == [0, 1, 2, 3]
+
+
+@effort(60, 1000)
+@given(st.lists(any_text(), max_size=8), st.integers(0, 8))
+def test_what_is_shown_keeps_its_order(texts: list[str], limit: int) -> None:
+    """At most `limit`; no row is shown or left out twice; groups stand in the order of their best."""
+    groups = thinned(texts, list(range(len(texts))), limit=limit)
+    members = [index for shown, others in groups for index in (shown, *others)]
+
+    assert len(groups) <= limit
+    assert len(members) == len(set(members))
+    assert [min(shown, *others, shown) for shown, others in groups] == sorted(min((s, *o)) for s, o in groups)
+
+
+WORDS = [f"word{number}" for number in range(24)] + ["été", "日本", "7", "room8"]
+
+
+@effort(60, 1000)
+@given(st.data())
+def test_no_two_of_those_shown_are_alike(data: st.DataObject) -> None:
+    """Whatever their lengths: of texts that share nine tenths of their words and differ in no number one is shown."""
+    texts: list[list[str]] = []
+    for _ in range(data.draw(st.integers(1, 8))):
+        if data.draw(st.booleans()) and texts:
+            text = list(texts[data.draw(st.integers(0, len(texts) - 1))])
+            text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.sampled_from(WORDS))
+        else:
+            text = data.draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40))
+        texts.append(text)
+    shown = [at for at, _ in thinned([" ".join(text) for text in texts], range(len(texts)), limit=9)]
+
+    for first in shown:
+        for second in shown:
+            one, other = set(texts[first]), set(texts[second])
+            many = min(len(texts[first]), len(texts[second])) >= 8
+            same_numbers = not any(map(str.isdigit, "".join(one ^ other)))
+            assert first == second or texts[first] != texts[second]
+            assert first == second or not (many and same_numbers and len(one & other) >= 0.9 * len(one | other))
