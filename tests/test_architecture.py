@@ -24,7 +24,7 @@ LINES_MAX = 500
 
 CORE = frozenset({"core"})
 ADAPTERS = frozenset({"storage", "providers", "toolbox", "converters"})
-ENGINE_SEES = frozenset({"core", "context", "memory"})
+ENGINE_SEES = frozenset({"core", "context", "domain", "search"})
 APP_SEES = ENGINE_SEES | ADAPTERS | {"engine", "settings"}
 LIBRARY_SEES = ENGINE_SEES | {"engine", "app", "settings"}
 FACE_SEES = LIBRARY_SEES | {"library", ROOT}
@@ -33,7 +33,8 @@ FACE_SEES = LIBRARY_SEES | {"library", ROOT}
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "core": frozenset(),
     "context": CORE,
-    "memory": frozenset({"core", "context"}),
+    "domain": frozenset({"core", "context"}),
+    "search": frozenset({"core", "context", "domain"}),
     "engine": ENGINE_SEES,
     **dict.fromkeys(sorted(ADAPTERS), CORE),
     "settings": CORE,
@@ -46,7 +47,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 
-QUIET_ROOMS = frozenset({"core", "context", "memory", "engine", "storage"})
+QUIET_ROOMS = frozenset({"core", "context", "domain", "search", "engine", "storage"})
 
 # Slow to import, and needed only by what is asked for later: a face, a wire model, another database.
 HEAVY = (
@@ -152,7 +153,7 @@ def plant(src: Path, files: Mapping[str, str]) -> None:
 
 
 def test_imports_point_one_way() -> None:
-    """core <- context <- memory <- engine <- app <- library <- server, ui, cli; adapters see core only."""
+    """core <- context <- domain <- search <- engine <- app <- library <- server, ui, cli; adapters see core only."""
     assert list(modules(SRC)), f"no modules under {SRC}"
 
     assert forbidden_imports(SRC) == []
@@ -199,7 +200,7 @@ def test_importing_perdure_is_light() -> None:
         ("core/ids.py", "from perdure import Perdure"),
         ("core/ids.py", "import perdure"),
         ("context/window/budget.py", "from perdure.domain.blocks.units import append"),
-        ("context/prompts/base.py", "from ...memory import blocks"),
+        ("context/prompts/base.py", "from ...domain import blocks"),
         ("domain/blocks/units.py", "from perdure import engine"),
         ("domain/blocks/units.py", "import os, perdure.storage.open as store"),
         ("engine/run/loop.py", "def run():\n    from perdure.storage import open_sqlite"),
@@ -207,7 +208,7 @@ def test_importing_perdure_is_light() -> None:
             "engine/run/loop.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from perdure.providers import x",
         ),
-        ("engine/run/loop.py", "from .. import settings"),
+        ("engine/run/loop.py", "from ... import settings"),
         ("engine/run/loop.py", "import importlib\nimportlib.import_module('perdure.toolbox')"),
         ("storage/open.py", "from perdure.settings import Settings"),
         ("storage/open.py", "from perdure.context import tokens"),
@@ -247,10 +248,10 @@ def test_right_imports_pass(tmp_path: Path) -> None:
             "core/ids.py": "from __future__ import annotations\nimport re\nfrom . import errors\nfrom .errors import X",
             "context/prompts/base.py": "from ..budget import Budget\nfrom ...core import ids",
             "domain/blocks/units.py": "from perdure.core.ids import AgentId\nfrom perdure.context import tokens",
-            "engine/run/loop.py": "from perdure import core, context, memory\nimport perdure.engine.run.runner",
-            "storage/database/sqlite.py": "import sqlite3\nfrom perdure.core.tx import Tx\nfrom .open import open_store",
+            "engine/run/loop.py": "from perdure import core, context, domain, search\nimport perdure.engine.run.runner",
+            "storage/database/sqlite.py": "import sqlite3\nfrom perdure.core.tx import Tx\nfrom .open import x",
             "settings.py": "from .core.errors import SettingsError",
-            "app.py": "from perdure import engine, memory, providers, settings, storage, toolbox",
+            "app.py": "from perdure import domain, engine, providers, settings, storage, toolbox",
             "library/__init__.py": "from perdure.app import App\nfrom perdure.library.agent import Agent",
             "library/agent.py": "from .. import settings\nfrom ..engine import runner",
             "cli/__init__.py": "def main():\n    from perdure import Perdure, settings",

@@ -31,8 +31,6 @@ LENGTH_BYTES = 8
 It is answered by two lines: the id of the process, and at its end the exit code, negative for a signal.
 """
 
-LATE = frozenset({"tests.simulator", "tests.contracts"})  # imported by no program
-
 
 def main(path: str, *packages: str) -> dict[str, Any]:
     """Serve until the starter is gone; in each fork, return what is to be run."""
@@ -67,9 +65,8 @@ def _import(packages: Sequence[str]) -> None:
     """These, and what lies in them."""
     for name in packages:
         package = importlib.import_module(name)
-        for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{name}."):
-            if module.name not in LATE:
-                importlib.import_module(module.name)
+        for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}."):
+            importlib.import_module(module.name)
 
 
 def _forked(client: socket.socket, running: dict[int, tuple[int, socket.socket]]) -> dict[str, Any] | None:

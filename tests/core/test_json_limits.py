@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.incoming.json_limits import DataTooLarge, JsonLimits, check_json, parse_json
+from perdure.core.errors import DataTooLarge
+from perdure.core.incoming.json_limits import JsonLimits, check_json, parse_json
 
 LIMITS = JsonLimits(size_bytes=10_000_000)
 

@@ -46,7 +46,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(SRC)}
+        return {**os.environ, "PYTHONPATH": f"{SRC}{os.pathsep}{SRC.parent}"}
 
     def effects_left(self) -> list[str]:
         """What the tools did outside the store: `tool key`, in order."""

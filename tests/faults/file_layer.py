@@ -19,6 +19,7 @@ from pathlib import Path
 __all__ = ["COMPILER", "Operation", "layer_variables", "lines_told", "read_record", "run_recorded", "write_cut"]
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
+ROOT = Path(__file__).resolve().parents[2]
 SECTOR_BYTES = 512
 HEAD = struct.Struct("<cIIQ")
 
@@ -57,7 +58,7 @@ def run_recorded(
     """
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         **layer_variables(root, record, fail_flush=fail_flush),
     }
     command = [sys.executable, "-m", module, *arguments]

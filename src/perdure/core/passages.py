@@ -10,9 +10,12 @@ from typing import Any, Literal
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.quick import maker, quick
 
-__all__ = ["Archive", "Passage", "PassageTexts", "TagMatch", "make_passage"]
+__all__ = ["CAPTURED", "Archive", "Passage", "PassageTexts", "TagMatch", "make_passage"]
 
 TagMatch = Literal["any", "all"]
+
+CAPTURED = "capture"
+"""`source["type"]` of passages that were made of a conversation."""
 
 
 @quick

@@ -363,8 +363,8 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
     async def request(self, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
 
-        Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the digest that was recorded; a
-        step of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
+        Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the recorded digest; a step
+        of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
         its settings are still the same, else the defaults; `exchange` tells which were sent.
         Raises: NotFound, also for another agent's; ReplayMismatch.
         """

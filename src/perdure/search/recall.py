@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
 from perdure.core.ids import ArchiveId, ConversationId
-from perdure.core.passages import Archive, Passage
+from perdure.core.passages import CAPTURED, Archive, Passage
 from perdure.core.text.words import query_of
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.domain.archives.units import archives_of
@@ -26,7 +26,7 @@ from perdure.search.packing.packing import Candidate, Packed, pack
 from perdure.search.passages import RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.fuse import Ranked
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.recalled import CAPTURED, Recalled, RecallScope, Source
+from perdure.search.recalled import Recalled, RecallScope, Source
 
 __all__ = ["recall"]
 

@@ -10,10 +10,7 @@ from typing import Any, Literal
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.search.hits import Ran, Why
 
-__all__ = ["CAPTURED", "RecallScope", "Recalled", "Source"]
-
-CAPTURED = "capture"
-"""`source["type"]` of passages that were made of a conversation."""
+__all__ = ["RecallScope", "Recalled", "Source"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """What is out of view, opened: messages and summary nodes as text of a bounded size, each answer naming the arguments
 that show the rest.
 
-Pure functions of values; reading the rows is `domain.conversations.handles`' work. Every line of a message or summary stands behind
-its number and a bar (`12| text`), so nothing that was said can pass for an answer's own line. A message's lines end at
-line feeds only: all other characters are shown as they are.
+Pure functions of values; `domain.conversations.handles` reads the rows. Every line of a message or summary stands
+behind its number and a bar (`12| text`), so nothing that was said can pass for an answer's own line. A message's lines
+end at line feeds only: all other characters are shown as they are.
 """
 
 from __future__ import annotations

@@ -85,6 +85,8 @@ from perdure.core.errors.models import (
     ModelUnreachable,
 )
 from perdure.core.errors.outside import (
+    BodyUnreadable,
+    DataTooLarge,
     McpPrivateRefused,
     McpStdioRefused,
     McpUnreachable,
@@ -115,8 +117,6 @@ from perdure.core.errors.tools import (
     TextNotFound,
     ToolError,
 )
-from perdure.core.incoming.bodies import BodyUnreadable
-from perdure.core.incoming.json_limits import DataTooLarge
 from perdure.core.pip_line import pip_line
 from perdure.core.runs import StopReason
 

@@ -1,4 +1,4 @@
-"""Errors of what tools reach outside: secrets that can't be opened, MCP servers that can't be reached or registered.
+"""Errors of what is outside: secrets that can't be opened, servers that can't be reached, answers that can't be read.
 
 They are part of the tree in `core.errors`, which gives them out as well.
 """
@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from perdure.core.errors.root import PerdureError
 
-__all__ = ["McpPrivateRefused", "McpStdioRefused", "McpUnreachable", "SecretKeyMissing", "SecretUnreadable"]
+__all__ = [
+    "BodyUnreadable",
+    "DataTooLarge",
+    "McpPrivateRefused",
+    "McpStdioRefused",
+    "McpUnreachable",
+    "SecretKeyMissing",
+    "SecretUnreadable",
+]
 
 
 class SecretKeyMissing(PerdureError):
@@ -69,3 +77,15 @@ class McpPrivateRefused(PerdureError):
             "the address of this MCP server leads to this machine or a private network, so it is registered where"
             " Perdure runs: `perdure mcp add NAME --url URL`. PERDURE_MCP_PRIVATE=on lets clients of the API do it too"
         )
+
+
+class DataTooLarge(PerdureError, ValueError):
+    """Data from outside pass a limit; they were not parsed. The message says which, without saying whose data."""
+
+    code = "data_too_large"
+
+
+class BodyUnreadable(PerdureError, ValueError):
+    """A body from outside can't be unpacked."""
+
+    code = "body_unreadable"

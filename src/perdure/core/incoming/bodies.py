@@ -9,10 +9,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator
 
-from perdure.core.errors.root import PerdureError
-from perdure.core.incoming.json_limits import DataTooLarge
+from perdure.core.errors.outside import BodyUnreadable, DataTooLarge
 
-__all__ = ["ACCEPT_ENCODING", "BodyUnreadable", "read_body", "unpacked"]
+__all__ = ["ACCEPT_ENCODING", "read_body", "unpacked"]
 
 ACCEPT_ENCODING = "gzip, deflate"
 """What `unpacked` can unpack; to be sent with every request."""
@@ -20,12 +19,6 @@ ACCEPT_ENCODING = "gzip, deflate"
 ZLIB_HEADER_BYTES = 2
 PIECE_BYTES = 1 << 20
 """Pieces that were unpacked are no longer than this."""
-
-
-class BodyUnreadable(PerdureError, ValueError):
-    """A body from outside can't be unpacked."""
-
-    code = "body_unreadable"
 
 
 async def unpacked(raw: AsyncIterable[bytes], encoding: str, size_bytes: int) -> AsyncIterator[bytes]:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.core.errors.root import PerdureError
+from perdure.core.errors.outside import DataTooLarge
 
-__all__ = ["CONTAINERS_MAX", "DEPTH_MAX", "DataTooLarge", "JsonLimits", "check_json", "parse_json"]
+__all__ = ["CONTAINERS_MAX", "DEPTH_MAX", "JsonLimits", "check_json", "parse_json"]
 
 CONTAINERS_MAX = 200_000
 """Arrays and objects in one text. Parsing stops everything else, in whichever thread it is done: 5 MB take 10 ms as one
@@ -24,12 +24,6 @@ DEPTH_MAX = 100
 _BLOCK_BYTES = 1 << 16
 _NOT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _NOT_COMMAS = bytes(set(range(256)) - set(b',"'))
-
-
-class DataTooLarge(PerdureError, ValueError):
-    """Data from outside pass a limit; they were not parsed. The message says which, without saying whose data."""
-
-    code = "data_too_large"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """T1: a request is accepted. Once this is committed, the caller may be told so, and it will be answered.
 
-Where nobody stands before it, its run begins in the same transaction (`engine.run.request.begin`), which saves a commit.
+If no other run is before it, its run begins in the same transaction (`engine.run.request.begin`): one commit less.
 """
 
 from __future__ import annotations

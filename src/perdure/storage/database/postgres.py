@@ -169,8 +169,11 @@ class PostgresDatabase:
 
 
 def _tsvector(words: str) -> str:
-    """The words as a literal with positions. PostgreSQL's own parser is kept out: it would split again what `core.text.words`
-    has split, and drops symbols. A tsvector holds 1 MB at most; of a longer text the beginning is indexed."""
+    """The words as a literal with positions.
+
+    PostgreSQL's own parser is not used: it would split again what `core.text.words` has split, and it drops symbols.
+    A tsvector holds 1 MB at most; of a longer text the beginning is indexed.
+    """
     literal: list[str] = []
     size, seen = 0, set[str]()
     for position, word in enumerate(filter(None, words.split(" ")), start=1):  # a text may have no words

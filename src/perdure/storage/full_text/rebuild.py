@@ -2,8 +2,8 @@
 
 On SQLite what an index row holds can be taken out only by who knows it, so what is wrong in an index goes only with all
 of it. A new one is made in steps, of the owners in order of their numbers; `rebuilding` has how far it is, and whatever
-changes in that part changes in both (`storage.full_text.index`). Searches use the old one until the new one is whole and
-takes its place. On PostgreSQL each part is made anew in its place.
+changes in that part changes in both (`storage.full_text.index`). Searches use the old one until the new one is whole
+and takes its place. On PostgreSQL each part is made anew in its place.
 """
 
 from __future__ import annotations

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
-from perdure.core.messages import Message, Part, make_message, parts_from_json, parts_to_json, text_of_json
-from perdure.core.text.words import restored, storable
+from perdure.core.messages import (
+    Message,
+    Part,
+    ToolResult,
+    make_message,
+    parts_from_json,
+    parts_to_json,
+    text_of,
+    text_of_json,
+)
+from perdure.core.text.words import index_words, restored, storable
+from perdure.core.tools.spec import REPEATING_TOOLS
 from perdure.storage.database.base import DAMAGED_HELPS, Row, from_iso, iso
 from perdure.storage.upkeep.checksums import MESSAGES
 
-__all__ = ["COLUMNS", "NULLABLE", "insert_statement", "message_of", "params_of", "parts_of", "row_text"]
+__all__ = [
+    "COLUMNS",
+    "NULLABLE",
+    "insert_statement",
+    "message_of",
+    "params_of",
+    "parts_of",
+    "row_text",
+    "words_in",
+    "words_of",
+]
 
 COLUMNS = (
     "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
@@ -94,3 +115,20 @@ def message_of(row: Row) -> Message:
         occurred_at=from_iso(row[15]),
         revision=row[16],
     )
+
+
+def words_of(message: Message) -> tuple[int, str, str] | None:
+    """The full-text row of a message; None for what search leaves out: the engine's own, and texts without words."""
+    if message.kind != "message":
+        return None
+    words = words_in(message.parts)
+    return (message.seq, message.role, words) if words else None
+
+
+def words_in(parts: Sequence[Part]) -> str:
+    """The words that the full-text index takes of these parts."""
+    return index_words(text_of([part for part in parts if not _repeats(part)]))
+
+
+def _repeats(part: Part) -> bool:
+    return isinstance(part, ToolResult) and part.name in REPEATING_TOOLS

@@ -24,16 +24,13 @@ from perdure.core.messages import (
     Message,
     Part,
     Text,
-    ToolResult,
     check_calls_kept,
     is_embedded,
     make_message,
     parts_to_json,
-    text_of,
 )
 from perdure.core.runs import Run
 from perdure.core.text.words import Query, index_words, restored, storable
-from perdure.core.tools.spec import REPEATING_TOOLS
 from perdure.core.tx import Matches, MessageFilter, Turn
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import index as word_index
@@ -48,6 +45,8 @@ from perdure.storage.tables.message_rows import (
     params_of,
     parts_of,
     row_text,
+    words_in,
+    words_of,
 )
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import REVISIONS
@@ -133,7 +132,7 @@ class Messages:
     def _index(self, agent_id: AgentId, number: int, newest: Sequence[Message]) -> None:
         """Take the words of all that wait into the index; `newest` are the last of these."""
         waiting = message_words_of(self._db, agent_id, _words_seq(self._db, agent_id), newest[0].seq - 1)
-        word_index.index_words(self._db, "message_words", number, [*waiting, *filter(None, map(_words, newest))])
+        word_index.index_words(self._db, "message_words", number, [*waiting, *filter(None, map(words_of, newest))])
         self._db.run("UPDATE agents SET words_seq = :next WHERE id = :id", {"next": newest[-1].seq + 1, "id": agent_id})
 
     def _take_numbers(self, agent_id: AgentId, drafts: Sequence[Draft]) -> tuple[int, int, bool]:
@@ -291,7 +290,7 @@ class Messages:
             f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND {SHOWN}{conditions} ORDER BY seq DESC",
             {"agent_id": agent_id, "first": first, "last": last, **params},
         )
-        return [(seq, words) for seq, _, words in filter(None, map(_words, rows))]
+        return [(seq, words) for seq, _, words in filter(None, map(words_of, rows))]
 
     def next_seq(self, agent_id: AgentId) -> int:
         rows = self._db.rows(
@@ -380,7 +379,7 @@ class Messages:
             params | {"revision": revision, "removed": int(parts is None)},
         )
         indexed = before.seq < words_seq
-        if indexed and (old := _words(before)):
+        if indexed and (old := words_of(before)):
             word_index.unindex_words(self._db, "message_words", number, [old])
         after: Message | None = None
         if parts is None:
@@ -388,7 +387,7 @@ class Messages:
                 "UPDATE agents SET message_count = message_count - :said WHERE id = :id",
                 {"said": int(before.kind == "message"), "id": before.agent_id},
             )
-        elif (new := _words(after := self.get(message_id))) and indexed:
+        elif (new := words_of(after := self.get(message_id))) and indexed:
             word_index.index_words(self._db, "message_words", number, [new])
         if embedded:
             forget_texts(self._db, number, [before.seq])
@@ -441,7 +440,7 @@ def message_words_of(
     for seq, role, parts, revision in db.rows(f"SELECT seq, role, parts, revision FROM {source} WHERE {where}", params):
         stored = _revised_parts(db, agent_id, seq, revision) if revision else parts
         # Parts are made only of what may hold some that search leaves out: most messages are one text.
-        words = _words_in(parts_of(stored)) if '"tool_result"' in stored else index_words(row_text(stored))
+        words = words_in(parts_of(stored)) if '"tool_result"' in stored else index_words(row_text(stored))
         if words:
             yield seq, role, words
 
@@ -488,19 +487,3 @@ def _as_of(db: Database, message: Message, settings_revision: int) -> Message | 
         return replace(message, revision=0)
     revision, parts = rows[0]
     return None if parts is None else replace(message, revision=revision, parts=parts_of(parts))
-
-
-def _words(message: Message) -> tuple[int, str, str] | None:
-    """The full-text row of a message; None for what search leaves out: the engine's own, and texts without words."""
-    if message.kind != "message":
-        return None
-    words = _words_in(message.parts)
-    return (message.seq, message.role, words) if words else None
-
-
-def _words_in(parts: Sequence[Part]) -> str:
-    return index_words(text_of([part for part in parts if not _repeats(part)]))
-
-
-def _repeats(part: Part) -> bool:
-    return isinstance(part, ToolResult) and part.name in REPEATING_TOOLS
