@@ -1,0 +1,48 @@
+"""A store file that an older version wrote opens with all its content, and goes on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import ScriptedModel, says
+from tests.storage.older_store import open_store, read_store
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@pytest.fixture
+def store_file(tmp_path: Path) -> Path:
+    """A copy of the older file."""
+    path = tmp_path / "store.db"
+    path.write_bytes(gzip.decompress((FIXTURES / "store.db.gz").read_bytes()))
+    return path
+
+
+async def test_an_older_file_is_read_with_all_its_content(store_file: Path) -> None:
+    """Agents, versions of blocks, messages, past requests, passages, files and tools are what they were."""
+    expected = json.loads((FIXTURES / "store.json").read_text(encoding="utf-8"))
+
+    perdure = await open_store(store_file, ScriptedModel())
+    found = await read_store(perdure)
+    await perdure.close()
+
+    assert json.loads(json.dumps(found)) == expected
+
+
+async def test_an_older_file_is_searched_and_goes_on(store_file: Path) -> None:
+    """What was said before is found, and the next message is answered with it in view."""
+    model = ScriptedModel(says("Welcome back."))
+    perdure = await open_store(store_file, model)
+    ada = await perdure.agent("ada")
+
+    found = await ada.search("herrings on day 11")
+    reply = await ada.send("Back again.")
+    await perdure.close()
+
+    assert any("Day 11" in hit.message.text for hit in found)
+    assert reply.text == "Welcome back."
+    assert any("two walruses" in message.text for message in model.asked[0].messages)
