@@ -12,27 +12,31 @@ import contextlib
 import inspect
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_type_hints
 
-from perdure.core.errors import PerdureError, StoreError
+from perdure.core.errors import PerdureError, StoreError, TooMany
 from perdure.core.files import AgentFile
 from perdure.core.ids import OrgId
+from perdure.core.secrets import ORGANISATION
 from perdure.core.tx import Tx
-from tests.contracts.base import Contract
+from perdure.testing.clock import SequentialIds
+from tests.contracts.base import AT, Contract, raises
 from tests.contracts.isolation_values import Values
 from tests.contracts.organisations import Property, fill
 
 __all__ = ["IsolationContract", "is_protocol"]
 
 OTHER_ORG = OrgId("org-11111111-1111-4111-8111-111111111111")
+EARLIER_ORG = OrgId("org-00000000-0000-4000-0000-000000000000")
+"""Whose things are older than ours, with lower numbers and ids; the other's are younger. Pages are ordered by both."""
 
 SHARED = frozenset({"upkeep.rebuild_words"})
 """Verbs whose work is one for the file: an index of words is."""
 
-NAMES = ("us", "them")
+OTHERS = (OTHER_ORG, EARLIER_ORG)
+NAMES = ("us", "them", "earlier")
 
 Row = tuple[str, str]
 """(table, the row as text)."""
@@ -45,28 +49,58 @@ class _Undo(Exception):
 class IsolationContract(Contract):
     async def test_another_organisation_makes_no_difference(self) -> None:
         """Not to a result, an error or a row, whichever arguments are its own."""
-        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
-            own = await ours.write(lambda tx: fill(self, tx))
-            ids = copy(self.ids)
-            foreign = await undone(theirs, lambda tx: fill(self, tx))
-            self.ids = ids  # the same things again, later on
-            await self.check(ours, theirs, list(calls_of(own, foreign)))
+        async with (
+            self.opened() as ours,
+            self.opened(org_id=OTHER_ORG) as theirs,
+            self.opened(org_id=EARLIER_ORG) as earlier,
+        ):
+            own = await ours.write(self.fill_from(1))
+            # The same things again are there later on.
+            foreign = await undone(theirs, self.fill_from(2))
+            older = await undone(earlier, self.fill_from(0))
+            await self.check(ours, [earlier, ours, theirs], list(calls_of(own, foreign, older)))
 
     async def test_an_organisation_without_anything_finds_nothing(self) -> None:
         """Also where a verb would fall back to something else, as for want of an agent that was used."""
         async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
-            ids = copy(self.ids)
-            foreign = await undone(theirs, lambda tx: fill(self, tx))
-            self.ids = ids
-            await self.check(ours, theirs, [call for call in calls_of(foreign, foreign) if call.is_theirs])
+            foreign = await undone(theirs, self.fill_from(0))
+            await self.check(ours, [theirs], [call for call in calls_of(foreign, foreign) if call.is_theirs])
 
-    async def check(self, ours: Any, theirs: Any, calls: Sequence[_Call]) -> None:
-        """Nothing, when all calls do the same before and after the other organisation has something."""
+    def fill_from(self, place: int) -> Callable[[Tx], Property]:
+        """A unit that fills the store, with ids and numbers above those of a lower place."""
+
+        def unit(tx: Any) -> Property:
+            self.ids = SequentialIds(salt=place)
+            tx.agents._db.run("UPDATE counters SET value = :first WHERE name = 'number'", {"first": 1_000 * place})
+            return fill(self, tx)
+
+        return unit
+
+    async def check(self, ours: Any, stores: Sequence[Any], calls: Sequence[_Call]) -> None:
+        """Nothing, when all calls do the same before and after the others have something; `stores`: by their place."""
         alone = await outcomes_of(ours, calls)
-        await theirs.write(lambda tx: fill(self, tx))
+        for place, store in enumerate(stores):
+            if store is not ours:
+                await store.write(self.fill_from(place))
         beside = await outcomes_of(ours, calls)
         different = [name for name in alone if alone[name] != beside[name]]
         assert different == [], "\n".join(f"{name}: {_change(alone[name], beside[name])}" for name in different)
+
+    async def test_a_full_organisation_leaves_room_in_others(self) -> None:
+        """How many secrets there may be is counted for each organisation by itself."""
+        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
+
+            def put_all(tx: Tx) -> None:
+                for number in range(tx.limits.secrets_per_owner):
+                    tx.secrets.put(ORGANISATION, f"S{number}", b"sealed", at=AT)
+
+            await theirs.write(put_all)
+            with raises(TooMany):
+                await theirs.write(lambda tx: tx.secrets.put(ORGANISATION, "TOKEN", b"sealed", at=AT))
+
+            assert (
+                await ours.write(lambda tx: tx.secrets.put(ORGANISATION, "TOKEN", b"sealed", at=AT))
+            ).name == "TOKEN"
 
     async def test_organisations_may_use_the_same_names(self) -> None:
         """Names of agents, tools, folders and servers, and keys of requests, are each organisation's own."""
@@ -102,9 +136,9 @@ async def undone(store: Any, unit: Any, *args: Any) -> Any:
     raise AssertionError("the transaction was not undone")
 
 
-def calls_of(own: Property, foreign: Property) -> Iterator[_Call]:
+def calls_of(own: Property, *foreign: Property) -> Iterator[_Call]:
     """Every verb with every mixture of arguments."""
-    sides = (Values(own), Values(foreign))
+    sides = [Values(one) for one in (own, *foreign)]
     for noun, verb, parameters in _verbs():
         owned = [one.name for one in parameters if sides[0].is_owned(noun, verb, one)]
         for mixture in itertools.product((0, 1), repeat=len(owned)):
@@ -112,8 +146,8 @@ def calls_of(own: Property, foreign: Property) -> Iterator[_Call]:
             arguments = {one.name: sides[side.get(one.name, 0)].value(noun, verb, one) for one in parameters}
             label = f"{noun}.{verb}({', '.join(f'{name}={NAMES[which]}' for name, which in side.items())})"
             yield _Call(label, noun, verb, arguments)
-            for which in (0, 1):
-                for name, changes in sides[which].variants(noun, verb, parameters):
+            for which, values in enumerate(sides):
+                for name, changes in values.variants(noun, verb, parameters):
                     yield _Call(f"{label} with {name} of {NAMES[which]}", noun, verb, {**arguments, **changes})
 
 
@@ -156,7 +190,11 @@ class _Call:
         outcome = outcome_of(lambda: verb(*bound.args, **bound.kwargs))
         after = rows_of(tx)
         changed = [*(after - before), *(before - after)] if after != before else []
-        return outcome, Counter(table for table, _ in changed), sorted(row for row in changed if OTHER_ORG in row[1])
+        return (
+            outcome,
+            Counter(table for table, _ in changed),
+            sorted(row for row in changed if any(org in row[1] for org in OTHERS)),
+        )
 
 
 def outcome_of(call: Any) -> Any:

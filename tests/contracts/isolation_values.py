@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.events import RunQueued
 from perdure.core.files import FilePart
-from perdure.core.ids import AgentId, ConversationId, McpServerId, MessageId, RunId, StepId, ToolId
+from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, McpServerId, MessageId, RunId, StepId, ToolId
 from perdure.core.mcp import McpTool
 from perdure.core.messages import Draft, Text
 from perdure.core.models import Exchange
@@ -85,6 +85,7 @@ OF_VERBS: Mapping[str, Any] = {
         f"vectors.{verb}.model": MODEL for verb in ("claim", "waits", "fill", "open", "put", "restart", "embedding_new")
     },
     "files.put_bytes.seq": 1,
+    "messages.count_after.seq": -1,
     "runs.put_client_tools.digest": "other",
 }
 """Parameters that are nobody's and differ by verb."""
@@ -112,7 +113,9 @@ class Values:
             "messages.reset_among.ids": [of.reset_message.id],
             "passages.known.ids": [of.passage.id],
             "upkeep.check.owner": of.owner,
-            "vectors.open.owner_id": of.owner.id,
+            "vectors.open.owner_id": of.bare_owner.id,
+            "vectors.open.number": of.bare_owner.number,
+            "folders.of_archive.archive_id": of.folder.archive_id,
             "vectors.open_new.owner_id": of.owner.id,
             "mcp.put_tool.tool": McpTool(server_id=of.server.id, name="look", local_name="stolen"),
             "events.add.events": [RunQueued(of.run.id)],
@@ -137,6 +140,7 @@ class Values:
             "conversations.put.conversation": replace(of.conversation, summary="stolen"),
             "runs.waiting_input.key": of.waiting_run.key,
             "runs.begin_input.key": of.waiting_run.key,
+            "runs.claim.key": of.waiting_run.key,
             "runs.cancel_stopped.key": of.stopped_run.key,
             "files.forget.file": of.deleted,
         }
@@ -182,7 +186,8 @@ class Values:
             case "after" | "before":
                 value = self._cursor(kind)
             case "known":
-                value = {"Agent": of.agent, "Run": of.run}.get(kind)
+                # What a caller knows of an agent does not make it its own.
+                value = {"Agent": replace(of.agent, org_id=DEFAULT_ORG), "Run": of.run}.get(kind)
             case "dead_owner":
                 value = "here"
             case "dead_owners":
@@ -200,7 +205,7 @@ class Values:
     def _cursor(self, kind: str) -> Any:
         of = self._of
         cursors = {"AgentId": of.agent.id, "BlockId": of.block.id, "ConversationId": of.second.id, "ToolId": of.tool.id}
-        return (cursors | {"Run": of.run, "Step": of.step}).get(kind)
+        return (cursors | {"Run": of.run, "Step": replace(of.step, index=9)}).get(kind)
 
     def _filters(self, kind: str) -> Iterator[Any]:
         """The empty filter of this kind first, then those that name something."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, Opening
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
-from perdure.core.files import File, FilePart, Folder
+from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.ids import ConversationId, McpServerId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
@@ -41,6 +42,7 @@ class Property:
     reset_message: Message
     block: Block
     archive: Archive
+    bare_archive: Archive
     passage: Passage
     run: Run
     step: Step
@@ -55,6 +57,7 @@ class Property:
     waiting_run: Run
     opening: Opening
     owner: Owner
+    bare_owner: Owner
     scope: Scope
     claim: Claim
 
@@ -64,6 +67,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     with tx.vectors.embedding_new(MODEL):
         agent = contract.add_agent(tx)
         archive = contract.add_archive(tx, agent_id=agent.id)
+    bare_archive = contract.add_archive(tx, name="bare")
     run = claimed(tx, contract.add_run(tx, agent.id).key)
     (message,) = contract.say(tx, agent.id, "a walrus", run=run)
     tx.runs.remember_key(run.key, 0, "key", digest="digest")
@@ -120,7 +124,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.conversations.wait(agent.id, 1, run_seq=0, from_seq=0)
     tx.agents.put(replace(agent, settings={"tool_rules": [{"type": "exit_loop", "tool_name": "look"}]}))
     folder, file, worked_on, deleted = _fill_folder(contract, tx, agent)
-    owner = next(one for one in tx.upkeep.owners() if one.id == archive.id)
+    owner, bare_owner = (one for one in tx.upkeep.owners() if one.id in (archive.id, bare_archive.id))
     tx.vectors.put(owner.number, [(passage.seq, VECTOR)], model=MODEL, dimensions=1)
     later = contract.add_passage(tx, archive.id, "a seal")
     (claim,) = (
@@ -131,6 +135,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.vectors.refill(next(one for one in tx.upkeep.owners() if one.id == agent.id).number)
     scope = tx.vectors.scope(owner.number)
     assert scope is not None
+    _damage(tx, block, archive)
     return Property(
         agent=tx.agents.get(agent.id),
         conversation=tx.conversations.at(agent.id, 0),
@@ -139,6 +144,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         reset_message=forgotten,
         block=block,
         archive=tx.archives.get(archive.id),
+        bare_archive=bare_archive,
         passage=passage,
         run=tx.runs.at(run.key),
         step=step,
@@ -153,14 +159,23 @@ def fill(contract: Contract, tx: Tx) -> Property:
         waiting_run=tx.runs.at(waiting_run.key),
         opening=tx.conversations.opening(agent.id, 0),
         owner=owner,
+        bare_owner=bare_owner,
         scope=scope,
         claim=claim,
     )
 
 
+def _damage(tx: Any, block: Block, archive: Archive) -> None:
+    """A version of the block that is not its value, and passages without a checksum."""
+    db = tx.agents._db
+    db.run("UPDATE block_versions SET value = 'other' WHERE block_id = :id", {"id": block.id})
+    db.run("UPDATE passages SET checksum = NULL WHERE archive_id = :id", {"id": archive.id})
+
+
 def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File, File, File]:
     """A folder of the agent, a file of it that can be read and is open, one that is being read, and one that goes."""
-    folder = contract.add_folder(tx, "docs")
+    with tx.vectors.embedding_new(MODEL):
+        folder = contract.add_folder(tx, "docs")
     file, other = (contract.add_file(tx, folder.id, name, digest=name) for name in ("plan.md", "other.md"))
     tx.files.put_bytes(file.id, 0, b"walrus", at=AT)
     tx.folders.attach(agent.id, folder.id, opens=True)
@@ -177,4 +192,7 @@ def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File
     goes = tx.files.claim(owner="here", at=AT, until=UNTIL)
     assert goes is not None
     tx.files.delete(goes.id)
-    return tx.folders.get(folder.id), tx.files.get(file.id), worked_on, replace(goes, status="deleted")
+    goes = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    assert goes is not None
+    contract.add_passage(tx, folder.archive_id, "a walrus", file_tag(file.id))
+    return tx.folders.get(folder.id), tx.files.get(file.id), worked_on, goes

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NewType, Protocol
 
 from perdure.core.errors import NotFound, StoreDamaged
-from perdure.core.ids import PREFIXES, OrgId, run_of
+from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
 from perdure.core.text.json_encoder import compact_json
 from perdure.core.text.words import Clause, restored, storable
 
@@ -22,6 +22,7 @@ __all__ = [
     "OWN_AGENT",
     "Database",
     "FullText",
+    "OwnId",
     "Row",
     "deleted_org",
     "dump",
@@ -33,10 +34,17 @@ __all__ = [
     "load",
     "locate",
     "next_number",
+    "own_agent",
     "register",
+    "revise_settings",
 ]
 
 Row = Sequence[Any]
+
+OwnId = NewType("OwnId", str)
+"""The id of a row that this transaction has found in its organisation; what takes one does not look for it again.
+
+Only `own_agent` makes one, and the class of a table's verbs, of what its own scoped look-up found."""
 
 DAMAGED_HELPS = "restore a backup; `perdure verify` tells what else is damaged"
 
@@ -203,6 +211,22 @@ _NOT_DELETED = "NOT EXISTS (SELECT 1 FROM agents a WHERE a.id = ids.owner_id AND
 def deleted_org(org_id: OrgId) -> str:
     """Where the agents of an organisation stand that are deleted and not gone yet."""
     return f"{org_id}/deleted"
+
+
+def own_agent(db: Database, org_id: OrgId, agent_id: AgentId, *, lock: bool = False) -> OwnId:
+    """The agent's id, if the organisation has it; `lock` keeps others from changing it. Raises: NotFound."""
+    rows = db.rows(
+        f"SELECT id FROM agents WHERE id = :id AND org_id = :org_id{db.for_update if lock else ''}",
+        {"id": storable(agent_id), "org_id": org_id},
+    )
+    if not rows:
+        raise NotFound("agent", agent_id)
+    return OwnId(rows[0][0])
+
+
+def revise_settings(db: Database, agent_id: OwnId) -> None:
+    """Count that something which shapes an agent's requests has changed."""
+    db.run("UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id", {"id": agent_id})
 
 
 def next_number(db: Database) -> int:

@@ -11,7 +11,19 @@ from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text.words import restored, storable
 from perdure.core.tx.agents import AgentFilter, AgentOrder
-from perdure.storage.database.base import OWN_AGENT, Database, Row, deleted_org, dump, from_iso, iso, load, next_number
+from perdure.storage.database.base import (
+    OWN_AGENT,
+    Database,
+    OwnId,
+    Row,
+    deleted_org,
+    dump,
+    from_iso,
+    iso,
+    load,
+    next_number,
+    own_agent,
+)
 from perdure.storage.tables.deleted import carry_out_delete, hide_agent
 from perdure.storage.tables.vectors import Vectors
 
@@ -89,11 +101,8 @@ class Agents:
         return found
 
     def lock(self, agent_id: AgentId) -> None:
-        if self._db.for_update and not self._db.rows(
-            f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}",
-            {"id": storable(agent_id), "org_id": self._org_id},
-        ):
-            raise NotFound("agent", agent_id)
+        if self._db.for_update:
+            own_agent(self._db, self._org_id, agent_id, lock=True)
 
     def find_by_name(self, name: str) -> Agent | None:
         return self._first(
@@ -170,21 +179,23 @@ class Agents:
         self.lock(agent.id)
         before = self.get(agent.id)
         shaped = any(getattr(before, field) != getattr(agent, field) for field in _SHAPING)
-        params = _params(agent) | {"org_id": self._org_id, "shaped": int(shaped)}
+        return replace(agent, settings_revision=self._update(OwnId(before.id), agent, shaped=shaped))
+
+    def _update(self, own: OwnId, agent: Agent, *, shaped: bool) -> int:
+        """The settings revision that the agent then has."""
+        params = _params(agent) | {"id": own, "shaped": int(shaped)}
         changed = self._db.rows(
             "UPDATE agents SET name = :name, agent_type = :agent_type, model = :model, timezone = :timezone,"
             " settings_revision = settings_revision + :shaped, hidden = :hidden, updated_at = :updated_at,"
-            " updated_by = :updated_by WHERE id = :id AND org_id = :org_id RETURNING settings_revision",
+            " updated_by = :updated_by WHERE id = :id RETURNING settings_revision",
             params,
         )
-        if not changed:
-            raise NotFound("agent", agent.id)
         self._db.run(
             "UPDATE agent_details SET system = :system, description = :description, tags = :tags,"
             " metadata = :metadata, settings = :settings WHERE agent_id = :id",
             params,
         )
-        return replace(agent, settings_revision=changed[0][0])
+        return int(changed[0][0])
 
     def delete(self, agent_id: AgentId) -> None:
         self.lock(agent_id)

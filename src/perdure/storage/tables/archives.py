@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId, ArchiveId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.passages import Archive
 from perdure.core.text.words import restored, storable
-from perdure.storage.database.base import Database, Row, dump, from_iso, iso, load, next_number
+from perdure.storage.database.base import Database, Row, dump, from_iso, iso, load, next_number, own_agent
 from perdure.storage.tables.vectors import Vectors
 
 __all__ = ["OWN_ARCHIVE", "Archives"]
@@ -114,28 +114,21 @@ class Archives:
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         self.get(archive_id)
+        own = {"agent_id": own_agent(self._db, self._org_id, agent_id), "archive_id": archive_id}
         if self._db.run(
-            "INSERT INTO agent_archives (agent_id, archive_id, position) SELECT a.id, :archive_id,"
-            " (SELECT COALESCE(MAX(position), 0) + 1 FROM agent_archives WHERE agent_id = :agent_id)"
-            " FROM agents a WHERE a.id = :agent_id AND a.org_id = :org_id"
+            "INSERT INTO agent_archives (agent_id, archive_id, position) SELECT :agent_id, :archive_id,"
+            " COALESCE(MAX(position), 0) + 1 FROM agent_archives WHERE agent_id = :agent_id"
             " ON CONFLICT (agent_id, archive_id) DO NOTHING",
-            {"agent_id": agent_id, "archive_id": archive_id, "org_id": self._org_id},
+            own,
         ):
             counted = "SELECT COUNT(*) FROM agent_archives WHERE agent_id = :agent_id"
-            self._limits.check("archives_per_agent", int(self._db.rows(counted, {"agent_id": agent_id})[0][0]))
-            return
-        own = {"agent_id": agent_id, "org_id": self._org_id}
-        if not self._db.rows("SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id", own):
-            raise NotFound("agent", agent_id)
+            self._limits.check("archives_per_agent", int(self._db.rows(counted, own)[0][0]))
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         self.get(archive_id)
-        own = {"agent_id": agent_id, "org_id": self._org_id}
-        if not self._db.rows("SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id", own):
-            raise NotFound("agent", agent_id)
         self._db.run(
             "DELETE FROM agent_archives WHERE agent_id = :agent_id AND archive_id = :archive_id",
-            {"agent_id": agent_id, "archive_id": archive_id},
+            {"agent_id": own_agent(self._db, self._org_id, agent_id), "archive_id": archive_id},
         )
 
     def detach_all(self, archive_id: ArchiveId) -> int:

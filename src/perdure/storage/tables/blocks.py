@@ -13,7 +13,18 @@ from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.words import restored, storable
 from perdure.core.tx.blocks import BlockFilter
-from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
+from perdure.storage.database.base import (
+    OWN_AGENT,
+    Database,
+    OwnId,
+    Row,
+    dump,
+    from_iso,
+    iso,
+    load,
+    next_number,
+    own_agent,
+)
 from perdure.storage.tables.agents import contains, has_tags, pattern_of
 from perdure.storage.upkeep.checksums import VERSIONS
 
@@ -60,8 +71,8 @@ class Blocks:
         UPDATE blocks SET label = :label, value = :value, limit_chars = :limit_chars, description = :description,
             read_only = :read_only, metadata = :metadata, tags = :tags, is_template = :is_template, hidden = :hidden,
             version = version + 1, updated_at = :updated_at, updated_by = :updated_by
-        WHERE id = :id AND org_id = :org_id AND version = :expected
-    """  # no row changed: somebody else wrote first, or it is not ours
+        WHERE id = :id AND version = :expected
+    """  # no row changed: somebody else wrote first
 
     def put(self, block: Block, *, expected: int, author: Author, at: datetime) -> Block:
         # Reading first costs one look-up and makes the diff exact: it is against what this very update replaces.
@@ -69,10 +80,13 @@ class Blocks:
         if block.label != before.label:
             self._check_labels(block)
         after = replace(block, version=expected + 1, updated_at=at, updated_by=author.id)
-        if not self._db.run(self._PUT, _params(after) | {"org_id": self._org_id, "expected": expected}):
+        if not self._update(OwnId(before.id), after, expected=expected):
             raise VersionConflict(f"block {before.label!r}", expected=expected, found=self.get(block.id).version)
         self._add_version(after, diff=diff_of(before.value, after.value), author=author, at=at)
         return after
+
+    def _update(self, own: OwnId, block: Block, *, expected: int) -> bool:
+        return bool(self._db.run(self._PUT, _params(block) | {"id": own, "expected": expected}))
 
     def delete(self, block_id: BlockId) -> None:
         self.get(block_id)
@@ -84,7 +98,7 @@ class Blocks:
         if label is not None:
             where, params = where + " AND label = :label", params | {"label": storable(label)}
         if after is not None:
-            where += " AND number > (SELECT number FROM blocks WHERE id = :after)"
+            where += " AND number > (SELECT number FROM blocks WHERE id = :after AND org_id = :org_id)"
             params = params | {"after": after}
         rows = self._db.rows(f"SELECT {_COLUMNS} FROM blocks WHERE {where} ORDER BY number LIMIT :limit", params)
         return [_block(row) for row in rows]
@@ -128,30 +142,26 @@ class Blocks:
 
     def attach(self, agent_id: AgentId, *block_ids: BlockId) -> None:
         # The agent is locked, so that of two blocks of one label that are attached at once the second sees the first.
-        if not self._db.rows(
-            f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}",
-            {"id": agent_id, "org_id": self._org_id},
-        ):
-            raise NotFound("agent", agent_id)
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
         # What it has is read once, so that many blocks at once take no longer each than one.
         had = self._db.rows(
             "SELECT b.label, b.id, x.position FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
             " WHERE x.agent_id = :agent_id",
-            {"agent_id": agent_id},
+            {"agent_id": own},
         )
         known = {restored(row[0]): row[1] for row in had}
         last = max((row[2] for row in had), default=0)
-        added: list[BlockId] = []
+        added: list[OwnId] = []
         for block_id in block_ids:
-            label = self.get(block_id).label
-            if known.setdefault(label, block_id) != block_id:
-                raise AlreadyExists("block with label", label)
+            block = self.get(block_id)
+            if known.setdefault(block.label, block_id) != block_id:
+                raise AlreadyExists("block with label", block.label)
             if len(known) > len(had) + len(added):
                 self._limits.check("blocks_per_agent", len(known))
-                added.append(block_id)
+                added.append(OwnId(block.id))
         self._db.run_many(
             "INSERT INTO agent_blocks (agent_id, block_id, position) VALUES (:agent_id, :block_id, :position)",
-            [{"agent_id": agent_id, "block_id": one, "position": last + place} for place, one in enumerate(added, 1)],
+            [{"agent_id": own, "block_id": one, "position": last + place} for place, one in enumerate(added, 1)],
         )
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:

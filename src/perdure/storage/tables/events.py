@@ -72,7 +72,7 @@ class Events:
         rows = self._db.rows(
             "SELECT COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
             " AND e.run_seq = :run_seq), 0) FROM runs"
-            f" WHERE agent_id = :agent_id AND seq = :run_seq AND org_id = :org_id AND {OWN_AGENT}",
+            f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}",
             params | {"org_id": self._org_id},
         )
         if not rows:

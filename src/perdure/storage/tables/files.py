@@ -11,7 +11,7 @@ from perdure.core.errors import AlreadyExists, LeaseLost, NotFound
 from perdure.core.files import File, FilePart, FileStatus, file_tag
 from perdure.core.ids import FileId, FolderId, OrgId
 from perdure.core.text.words import restored, storable
-from perdure.storage.database.base import Database, Row, dump, from_iso, iso, load
+from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, iso, load
 from perdure.storage.tables.folders import between
 from perdure.storage.tables.vectors import NEVER
 
@@ -192,16 +192,19 @@ class Files:
             " LIMIT 8",
             params,
         )
-        for (file_id,) in found:
-            # Looked at once more as it is written: another process may have been quicker.
-            if self._db.run(
-                "UPDATE files SET lease_owner = :owner, lease_until = :until, tries = tries + 1,"
-                " status = CASE WHEN status = 'deleted' THEN status ELSE 'parsing' END,"
-                f" done = 0, total = 0, updated_at = :at WHERE id = :id AND org_id = :org_id AND {_UNENDED} AND {free}",
-                params | {"id": file_id, "owner": owner, "until": iso(until)},
-            ):
-                return self._read("id = :id", {"id": file_id}, deleted=True)[0]
-        return None
+        params |= {"owner": owner, "until": iso(until)}
+        taken = (self._take(OwnId(row[0]), free, params) for row in found)
+        return next((file for file in taken if file is not None), None)
+
+    def _take(self, own: OwnId, free: str, params: Mapping[str, Any]) -> File | None:
+        # Looked at once more as it is written: another process may have been quicker.
+        rows = self._db.rows(
+            "UPDATE files SET lease_owner = :owner, lease_until = :until, tries = tries + 1,"
+            " status = CASE WHEN status = 'deleted' THEN status ELSE 'parsing' END, done = 0, total = 0,"
+            f" updated_at = :at WHERE id = :id AND {_UNENDED} AND {free} RETURNING {FILE_COLUMNS}",
+            {**params, "id": own},
+        )
+        return file_of(rows[0]) if rows else None
 
     def holders(self) -> Sequence[str]:
         rows = self._db.rows(
@@ -303,9 +306,8 @@ class Files:
     def _held(self, file: File) -> dict[str, Any]:
         return {"id": file.id, "org_id": self._org_id, "owner": file.lease_owner, "tries": file.tries}
 
-    def _read(self, where: str, params: dict[str, Any], *, deleted: bool = False) -> Sequence[File]:
-        there = "" if deleted else " AND status <> 'deleted'"
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE org_id = :org_id{there} AND {where}"
+    def _read(self, where: str, params: dict[str, Any]) -> Sequence[File]:
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE org_id = :org_id AND status <> 'deleted' AND {where}"
         return [file_of(row) for row in self._db.rows(sql, params | {"org_id": self._org_id})]
 
 

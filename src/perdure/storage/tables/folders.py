@@ -11,7 +11,18 @@ from perdure.core.files import Folder
 from perdure.core.ids import AgentId, ArchiveId, FolderId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.words import restored, storable
-from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load, next_number
+from perdure.storage.database.base import (
+    Database,
+    OwnId,
+    Row,
+    dump,
+    from_iso,
+    iso,
+    load,
+    next_number,
+    own_agent,
+    revise_settings,
+)
 from perdure.storage.tables.archives import Archives
 
 __all__ = ["Folders", "between"]
@@ -57,15 +68,17 @@ class Folders:
         return rows[0] if rows else None
 
     def put(self, folder: Folder) -> None:
-        self.get(folder.id)
+        own = OwnId(self.get(folder.id).id)
         namesake = self.find(folder.name)
         if namesake is not None and namesake.id != folder.id:
             raise AlreadyExists("folder", folder.name)
+        self._update(own, folder)
+
+    def _update(self, own: OwnId, folder: Folder) -> None:
         self._db.run(
             "UPDATE folders SET name = :name, description = :description, instructions = :instructions,"
-            " metadata = :metadata, updated_at = :updated_at, version = version + 1"
-            " WHERE id = :id AND org_id = :org_id",
-            _own_columns(folder) | {"org_id": self._org_id},
+            " metadata = :metadata, updated_at = :updated_at, version = version + 1 WHERE id = :id",
+            _own_columns(folder) | {"id": own},
         )
 
     def list(
@@ -98,8 +111,8 @@ class Folders:
 
     def attach(self, agent_id: AgentId, folder_id: FolderId, *, opens: bool) -> bool:
         self.get(folder_id)
-        self._check_agent(agent_id)
-        own = {"agent_id": agent_id, "folder_id": folder_id, "opens": int(opens)}
+        own_id = own_agent(self._db, self._org_id, agent_id)
+        own = {"agent_id": own_id, "folder_id": folder_id, "opens": int(opens)}
         added = self._db.run(
             "INSERT INTO agent_folders (agent_id, folder_id, position, opens) SELECT :agent_id, :folder_id,"
             " COALESCE(MAX(position), 0) + 1, :opens FROM agent_folders WHERE agent_id = :agent_id"
@@ -112,14 +125,14 @@ class Folders:
             )
             return False
         counted = "SELECT COUNT(*) FROM agent_folders WHERE agent_id = :agent_id"
-        self._limits.check("folders_per_agent", int(self._db.rows(counted, {"agent_id": agent_id})[0][0]))
-        self._revised(agent_id)
+        self._limits.check("folders_per_agent", int(self._db.rows(counted, own)[0][0]))
+        revise_settings(self._db, own_id)
         return True
 
     def detach(self, agent_id: AgentId, folder_id: FolderId) -> bool:
         self.get(folder_id)
-        self._check_agent(agent_id)
-        own = {"agent_id": agent_id, "folder_id": folder_id}
+        own_id = own_agent(self._db, self._org_id, agent_id)
+        own = {"agent_id": own_id, "folder_id": folder_id}
         if not self._db.run("DELETE FROM agent_folders WHERE agent_id = :agent_id AND folder_id = :folder_id", own):
             return False
         self._db.run(
@@ -127,7 +140,7 @@ class Folders:
             " AND file_id IN (SELECT id FROM files WHERE folder_id = :folder_id)",
             own,
         )
-        self._revised(agent_id)
+        revise_settings(self._db, own_id)
         return True
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Folder]:
@@ -140,24 +153,15 @@ class Folders:
         return [_folder(row) for row in rows]
 
     def agents(self, folder_id: FolderId, *, opening: bool = False) -> Sequence[AgentId]:
-        self.get(folder_id)
+        return self._agents(OwnId(self.get(folder_id).id), opening=opening)
+
+    def _agents(self, own: OwnId, *, opening: bool) -> Sequence[AgentId]:
         rows = self._db.rows(
             "SELECT a.id FROM agent_folders x JOIN agents a ON a.id = x.agent_id WHERE x.folder_id = :folder_id"
-            f" AND a.org_id = :org_id{' AND x.opens = 1' if opening else ''} ORDER BY a.number",
-            {"folder_id": folder_id, "org_id": self._org_id},
+            f"{' AND x.opens = 1' if opening else ''} ORDER BY a.number",
+            {"folder_id": own},
         )
         return [row[0] for row in rows]
-
-    def _check_agent(self, agent_id: AgentId) -> None:
-        if not self._db.rows(f"SELECT 1 WHERE {OWN_AGENT}", {"agent_id": agent_id, "org_id": self._org_id}):
-            raise NotFound("agent", agent_id)
-
-    def _revised(self, agent_id: AgentId) -> None:
-        """What an agent's folders are shapes its requests."""
-        self._db.run(
-            "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id AND org_id = :org_id",
-            {"id": agent_id, "org_id": self._org_id},
-        )
 
     def _read(self, where: str, params: dict[str, Any]) -> Sequence[Folder]:
         sql = f"SELECT {_COLUMNS} FROM folders WHERE org_id = :org_id AND {where}"

@@ -12,7 +12,7 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.text.words import restored, storable
-from perdure.storage.database.base import Database, Row, dump, from_iso, iso, load, next_number
+from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, iso, load, next_number
 
 __all__ = ["Mcp"]
 
@@ -47,11 +47,7 @@ class Mcp:
         named = self.find_by_name(server.name)
         if named is not None and named.id != server.id:
             raise AlreadyExists("MCP server", server.name)
-        self._db.run(
-            "UPDATE mcp_servers SET name = :name, transport = :transport, config = :config, sealed = :sealed,"
-            " trusted = :trusted, updated_at = :updated_at WHERE id = :id AND org_id = :org_id",
-            self._params(server),
-        )
+        self._update(OwnId(before.id), server)
         return replace(
             server,
             org_id=self._org_id,
@@ -60,6 +56,13 @@ class Mcp:
             listed_at=before.listed_at,
             failure=before.failure,
             left_out=before.left_out,
+        )
+
+    def _update(self, own: OwnId, server: McpServer) -> None:
+        self._db.run(
+            "UPDATE mcp_servers SET name = :name, transport = :transport, config = :config, sealed = :sealed,"
+            " trusted = :trusted, updated_at = :updated_at WHERE id = :id",
+            self._params(server) | {"id": own},
         )
 
     def read(self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[LeftOut] = ()) -> None:

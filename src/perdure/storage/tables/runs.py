@@ -25,7 +25,7 @@ from perdure.core.runs import (
 )
 from perdure.core.text.words import restored, storable
 from perdure.core.tx.runs import RunFilter
-from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
+from perdure.storage.database.base import OWN_AGENT, Database, OwnId, Row, dump, from_iso, iso, load, locate, register
 
 __all__ = ["Runs", "load_failure", "load_usage"]
 
@@ -35,8 +35,9 @@ _COLUMNS = (
     " created_at, started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools"
 )
 _OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
-_OWN_RUN = f"agent_id = :agent_id AND seq = :seq AND org_id = :org_id AND {OWN_AGENT}"
-# A deleted agent's runs stay until it is gone.
+# A run is its agent's organisation's. Its own `org_id` is not asked for: the runs of a deleted agent keep theirs until
+# they are gone.
+_OWN_RUN = f"agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
 _THERE = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
 
 _UNENDED = "status IN ('queued', 'running')"
@@ -185,8 +186,7 @@ class Runs:
         # Most often there is none, and a statement takes its time by the columns it names, found or not.
         found = self._db.rows(
             "SELECT r.seq FROM runs r WHERE r.conversation_id = (SELECT c.id FROM conversations c"
-            f" WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND r.{_UNENDED} AND r.org_id = :org_id"
-            f" AND {OWN_AGENT}"
+            f" WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND r.{_UNENDED} AND {OWN_AGENT}"
             " ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
             {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id},
         )
@@ -210,7 +210,7 @@ class Runs:
     _CLAIM = f"""
         UPDATE runs AS r SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,
             lease_until = :until, started_at = COALESCE(started_at, :at)
-        WHERE r.agent_id = :agent_id AND r.seq = :seq AND r.org_id = :org_id AND r.{_UNENDED} AND {_OLDEST}
+        WHERE r.agent_id = :agent_id AND r.seq = :seq AND r.{_UNENDED} AND {_OLDEST}
           AND {OWN_AGENT}
           AND (r.lease_owner IS NULL OR r.lease_until < :at OR (r.lease_owner = :owner AND r.status = 'queued')
                OR r.lease_owner = :dead_owner)
@@ -227,7 +227,7 @@ class Runs:
         return _run(rows[0]) if rows else None
 
     _HELD = (
-        "agent_id = :agent_id AND seq = :seq AND status = 'running' AND org_id = :org_id AND lease_owner = :owner"
+        "agent_id = :agent_id AND seq = :seq AND status = 'running' AND lease_owner = :owner"
         f" AND lease_number = :number AND {OWN_AGENT}"
     )
 
@@ -253,7 +253,7 @@ class Runs:
     def release(self, owner: str) -> int:
         return self._db.run(
             "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
-            f" WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED} AND {_THERE}",
+            f" WHERE lease_owner = :owner AND {_UNENDED} AND {_THERE}",
             {"org_id": self._org_id, "owner": owner},
         )
 
@@ -304,9 +304,8 @@ class Runs:
     def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
         rows = self._db.rows(
             "SELECT seq, answer FROM runs WHERE conversation_id = (SELECT c.id FROM conversations c"
-            " WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND resumes IS NOT NULL AND org_id = :org_id"
-            f" AND {OWN_AGENT}"
-            " ORDER BY seq DESC LIMIT :limit",
+            " WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND resumes IS NOT NULL"
+            f" AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
             {"agent_id": agent_id, "conversation": conversation_seq, "org_id": self._org_id, "limit": limit},
         )
         return [(RunKey(agent_id, row[0]), load(row[1])) for row in rows]
@@ -335,7 +334,7 @@ class Runs:
         return bool(
             self._db.run(
                 "UPDATE runs SET cancel_requested = 1 WHERE agent_id = :agent_id AND seq = :seq"
-                f" AND org_id = :org_id AND cancel_requested = 0 AND {_UNENDED} AND {OWN_AGENT}",
+                f" AND cancel_requested = 0 AND {_UNENDED} AND {OWN_AGENT}",
                 self._own(key),
             )
         )
@@ -348,10 +347,11 @@ class Runs:
         return changed(run, context=tuple(context))
 
     def spend(self, key: RunKey, usage: Usage) -> None:
-        total = self.at(key).usage + usage
+        run = self.at(key)
+        # The look-up has found the run in this organisation.
         self._db.run(
-            f"UPDATE runs SET usage = :usage WHERE {_OWN_RUN}",
-            self._own(key) | {"usage": usage_to_json(total)},
+            "UPDATE runs SET usage = :usage WHERE agent_id = :agent_id AND seq = :seq",
+            {"agent_id": OwnId(run.key.agent_id), "seq": run.key.seq, "usage": usage_to_json(run.usage + usage)},
         )
 
     def end(
@@ -389,7 +389,7 @@ class Runs:
     def cancel_stopped(self, key: RunKey) -> Run:
         self._db.run(
             "UPDATE runs SET status = 'cancelled', stop_reason = 'cancelled' WHERE agent_id = :agent_id AND seq = :seq"
-            f" AND org_id = :org_id AND stop_reason = 'requires_approval' AND {OWN_AGENT}",
+            f" AND stop_reason = 'requires_approval' AND {OWN_AGENT}",
             self._own(key),
         )
         return self.at(key)
@@ -438,7 +438,7 @@ class Runs:
         return {"agent_id": key.agent_id, "seq": key.seq, "org_id": self._org_id}
 
     def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Run]:
-        sql = f"SELECT {_OF_R} FROM runs r WHERE r.org_id = :org_id AND {_THERE} AND {where}"
+        sql = f"SELECT {_OF_R} FROM runs r WHERE {_THERE} AND {where}"
         return [_run(row) for row in self._db.rows(sql, {**params, "org_id": self._org_id})]
 
 

@@ -72,7 +72,7 @@ class Steps:
         # A run of another organisation, or none, gets no step. Looked up by a statement of its own: INSERT ... SELECT
         # could fail after some rows, so SQLite copies every page that it touches, which takes longer than both.
         if not held and not self._db.rows(
-            f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq AND org_id = :org_id AND {OWN_AGENT}",
+            f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}",
             {"agent_id": agent_id, "run_seq": run.key.seq, "org_id": self._org_id},
         ):
             raise NotFound("run", f"{run.key.seq} of {agent_id}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
@@ -18,7 +19,7 @@ from perdure.core.text.words import storable
 from perdure.core.tools.hosts import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.tx.tools import ToolFilter
-from perdure.storage.database.base import Database, Row, dump, iso, load, next_number
+from perdure.storage.database.base import Database, OwnId, Row, dump, iso, load, next_number, own_agent, revise_settings
 from perdure.storage.tables.agents import contains, has_tags, pattern_of
 
 __all__ = ["Tools"]
@@ -67,19 +68,20 @@ class Tools:
         named = self.find_by_name(tool.spec.name)
         if named is not None and named.id != tool.id:
             raise AlreadyExists("tool", tool.spec.name)
+        own = OwnId(before.id)
         if before != tool:
-            self._revise_agents(tool.id)
-        self._db.run(
-            f"UPDATE tools SET {_SET} WHERE id = :id AND org_id = :org_id",
-            _params(tool, code, at) | {"id": tool.id, "org_id": self._org_id},
-        )
+            self._revise_agents(own)
+        self._change(own, f"UPDATE tools SET {_SET} WHERE id = :id", _params(tool, code, at))
         return tool
 
     def delete(self, tool_id: ToolId) -> None:
-        self.get(tool_id)
-        self._revise_agents(tool_id)
-        self._db.run("DELETE FROM agent_tools WHERE tool_id = :id", {"id": tool_id})
-        self._db.run("DELETE FROM tools WHERE id = :id AND org_id = :org_id", {"id": tool_id, "org_id": self._org_id})
+        own = OwnId(self.get(tool_id).id)
+        self._revise_agents(own)
+        self._change(own, "DELETE FROM agent_tools WHERE tool_id = :id")
+        self._change(own, "DELETE FROM tools WHERE id = :id")
+
+    def _change(self, own: OwnId, sql: str, params: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self._db.run(sql, {**params, "id": own})
 
     def get(self, tool_id: ToolId) -> Tool:
         rows = self._read("org_id = :org_id AND id = :id", {"id": storable(tool_id)})
@@ -149,12 +151,8 @@ class Tools:
         return int(rows[0][0])
 
     def attach(self, agent_id: AgentId, *names: str) -> None:
-        own = {"agent_id": agent_id, "org_id": self._org_id}
-        if not self._db.rows(
-            f"SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id{self._db.for_update}", own
-        ):
-            raise NotFound("agent", agent_id)
-        count = self._count(agent_id)
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        count = self._count(own)
         for name in names:
             tool_id = self._id_of(name)
             if tool_id is None:
@@ -163,20 +161,20 @@ class Tools:
             if self._db.run(
                 "INSERT INTO agent_tools (agent_id, tool_id) VALUES (:agent_id, :tool_id)"
                 " ON CONFLICT (agent_id, tool_id) DO NOTHING",
-                {"agent_id": agent_id, "tool_id": tool_id},
+                {"agent_id": own, "tool_id": tool_id},
             ):
                 count += 1
                 self._limits.check("tools_per_agent", count)
-                self._revised(agent_id)
+                revise_settings(self._db, own)
 
     def detach(self, agent_id: AgentId, name: str) -> None:
-        tool = self.find_by_name(name)
-        if tool is None or not self._db.run(
+        own, tool_id = own_agent(self._db, self._org_id, agent_id), self._id_of(name)
+        if tool_id is None or not self._db.run(
             "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id",
-            {"agent_id": agent_id, "tool_id": tool.id},
+            {"agent_id": own, "tool_id": tool_id},
         ):
             raise NotFound("tool of this agent", name)
-        self._revised(agent_id)
+        revise_settings(self._db, own)
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Tool]:
         rows = self._db.rows(
@@ -194,28 +192,22 @@ class Tools:
         )
         return [AgentId(row[0]) for row in rows]
 
-    def _count(self, agent_id: AgentId) -> int:
+    def _count(self, agent_id: OwnId) -> int:
         rows = self._db.rows("SELECT COUNT(*) FROM agent_tools WHERE agent_id = :agent_id", {"agent_id": agent_id})
         return int(rows[0][0])
 
-    def _id_of(self, name: str) -> ToolId | None:
+    def _id_of(self, name: str) -> OwnId | None:
         rows = self._db.rows(
             "SELECT id FROM tools WHERE org_id = :org_id AND name = :name",
             {"org_id": self._org_id, "name": storable(name)},
         )
-        return ToolId(rows[0][0]) if rows else None
+        return OwnId(rows[0][0]) if rows else None
 
-    def _revised(self, agent_id: AgentId) -> None:
-        self._db.run(
-            "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id AND org_id = :org_id",
-            {"id": agent_id, "org_id": self._org_id},
-        )
-
-    def _revise_agents(self, tool_id: ToolId) -> None:
-        self._db.run(
+    def _revise_agents(self, own: OwnId) -> None:
+        self._change(
+            own,
             "UPDATE agents SET settings_revision = settings_revision + 1"
             " WHERE id IN (SELECT agent_id FROM agent_tools WHERE tool_id = :id)",
-            {"id": tool_id},
         )
 
     def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Tool]:

@@ -155,7 +155,7 @@ class Vectors:
         gone += self._db.run(f"DELETE FROM embedding_queue WHERE number = :number AND seq IN ({seqs})", params)
         if limit is not None and gone:
             return False
-        self._db.run("DELETE FROM vector_scopes WHERE number = :number AND org_id = :org_id", params)
+        self._db.run("DELETE FROM vector_scopes WHERE number = :number", params)
         self._db.run("UPDATE agents SET embedded = 0 WHERE number = :number", params)
         self._db.run("UPDATE archives SET embedding = NULL WHERE number = :number", params)
         return True

@@ -39,6 +39,10 @@ class Upkeep:
         return [Owner(*row) for row in rows]
 
     def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> Checked:
+        table = "agents" if owner.kind == "agent" else "archives"
+        own = {"id": owner.id, "number": owner.number, "org_id": self._org_id}
+        if not self._db.rows(f"SELECT 1 FROM {table} WHERE id = :id AND number = :number AND org_id = :org_id", own):
+            return Checked((), None, 0)
         rows = self._db.rows(ROWS[owner.kind], {"id": owner.id, "from": from_seq, "limit": limit})
         more = len(rows) == limit
         part = _Part(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
