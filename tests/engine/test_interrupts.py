@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
-from perdure.engine.run.interrupts import Interrupted, Interruptible, Interrupts
+from perdure.engine.run.interrupts import Interrupted, Interruptible, Interrupts, to_the_end
 
 
 async def test_a_fired_block_raises_interrupted_and_the_task_goes_on() -> None:
@@ -82,3 +83,32 @@ async def test_interrupts_reach_the_one_who_waits_under_the_key() -> None:
     await asyncio.gather(*tasks)
 
     assert sorted(ended) == ["mine was interrupted", "other slept"]
+
+
+async def test_the_error_of_abandoned_work_is_not_reported_as_unseen() -> None:
+    """Whoever was interrupted over it hears that it was interrupted; asyncio has nothing to complain of."""
+    reports: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def fail() -> None:
+        begun.set()
+        await go_on.wait()
+        raise OSError("the disk is full")
+
+    async def wait() -> None:
+        await to_the_end(fail())
+
+    waiter = asyncio.create_task(wait())
+    await begun.wait()
+    waiter.cancel()
+    await asyncio.sleep(0)
+    waiter.cancel()  # now it does not wait for the end of the work any more
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    go_on.set()
+    await asyncio.sleep(0)
+    del waiter
+    gc.collect()
+
+    assert reports == []

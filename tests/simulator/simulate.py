@@ -40,7 +40,7 @@ from tests.simulator.outside import (
 )
 from tests.simulator.process import EMBEDDER, LEASE_S, Place, Process, look_at
 from tests.simulator.told import Told
-from tests.simulator.virtual_time import VirtualClock, run_virtually
+from tests.simulator.virtual_time import UnhandledErrors, VirtualClock, run_virtually
 from tests.simulator.world import MODEL, SUMMARY_USAGE, World, WorldTools
 
 __all__ = ["Report", "simulate"]
@@ -320,7 +320,7 @@ def simulate(seed: int, *, rates: FaultRates | None = None, on_end: Callable[[Pa
         _from_template(path)
         try:
             report = run_virtually(_Simulation(seed, path, rates or FaultRates()).run())
-        except Violation as violation:
+        except (Violation, UnhandledErrors) as violation:
             raise Violation(f"seed {seed}: {violation}") from violation
         if on_end is not None:
             on_end(path)

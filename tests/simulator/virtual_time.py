@@ -4,6 +4,7 @@ order."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import selectors
 from collections.abc import Coroutine, Mapping
 from datetime import datetime, timedelta
@@ -11,9 +12,13 @@ from typing import Any, TypeVar
 
 from perdure.testing.clock import START
 
-__all__ = ["VirtualClock", "VirtualLoop", "run_virtually"]
+__all__ = ["UnhandledErrors", "VirtualClock", "VirtualLoop", "run_virtually"]
 
 T = TypeVar("T")
+
+
+class UnhandledErrors(Exception):
+    """Errors that nobody has taken note of; elsewhere asyncio would log them."""
 
 
 class _Selector(selectors.BaseSelector):
@@ -43,11 +48,16 @@ class _Selector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on virtual time, from 0 seconds."""
+    """An event loop on virtual time, from 0 seconds. `unhandled` holds the errors that nobody has taken note of."""
 
     def __init__(self) -> None:
+        self.unhandled: list[str] = []
         self._virtual = _Selector()
         super().__init__(self._virtual)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        work = context.get("task") or context.get("future")
+        self.unhandled.append(f"{context['message']}: {context.get('exception')!r} of {work!r}")
 
     def time(self) -> float:
         return self._virtual.elapsed
@@ -61,6 +71,15 @@ class VirtualClock:
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """What `main` returns, run in a virtual loop of its own."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
+    """What `main` returns, run in a virtual loop of its own. Raises: UnhandledErrors."""
+    loop = VirtualLoop()
+    gc.freeze()  # so that only objects of `main` are looked at below
+    try:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            result = runner.run(main)
+        gc.collect()  # tells of tasks whose errors nobody has taken note of
+    finally:
+        gc.unfreeze()
+    if loop.unhandled:
+        raise UnhandledErrors("; ".join(loop.unhandled))
+    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Hashable
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Interrupted", "Interruptible", "Interrupts", "is_cancelled", "to_the_end"]
 
@@ -59,15 +59,22 @@ async def to_the_end(work: Awaitable[T]) -> T:
     """What `work` returns; when the caller is interrupted, only after it has come to its end.
 
     A transaction that was handed to the store is committed whether or not somebody still waits for it. Who goes on
-    before that would read a log in which it is missing.
+    before that would read a log in which it is missing. The error of work that nobody waits for any more is dropped.
     """
     task = asyncio.ensure_future(work)
+    task.add_done_callback(_retrieve_error)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
             await asyncio.wait((task,))
         raise
+
+
+def _retrieve_error(task: asyncio.Future[Any]) -> None:
+    """Take note of the error, or asyncio would log that nobody did; whoever still waits gets it all the same."""
+    if not task.cancelled():
+        task.exception()
 
 
 class Interrupts(Generic[K]):

@@ -25,6 +25,7 @@ from perdure.core.errors import (
 from perdure.core.ports import Clock, Embedder, Randomness, Store
 from perdure.core.tx import Tx
 from perdure.domain.archives.embedding import Waiting, store_vectors, take_texts
+from perdure.engine.run.interrupts import to_the_end
 
 __all__ = ["EmbeddingWorker", "WatchedStore"]
 
@@ -203,7 +204,7 @@ class EmbeddingWorker:
             async with batch.renewing:
                 keeper.cancel()
                 with contextlib.suppress(StoreError):
-                    await asyncio.shield(self._store.write(_release, batch.waiting, claimed=batch.claimed))
+                    await to_the_end(self._store.write(_release, batch.waiting, claimed=batch.claimed))
             raise
         finally:
             keeper.cancel()
