@@ -18,8 +18,8 @@ class Crash(BaseException):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
     """Chances at each await: that the process dies there, the store refuses, the model fails, the process stalls for
-    longer than its lease, or anything is merely slow; that our own code has a defect where a tool is looked up, and
-    that somebody else's request to stop is committed right before a transaction."""
+    longer than its lease, or anything is merely slow; that our own code has a defect where a tool is looked up; that
+    somebody else's request to stop, or their taking over of the runs, is committed right before a transaction."""
 
     crash: float = 0.01
     store: float = 0.01
@@ -28,6 +28,7 @@ class FaultRates:
     slow: float = 0.1
     defect: float = 0.004
     stop: float = 0.003
+    take: float = 0.003
 
 
 class Faults:
@@ -69,6 +70,10 @@ class Faults:
     def stops(self) -> bool:
         """Whether somebody asks runs to stop just now."""
         return not self._healed and self._rng.random() < self._rates.stop
+
+    def takes(self) -> bool:
+        """Whether somebody takes the process's runs over just now."""
+        return not self._healed and self._rng.random() < self._rates.take
 
     def defect(self) -> None:
         """Pass a point where our own code may have a defect. Raises: RuntimeError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.core.blocks import Author
@@ -16,9 +16,21 @@ from perdure.core.tx import Tx
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.domain.blocks.units import edit_block
 
-__all__ = ["OUTSIDE", "add_conversation", "change_agent", "edit", "last_message", "no_fault", "stop_runs", "unended"]
+__all__ = [
+    "ELSEWHERE",
+    "OUTSIDE",
+    "add_conversation",
+    "change_agent",
+    "edit",
+    "last_message",
+    "no_fault",
+    "stop_runs",
+    "take_runs",
+    "unended",
+]
 
 OUTSIDE = Author(kind="user", id="outside")
+ELSEWHERE = "process-elsewhere"
 
 
 async def no_fault(point: str) -> None:
@@ -45,6 +57,13 @@ def stop_runs(tx: Tx, agent_id: AgentId, *, at: datetime) -> None:
     for key in unended(tx, agent_id):
         if tx.runs.request_cancel(key):
             tx.events.add(key, [RunCancelRequested(tx.runs.at(key).id)], at=at)
+
+
+def take_runs(tx: Tx, agent_id: AgentId, *, at: datetime, owner: str) -> None:
+    """Claim the runs that `owner` works on for another process, which says no more: its lease ends in a second."""
+    for run in tx.runs.held(limit=1_000):
+        if run.key.agent_id == agent_id and run.status == "running" and run.lease_owner == owner:
+            tx.runs.claim(run.key, owner=ELSEWHERE, at=at, until=at + timedelta(seconds=1), dead_owner=owner)
 
 
 def last_message(tx: Tx, agent_id: AgentId, line: int) -> Any:

@@ -50,6 +50,7 @@ class Place:
         meanwhile: what somebody else does while a model makes a summary.
         begins: called when a tool begins.
         stop: asks all runs to stop, from outside.
+        take: takes over the runs of a process, as if it had been silent for longer than its lease.
     """
 
     path: Path
@@ -66,6 +67,7 @@ class Place:
     meanwhile: Callable[[], Any]
     begins: Callable[[CallContext], None]
     stop: Callable[[], Awaitable[None]]
+    take: Callable[[str], Awaitable[None]]
 
     def is_dead(self, owner: str) -> bool:
         return self.knows_dead and owner in self.facts.dead
@@ -145,6 +147,8 @@ class Process:
             raise Crash(point)
         if point == "write" and self.faults.stops():
             await self._place.stop()
+        if point == "write" and self.faults.takes():
+            await self._place.take(self.name)
         try:
             await self.faults.at(point)
         except Crash:

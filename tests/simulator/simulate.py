@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.simulator.clients import Clients
 from tests.simulator.faults import Crash, FaultRates
 from tests.simulator.invariants import Violation, check_agent, check_moment, check_summaries
 from tests.simulator.outside import (
+    ELSEWHERE,
     OUTSIDE,
     add_conversation,
     change_agent,
@@ -36,6 +38,7 @@ from tests.simulator.outside import (
     last_message,
     no_fault,
     stop_runs,
+    take_runs,
     unended,
 )
 from tests.simulator.process import EMBEDDER, LEASE_S, Place, Process, look_at
@@ -81,7 +84,7 @@ class _Simulation:
             path=path,
             world=World(),
             rates=rates,
-            facts=Facts(),
+            facts=Facts(dead={ELSEWHERE}),
             turn=asyncio.Lock(),
             knows_dead=self.rng.random() < 0.5,
             window_tokens=self.rng.choice((128_000, 128_000, 5_200)),
@@ -92,6 +95,7 @@ class _Simulation:
             meanwhile=self._meanwhile,
             begins=told.begins,
             stop=self._stop,
+            take=self._take,
         )
         self.observer.share_turn(self.place.turn)
         self.clients = Clients(
@@ -127,6 +131,9 @@ class _Simulation:
 
     async def _stop(self) -> None:
         await self._outside(stop_runs)
+
+    async def _take(self, owner: str) -> None:
+        await self._outside(partial(take_runs, owner=owner))
 
     async def _meanwhile(self) -> None:
         """While a model makes a summary somebody may change the agent, or ask its runs to stop."""
