@@ -35,8 +35,9 @@ format: .venv/.dev-stamp ## put code and imports into shape
 	@$(BIN)/ruff format
 
 faults: .venv/.dev-stamp ## the long fault and property runs
-	@PERDURE_FAULTS=full $(BIN)/pytest tests/faults tests/properties -q $(ARGS)
-	@PERDURE_FAULTS=full $(BIN)/pytest --ignore tests/faults --ignore tests/properties -m hypothesis -q $(ARGS)
+	@PERDURE_FAULTS=full $(BIN)/pytest -o faulthandler_timeout=1800 tests/faults tests/properties -q $(ARGS)
+	@PERDURE_FAULTS=full $(BIN)/pytest -o faulthandler_timeout=1800 --ignore tests/faults --ignore tests/properties \
+		-m hypothesis -q $(ARGS)
 
 bench: .venv/.dev-stamp ## measure and print
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,21 +1,16 @@
-"""What every test gets: coroutine tests run by `asyncio.run`, property tests without a deadline."""
+"""What every test gets: an event loop for coroutine tests, property tests without a deadline."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import gc
-import inspect
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import settings
 
 from perdure.providers.discovery import PROVIDERS
-
-ASYNC_TEST_TIMEOUT_S = 300 if os.environ.get("PERDURE_FAULTS") == "full" else 60
 
 # What the tester has set up for models must not decide how tests end, in child processes neither.
 PROVIDER_VARIABLES = (
@@ -42,35 +37,10 @@ settings.register_profile("perdure", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("perdure")
 
 
-def in_event_loop(test: Callable[..., Awaitable[object]]) -> Callable[..., None]:
-    """`test` as a plain function: each call runs it in an event loop of its own, for a bounded time."""
-
-    async def bounded(*args: object, **kwargs: object) -> None:
-        async with asyncio.timeout(ASYNC_TEST_TIMEOUT_S):
-            await test(*args, **kwargs)
-
-    @functools.wraps(test)
-    def run(*args: object, **kwargs: object) -> None:
-        asyncio.run(bounded(*args, **kwargs))
-
-    return run
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run coroutine tests, fixtures passed through; leave all others to pytest."""
-    test = pyfuncitem.obj
-    if is_hypothesis_test(test):
-        # Hypothesis calls the function it wraps once per example, and that has to be a plain one.
-        handle = test.hypothesis
-        if inspect.iscoroutinefunction(handle.inner_test):
-            handle.inner_test = in_event_loop(handle.inner_test)
-        return None
-    if not inspect.iscoroutinefunction(test):
-        return None
-    wanted = inspect.signature(test).parameters
-    in_event_loop(test)(**{name: value for name, value in pyfuncitem.funcargs.items() if name in wanted})
-    return True
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop that anyio's plugin runs coroutine tests in."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="module", autouse=True)
