@@ -32,7 +32,7 @@ pytest.register_assert_rewrite("perdure.testing", "tests.contracts")
 
 # A loaded machine is slow, not wrong: a time limit per example fails tests that hold. Examples differ from run to run,
 # so many short runs see what a long one does; `make faults` is the long one.
-EXAMPLES = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 40
+EXAMPLES = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 25
 settings.register_profile("perdure", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("perdure")
 
@@ -56,9 +56,13 @@ def _new_stores_are_copies(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported and collected out of the garbage collector's rounds: it all lives to the end."""
+    """Keep what was imported and collected out of the garbage collector's rounds: it all lives to the end.
+
+    The rounds themselves are rarer than by default: they would take a twentieth of the run.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_sessionfinish() -> None:

@@ -26,7 +26,7 @@ Child = subprocess.Popen[bytes]
 def test_it_remembers_over_a_restart(tmp_path: Path) -> None:
     """Lines on stdin are messages; what one process was told, the next one knows; stdout has the agent's words only."""
     told = perdure_from_cold(tmp_path, stdin="My name is Ada Lovelace.\nI live in Turin.\n\n我喜欢围棋。\n")
-    asked = perdure_from_cold(tmp_path, stdin="What is my name?\nWhere do I live?\n我喜欢什么？\n/search 围棋")
+    asked = perdure(tmp_path, stdin="What is my name?\nWhere do I live?\n我喜欢什么？\n/search 围棋")
 
     assert (told.returncode, asked.returncode) == (0, 0)
     assert "Made agent 'Perdure'; its memory is in " in told.stderr
@@ -164,7 +164,7 @@ def test_bytes_that_are_no_utf_8_are_a_message_like_any_other(tmp_path: Path) ->
     """Nothing crashes: not reading, not storing, not printing, not as JSON."""
     dirty = b"Remember that \xff\xfe is \x00 a \x1b[31mcode\r\n"
     plain = perdure_from_cold(tmp_path, stdin=dirty)
-    as_json = perdure_from_cold(tmp_path, "chat", "--json", stdin=dirty)
+    as_json = perdure(tmp_path, "chat", "--json", stdin=dirty)
 
     assert (plain.returncode, as_json.returncode) == (0, 0)
     assert "\x1b" not in plain.stdout + plain.stderr

@@ -21,7 +21,7 @@ from tests.server.served import MODEL, in_process
 LONGEST_S = 0.5
 """Of CPU: that of the writer's thread, for one transaction. Other work of the machine does not count."""
 
-SIZE = 4_500_000 if os.environ.get("PERDURE_FAULTS") == "full" else 600_000
+SIZE = 4_500_000 if os.environ.get("PERDURE_FAULTS") == "full" else 300_000
 """Of a body; the limit is 5 MiB."""
 
 NOT_WRITTEN = {
