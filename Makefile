@@ -25,10 +25,11 @@ setup: .venv/.dev-stamp ## make .venv with all that checks and tests need
 test: .venv/.dev-stamp ## run the tests; ARGS="-k name" for some of them
 	@$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
-check: .venv/.dev-stamp ## lint, formatting, types
+check: .venv/.dev-stamp ## lint, formatting, types, and the size of the code
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy --strict
+	@$(BIN)/python scripts/house.py
 
 format: .venv/.dev-stamp ## put code and imports into shape
 	@$(BIN)/ruff check --select I --fix

@@ -1,26 +1,22 @@
-"""The house keeps its plan: which room imports which, how long a file gets, who may print.
-
-The modules are read by `ast`, never run, so imports inside functions and under TYPE_CHECKING count as well.
-"""
+"""The house keeps its plan: which room imports which, and who may print. Sizes are counted by `scripts/house.py`."""
 
 from __future__ import annotations
 
 import ast
-import functools
-import gc
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from scripts.house import imports, imports_and_calls, modules
+
 SRC = Path(__file__).resolve().parents[1] / "src"
 PACKAGE = "perdure"
 ROOT = "perdure/__init__.py"
-LINES_MAX = 500
 
 CORE = frozenset({"core"})
 ADAPTERS = frozenset({"storage", "providers", "toolbox", "converters"})
@@ -56,54 +52,10 @@ HEAVY = (
 )
 
 
-def modules(src: Path) -> Iterator[tuple[Path, ast.Module]]:
-    """Every module of the package under `src`, with its syntax tree, ordered by path."""
-    for path in sorted((src / PACKAGE).rglob("*.py")):
-        yield path, _parsed(path.read_text(encoding="utf-8"), str(path))
-
-
-@functools.cache
-def _parsed(text: str, name: str) -> ast.Module:
-    # Python before 3.11.8 raises a SystemError where the collector runs code within `ast.parse`, such as the end of a
-    # task that another test left.
-    gc.disable()
-    try:
-        return ast.parse(text, filename=name)
-    finally:
-        gc.enable()
-
-
 def room_of(src: Path, path: Path) -> str:
     """The room a file belongs to."""
     first = path.relative_to(src / PACKAGE).parts[0]
     return ROOT if first == "__init__.py" else first.removesuffix(".py")
-
-
-def imports(src: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, absolute dotted name) of everything a module imports, relative and by-name imports resolved.
-
-    `from a import b` is given as `a.b`, whether b is a module or a name in one; the room is the same.
-    """
-    package = path.parent.relative_to(src).parts
-    for node in _imports_and_calls(tree):
-        match node:
-            case ast.Import(names=names):
-                yield from ((node.lineno, alias.name) for alias in names)
-            case ast.ImportFrom(module=module, names=names, level=level):
-                above = package[: len(package) - level + 1] if level else ()
-                base = ".".join((*above, module) if module else above)
-                yield from ((node.lineno, f"{base}.{alias.name}") for alias in names)
-            case ast.Call(
-                func=ast.Attribute(attr=called) | ast.Name(id=called), args=[ast.Constant(value=str(name)), *_]
-            ):
-                if called in {"import_module", "__import__"} and not name.startswith("."):
-                    yield node.lineno, name
-
-
-@functools.cache
-def _imports_and_calls(tree: ast.Module) -> Sequence[ast.AST]:
-    """All of them in one walk, which is asked for more than once; a `match` on each of all nodes takes longer still."""
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)]
 
 
 def room_imported(src: Path, name: str) -> str | None:
@@ -139,7 +91,7 @@ def prints(src: Path) -> list[str]:
         f"{path.relative_to(src).as_posix()}:{node.lineno}"
         for path, tree in modules(src)
         if room_of(src, path) in QUIET_ROOMS
-        for node in _imports_and_calls(tree)
+        for node in imports_and_calls(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
 
@@ -157,13 +109,6 @@ def test_imports_point_one_way() -> None:
     assert list(modules(SRC)), f"no modules under {SRC}"
 
     assert forbidden_imports(SRC) == []
-
-
-def test_no_file_holds_two_concepts() -> None:
-    """No module is longer than 500 lines."""
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path, _ in modules(SRC)}
-
-    assert {path.relative_to(SRC).as_posix(): n for path, n in lines.items() if n > LINES_MAX} == {}
 
 
 def test_every_module_says_what_lives_in_it() -> None:
