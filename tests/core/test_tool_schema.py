@@ -153,11 +153,6 @@ def foreign(city: object, call: Callable[[], None]) -> str:
     return ""
 
 
-def hidden(_city: str) -> str:
-    """Tell."""
-    return ""
-
-
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -168,7 +163,6 @@ def hidden(_city: str) -> str:
         (positional, "can't be filled by a model"),
         (misspelt, "can't be resolved"),
         (foreign, "no JSON schema"),
-        (hidden, "_city"),
     ],
 )
 def test_a_function_that_can_be_no_tool_is_told_why(function: Callable[..., Any], message: str) -> None:

@@ -110,6 +110,52 @@ def test_a_function_alone_needs_no_imports() -> None:
     assert read.source.lstrip().startswith("def look(") and "\ndef look(" in read.source
 
 
+def test_classes_may_hold_each_other_and_parameters_any_name() -> None:
+    """A reference back, or to a class further down, is one to its schema; `_x` and `copy` are names like others."""
+    source = """
+class Tree(BaseModel):
+    name: str
+    children: list["Branch"] = []
+@dataclass
+class Branch:
+    tree: Optional[Tree]
+    twin: "Branch | None" = None
+def grow(tree: Tree, _x: int, copy: int = Field(3, alias="other", ge=1)):
+    'Grow.'
+"""
+    read = read_source(source).parameters
+
+    assert list(read["properties"]) == ["tree", "_x", "copy"]
+    assert read["properties"]["copy"] == {"type": "integer", "default": 3, "minimum": 1}
+    assert read["$defs"]["Tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Branch"}
+    assert read["$defs"]["Branch"]["properties"]["twin"]["anyOf"][0] == {"$ref": "#/$defs/Branch"}
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "str.__class__",
+        "().__class__.__bases__[0]",
+        "str.mro",
+        "Literal[open('/nowhere')]",
+        "'__import__(\\'sys\\').exit()'",
+        "Annotated[int, exit()]",
+        "conint(ge=exit())",
+        "list[exit()]",
+        "Sub",
+    ],
+)
+def test_an_annotation_reaches_nothing_but_types(annotation: str) -> None:
+    """No attribute of an object is looked up and nothing is called, whatever the annotation writes."""
+    base = "import sys\nclass Sub(str, metaclass=sys.exit(7)):\n    x: int = sys.exit(8)\n"
+    source = f"{base}def f(a: {annotation}):\n    'F.'"
+    try:
+        read = read_source(source)
+    except SourceInvalid:
+        return
+    assert read.parameters["properties"]["a"] == {"type": "integer"}
+
+
 def test_what_no_model_fills_is_hidden() -> None:
     """The agent's blocks, and the client that Letta gives to its tools."""
     read = read_source('def look(agent_state: "AgentState", x: int, client, y: int = 1):\n    "Look."\n')
@@ -136,7 +182,7 @@ def test_what_no_model_fills_is_hidden() -> None:
         ("def f(**a: int):\n    'F.'", 1, "parameter *a of f can't be filled"),
         ("def f(a: int, /):\n    'F.'", 1, "parameter 'a' of f can't be filled by a model: take the `/` away"),
         ("def f(\n    a: int,\n    b: Unknown,\n):\n    'F.'", 3, "the annotation `Unknown` can't be read"),
-        ("def f(a: Callable[[int], str]):\n    'F.'", 1, "`Callable[[int], str]` can't be read"),
+        ("def f(a: Callable[[int], str]):\n    'F.'", 1, "`Callable` can't be read"),
         ("def f(a: make()):\n    'F.'", 1, "`make()` can't be read"),
         ("def f(a: 'int |'):\n    'F.'", 1, "the annotation 'int |' is no type"),
         ("class A:\n    x: int\ndef f(a: A):\n    'F.'", 1, "class A is no pydantic model"),

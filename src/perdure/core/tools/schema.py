@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_type_hints
 
 from perdure.core.errors import InvalidInput
 from perdure.core.tools.schema_docs import read_docs
 
-__all__ = ["schema_of", "without_titles"]
+__all__ = ["parameters_schema", "schema_of", "without_titles"]
 
 
 def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
@@ -19,7 +19,6 @@ def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     """
     # Needed only where a program defines tools, and pydantic alone costs a tenth of a second to import.
     import pydantic
-    from pydantic.fields import FieldInfo
 
     name = getattr(function, "__name__", repr(function))
     docs = read_docs(inspect.getdoc(function))
@@ -29,27 +28,44 @@ def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise InvalidInput(f"tool {name!r}: an annotation can't be resolved: {error}") from error
-    fields: dict[str, Any] = {}
+    fields: dict[str, tuple[Any, Any, str | None]] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise InvalidInput(f"tool {name!r}: parameter {parameter} can't be filled by a model: name each one")
         if parameter.name not in hints:
             raise InvalidInput(f"tool {name!r}: parameter {parameter.name!r} has no annotation, such as `city: str`")
         default = ... if parameter.default is parameter.empty else parameter.default
-        hint = hints[parameter.name]
-        text = docs.parameters.get(parameter.name) or _annotated_text(hint)
-        # A text of None would put out what a `Field` among the annotations says.
-        told: dict[str, Any] = {} if text is None else {"description": text}
-        if isinstance(default, FieldInfo):
-            fields[parameter.name] = (Annotated[hint, pydantic.Field(**told)] if told else hint, default)
-        else:
-            fields[parameter.name] = (hint, pydantic.Field(default, **told))
+        fields[parameter.name] = (hints[parameter.name], default, docs.parameters.get(parameter.name))
     try:
-        model = pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
-        schema = model.model_json_schema()
+        return docs.description, parameters_schema(name, fields)
     except pydantic.errors.PydanticUserError as error:
         raise InvalidInput(f"tool {name!r}: no JSON schema can be made of its signature: {error.message}") from error
-    return docs.description, without_titles(schema)
+
+
+def parameters_schema(name: str, fields: Mapping[str, tuple[Any, Any, str | None]]) -> dict[str, Any]:
+    """The JSON schema of a function's parameters, closed: what it does not name is refused.
+
+    Args:
+        fields: name -> (annotation, default, description). The default is `...` for none, a value, or a pydantic
+            `Field`.
+    Raises: whatever pydantic refuses an annotation with.
+    """
+    import pydantic
+    from pydantic.fields import FieldInfo
+
+    made: dict[str, Any] = {}
+    for index, (field, (annotation, default, text)) in enumerate(fields.items()):
+        # By an alias, since a parameter may have a name that fields of a model can't have, such as `_city` or `copy`.
+        told: dict[str, Any] = {"alias": field}
+        if text := text or _annotated_text(annotation):  # None would put out what a `Field` in the annotation says
+            told["description"] = text
+        if isinstance(default, FieldInfo):
+            made[f"p{index}"] = Annotated[annotation, pydantic.Field(**told), default, pydantic.Field(alias=field)]
+        else:
+            made[f"p{index}"] = (annotation, pydantic.Field(default, **told))
+    model = pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **made)
+    schema: dict[str, Any] = without_titles(model.model_json_schema())
+    return schema
 
 
 def _annotated_text(hint: Any) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import InvalidInput, SchemaMismatch, SourceInvalid
+from perdure.core.tools.schema import parameters_schema
 from perdure.core.tools.schema_docs import read_docs
 from perdure.core.tools.source_types import SourceTypes
 
@@ -187,8 +188,7 @@ def _schema(
                 " json_schema",
                 line=star.lineno,
             )
-    properties: dict[str, Any] = {}
-    required: list[str] = []
+    fields: dict[str, tuple[Any, Any, str | None]] = {}
     for argument, default in arguments:
         if argument.arg in HIDDEN:
             continue
@@ -197,28 +197,12 @@ def _schema(
                 f"parameter {argument.arg!r} of {function.name} has no annotation, such as `{argument.arg}: str`",
                 line=argument.lineno,
             )
-        schema, needed = types.field(argument.annotation, default, types.names)
-        schema.pop("alias", None)
-        text = texts.get(argument.arg) or _annotated_text(argument.annotation)
-        properties[argument.arg] = schema | ({"description": text} if text else {})
-        if needed:
-            required.append(argument.arg)
-    made: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
-        made["required"] = required
-    if types.defs:
-        made["$defs"] = types.defs
-    return made | {"additionalProperties": False}
-
-
-def _annotated_text(annotation: ast.expr) -> str | None:
-    """What `Annotated[str, "The city."]` says."""
-    match annotation:
-        case ast.Subscript(value=outer, slice=ast.Tuple(elts=[_, *notes])):
-            if ast.unparse(outer).rpartition(".")[2] == "Annotated":
-                texts = (note.value for note in notes if isinstance(note, ast.Constant))
-                return next((text for text in texts if isinstance(text, str)), None)
-    return None
+        annotation = types.type_of(argument.annotation)
+        fields[argument.arg] = (annotation, types.default_of(default), texts.get(argument.arg))
+    try:
+        return parameters_schema(function.name, fields)
+    except Exception as error:  # pydantic refuses with many kinds, such as TypeError for a constraint that can't hold
+        raise SourceInvalid(f"no JSON schema can be made of its signature: {error}", line=function.lineno) from error
 
 
 def _fitting(
@@ -265,10 +249,10 @@ def _check_type(name: str, schema: Any, annotation: ast.expr | None, types: Sour
     if annotation is None:
         return
     try:
-        derived = types.schema(annotation)
-    except SourceInvalid:
+        read = parameters_schema(name, {name: (types.type_of(annotation), ..., None)})
+    except Exception:  # it can't be read, or pydantic makes nothing of it
         return
-    wanted, has = _kinds(_mapping(schema)), _kinds(derived)
+    wanted, has = _kinds(_mapping(schema)), _kinds(read["properties"][name])
     if wanted and has and not _meet(wanted, has):
         raise SchemaMismatch(
             name, f"the schema says {' or '.join(sorted(wanted))}, its annotation `{ast.unparse(annotation):.60}`"
