@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.search.query.dates import EARLIEST, LATEST, SPANS_MAX, dates, eastern, english, european, reading, spans
+from perdure.search.query.dates import EARLIEST, LATEST, SPANS_MAX, spans
+from perdure.search.query.dates.grammar import rules
+from perdure.search.query.dates.languages import LANGUAGES
+from perdure.search.query.dates.spans import patterns
 from perdure.testing.strategies import any_text, effort
 
 NOW = datetime(2023, 6, 14, 15, 30, tzinfo=UTC)  # a Wednesday
@@ -189,6 +192,16 @@ SPANS = [
     ("desde enero", "desde enero", "2023-01-01", ""),
     ("últimos 3 días", "últimos 3 días", "2023-06-11", "2023-06-15"),
     ("entre enero y marzo de 2022", "entre enero y marzo de 2022", "2022-01-01", "2022-04-01"),
+    ("cosa ho detto ieri sera", "ieri sera", "2023-06-13 17:00", "2023-06-14"),
+    ("la settimana scorsa", "la settimana scorsa", "2023-06-05", "2023-06-12"),
+    ("tre giorni fa", "tre giorni fa", "2023-06-11", "2023-06-12"),
+    ("negli ultimi 3 giorni", "negli ultimi 3 giorni", "2023-06-11", "2023-06-15"),
+    ("il 5 marzo 2023", "il 5 marzo 2023", "2023-03-05", "2023-03-06"),
+    ("da gennaio", "da gennaio", "2023-01-01", ""),
+    ("prima del 5 maggio 2023", "prima del 5 maggio 2023", "", "2023-05-05"),
+    ("tra gennaio e marzo 2022", "tra gennaio e marzo 2022", "2022-01-01", "2022-04-01"),
+    ("lunedì scorso", "lunedì scorso", "2023-06-12", "2023-06-13"),
+    ("a fine maggio", "fine maggio", "2023-05-21", "2023-06-01"),
 ]
 
 NO_DATES = [
@@ -376,15 +389,32 @@ def test_what_stands_around_a_date_does_not_change_it(case: tuple[str, str, str,
 def test_patterns_have_bounds() -> None:
     """No repeat without an end: from each place of a text a pattern looks at so many characters at most, so that the
     time grows with the text and no faster."""
-    rules = [*dates.rules(), *english.rules(), *european.rules(), *eastern.rules()]
-    around = [value for value in vars(reading).values() if isinstance(value, re.Pattern)]
+    sources = [*(rule.source for rule in rules()), *(pattern.pattern for pattern in patterns().values())]
 
-    assert len(rules) > 40
-    assert len(around) >= 8
-    for pattern in (*(rule.pattern for rule in rules), *around):
-        if pattern.pattern != r"[^\W\d_]+":  # one class, whose runs don't overlap
-            _, most = vars(re)["_parser"].parse(pattern.pattern).getwidth()
-            assert most <= 120, pattern.pattern
+    assert len(rules()) > 40
+    assert len(patterns()) >= 8
+    for source in sources:
+        _, most = vars(re)["_parser"].parse(source).getwidth()
+        assert most <= 120, source
+
+
+def test_each_word_of_the_tables_has_a_value() -> None:
+    """A row that isn't read as meant gives a word without a value, or one that still has a separator in it."""
+    for language in LANGUAGES:
+        for category, table in language.tables.items():
+            numbers = all(value.lstrip("-").isdecimal() for value in table.values())
+            assert table, category
+            assert not any(set(word) & set(";:|_/") for word in table if not word.endswith(")?(?!\\w)")), category
+            assert numbers or category not in (
+                "shift",
+                "after",
+                "years",
+                "week",
+                "weekday",
+                "month",
+                "season",
+                "quarter",
+            )
 
 
 @pytest.mark.parametrize("text", ["last ", "5 5 ", "from march to ", "三三三天", "2023-", " ", "the first week of "])

@@ -1,8 +1,8 @@
-"""When a query means: the dates and spans it names, found by patterns against a given clock, without a model."""
+"""Dates in queries: the dates and periods that a text names, found by patterns against a clock, without a model."""
 
 from __future__ import annotations
 
-from perdure.search.query.dates.periods import EARLIEST, LATEST
-from perdure.search.query.dates.reading import SPANS_MAX, Span, spans
+from perdure.search.query.dates.calendar import EARLIEST, LATEST
+from perdure.search.query.dates.spans import SPANS_MAX, Span, spans
 
 __all__ = ["EARLIEST", "LATEST", "SPANS_MAX", "Span", "spans"]

@@ -1,0 +1,292 @@
+"""The grammar of dates: rules of the languages as patterns, and the meaning of each match as a function of a clock."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, cast
+
+from perdure.search.query.dates import calendar
+from perdure.search.query.dates.calendar import Period, Resolve
+from perdure.search.query.dates.languages import LANGUAGES, Language
+
+MATCHES_MAX = 32  # of one rule
+
+Needs = Literal["nothing", "any preposition", "preposition", "partner"]
+"""What must stand with a phrase to make it a date: "Christmas" any preposition, also "for"; "may" one of time, as in
+"since may", or the other end of a range; "now" is one only as the end of a range."""
+
+_YEAR = "(?P<y>19[0-9]{2}|20[0-9]{2}|2100)"
+_NUMBERS = Language(
+    {},
+    (
+        (
+            "date",
+            {},
+            r"(?P<y>[12][0-9]{3})(?P<s>[-/.])(?P<m>[01]?[0-9])(?P=s)(?P<d>[0-3]?[0-9])"
+            r"(?:[t ][0-2][0-9]:[0-5][0-9](?::[0-5][0-9](?:[.][0-9]{1,9})?)?(?:z|[+-][0-2][0-9]:?[0-5][0-9])?)?",
+        ),
+        ("date", {}, r"(?P<m>[0-3]?[0-9])(?P<s>[/.])(?P<d>[0-3]?[0-9])(?P=s)(?P<y>[12][0-9]{3})"),
+        ("date", {}, r"(?P<y>[12][0-9]{3})-(?P<m>[01][0-9])"),
+        ("date", {}, r"(?P<m>[01]?[0-9])/(?P<y>[12][0-9]{3})"),
+        ("years", {}, rf"{_YEAR}\s{{0,2}}-\s{{0,2}}{_YEAR.replace('<y>', '<y2>')}"),
+        ("years", {}, rf"(?:(?:the )?(?P<word>year|jahr|año|l'année|l'anno) )?{_YEAR}"),
+        ("years", {}, r"(?:the )?(?P<decade>1[0-9]{2}0|20[0-9]0)'?s"),
+        ("years", {}, r"the '?(?P<decade>[5-9]0)'?s"),
+    ),
+)
+"""Dates of digits alone."""
+
+_NAME = re.compile(r"\{(~?)([a-z_]+)(?::([^}]+))?\}")
+_SPACED_NAMES = {
+    "{d}": r"(?P<d>[0-3]?[0-9])",
+    "{first}": r"(?P<first>[0-3]?[0-9])",
+    "{last}": r"(?P<last>[0-3]?[0-9])",
+    "{~joint}": r"(?:\s{0,2}-\s{0,2}| (?:{~to}|{~and}) )",
+    "{of_year}": r"(?:,?(?: (?:{~of}|in))? (?P<y>[12][0-9]{3})| '(?P<short>[0-9]{2})"
+    r"|,?(?: (?:{~of}|in))?(?: the)? {years})?",
+}
+_SPACELESS_NAMES = {
+    "{y_or_years}": r"(?:(?P<y>[12][0-9]{3}|[一二][〇○零一二三四五六七八九]{3})\s?[年년]"
+    r"|(?<![以之目]){years}(?![代轻輕龄]))",
+    "{m}": r"(?P<m>[01]?[0-9]|十[一二]?|[一二三四五六七八九])\s?",
+    "{d}": r"(?P<d>[0-3]?[0-9]|[一二]?十[一二三四五六七八九]?|三十一?|[一二三四五六七八九])\s?",
+}
+_HEADS = ("days", "weekday_short", "weekday", "month", "season", "feast", "quarter", "now", "units")
+"""Categories of which a word is in each match of a rule that names them; the first one counts."""
+
+_LETTERS = r"0-9a-z_\u00c0-\u024f\u0400-\u04ff"
+_DIGITS = {digit: index % 10 for index, digit in enumerate("〇一二三四五六七八九零")} | {"两": 2, "兩": 2, "○": 0}
+_WORD = re.compile(r"[^\W\d_]+")
+_BEFORE_WORD = re.compile(r"([\w']{1,20})\s{1,3}$")
+_AFTER_WORD = re.compile(r"\s{1,3}([^\W\d_]{1,20})")
+_compiled = functools.cache(re.compile)
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Characters `first` to `last` of a query, and what they mean.
+
+    Args:
+        floating: it means the latest of several, so that the other end of a range can move it.
+        weekday: the name of a day, which says no more where a date follows.
+    """
+
+    first: int
+    last: int
+    resolve: Resolve
+    needs: Needs = "nothing"
+    floating: bool = False
+    weekday: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """A pattern, tried when one of its heads is among the query's words and characters; "0" stands for any digit."""
+
+    kind: str
+    language: Language
+    values: Mapping[str, str]
+    heads: frozenset[str]
+    source: str
+
+    def phrases(self, text: str) -> Iterator[Phrase]:
+        """Find the phrases of this rule in a folded text. The pattern is compiled at its first use."""
+        for match in islice(_compiled(self.source).finditer(text), MATCHES_MAX):
+            phrase = getattr(_Match(match, self), self.kind)()
+            if phrase is not None:
+                yield phrase
+
+
+class _Match:
+    """A match of a rule; the method of the rule's kind gives its phrase, None if it is no date."""
+
+    def __init__(self, match: re.Match[str], rule: Rule) -> None:
+        self._match, self._tables = match, rule.language.tables
+        self._spaces = not rule.language.signs
+        self._groups = {**rule.values, **{name: text for name, text in match.groupdict().items() if text}}
+
+    def days(self) -> Phrase | None:
+        if self._groups["days"] == "hier":  # it means here in German
+            near = self._match.string[: self._match.end() + 100][-200:]
+            if _every("french").isdisjoint(_WORD.findall(near)):
+                return None
+        shift, _, part = self._value("days").partition(" ")
+        return self._phrase(calendar.day_part(calendar.relative("day", int(shift)), self._value("parts") or part))
+
+    def unit(self) -> Phrase:
+        unit, shift, day = self._value("units"), self._shift(), self._number("d")
+        return self._phrase(
+            calendar.relative(unit, shift) if day is None else calendar.day_within(unit, shift or 0, day - 1)
+        )
+
+    def ago(self) -> Phrase | None:
+        least, most, unit = self._count()
+        if unit == "year" and least >= 1000:  # 2020年前 is before that year
+            return None
+        return self._phrase(calendar.ago(least, most, unit))
+
+    def rolling(self) -> Phrase:
+        least, most, unit = self._count()
+        return self._phrase(calendar.rolling(most if most > 0 else least, unit))
+
+    def weekday(self) -> Phrase:
+        number, shift, week = self._number("weekday", "weekday_short") or 0, self._shift(), self._number("week")
+        if "units" in self._groups:
+            shift, week = None, shift or 0
+        resolve = calendar.weekday(number, shift) if week is None else calendar.day_within("week", week, number)
+        resolve = calendar.day_part(resolve, self._value("parts"))
+        return self._phrase(resolve, floating=shift is None and week is None, weekday=week is None)
+
+    def date(self) -> Phrase | None:
+        """A day, month, quarter, season, feast or year, as far as the match says."""
+        groups, shift, year_shift, year = self._groups, self._shift(), self._number("years"), self._number("y")
+        if short := self._number("short"):
+            year = short + (2000 if short < 70 else 1900)
+        alone = year is None and shift is None and year_shift is None
+        needs: Needs = "preposition" if alone and self._spaces else "nothing"
+        of_year: Callable[[int], Period] = calendar.years
+        if "season" in groups:
+            of_year = functools.partial(calendar.months, number=3 + 3 * (self._number("season") or 0), count=3)
+        elif "quarter" in groups:
+            of_year = functools.partial(calendar.months, number=3 * (self._number("quarter") or 1) - 2, count=3)
+            if alone and groups["quarter"].startswith("last"):
+                return None
+        elif "feast" in groups:
+            of_year = calendar.FEASTS[self._value("feast")]
+            needs = "any preposition" if needs == "preposition" else needs
+        elif "month" in groups or "m" in groups:
+            number, day = self._number("month", "m") or 0, self._number("d")
+            if day is not None and groups.get("s", "-") != "-" and self._match.start("y") > self._match.start("m"):
+                # 3/5/2023 has the month first, 3.5.2023 the day; where one can't be a month it is the day.
+                number, day = (day, number) if (groups["s"] == "." and day <= 12) or number > 12 else (number, day)
+            if not 1 <= number <= 12:
+                return None
+            of_year = functools.partial(calendar.months, number=number)
+            if day is not None:
+                first, last = self._number("first") or day, self._number("last") or day
+                if not 1 <= first <= last <= 31:
+                    return None
+                of_year = calendar.days_of_month(number, first, last)
+            before, after = self._words_around()
+            if day is None and before == "on":  # "on mars"
+                return None
+            if needs == "preposition":
+                needs = self._month_needs(day, after)
+        return self._phrase(calendar.yearly(of_year, shift, year_shift, year), needs, floating=alone)
+
+    def _month_needs(self, day: int | None, after: str) -> Needs:
+        """What a month without a year needs: "may" a preposition, "may 3 people" too, but not "may 3rd" or "may 3?"."""
+        name = self._groups.get("month", "")
+        if day is None:
+            return "preposition" if name in _every("doubtful") else "nothing"
+        ordinal = "first" in self._groups or self._match[0].endswith(("st", "nd", "rd", "th"))
+        return "preposition" if name in _every("ordinary") and after and not ordinal else "nothing"
+
+    def years(self) -> Phrase | None:
+        """Years in digits, unless they count or number something."""
+        year, last, decade = self._number("y") or 0, self._number("y2"), self._number("decade")
+        if decade is not None:
+            return self._phrase(lambda clock: calendar.years(decade + (1900 if decade < 100 else 0), 10))
+        if last is not None:
+            return self._phrase(lambda clock: calendar.years(year, last - year + 1)) if year <= last else None
+        before, after = self._words_around()
+        if "word" in self._groups:
+            return self._phrase(lambda clock: calendar.years(year))
+        if after in _every("counted") or before in _every("numbered"):
+            return None
+        # "2000 elephants" counts, "the 2022 elections" dates.
+        plural = len(after) > 3 and after.endswith("s") and not after.endswith(("ss", "us", "is"))
+        counts = plural and before not in _every("possessive")
+        return self._phrase(lambda clock: calendar.years(year), "preposition" if counts else "nothing")
+
+    def _phrase(
+        self, resolve: Resolve, needs: Needs = "nothing", *, floating: bool = False, weekday: bool = False
+    ) -> Phrase:
+        needs = cast(Needs, self._groups.get("needs", needs))
+        return Phrase(*self._match.span(), resolve, needs, floating, weekday)
+
+    def _value(self, category: str) -> str:
+        """The table value of the group's word, or the value that the rule gives; "" without the group."""
+        text = " ".join(self._groups.get(category, "").split())
+        return self._tables.get(category, {}).get(text, text)
+
+    def _number(self, *categories: str) -> int | None:
+        """The value of the first of these groups that is there, as a number."""
+        values = (value for category in categories if (value := self._value(category)))
+        return next(map(_parse_number, values), None)
+
+    def _shift(self) -> int | None:
+        """-1 for last, 0 for this, 1 for next; None without such a word."""
+        return self._number("shift", "after")
+
+    def _count(self) -> tuple[int, int, str]:
+        """(least, most, unit) of a count: (3, 3, "day"), or (2, 5, "week") for a few weeks; negative ones lie ahead."""
+        value, unit = self._value("counted_days") or self._value("numbers"), self._value("units") or "day"
+        least, most = (_parse_number(number) for number in (value.split("-") * 2)[:2])
+        return (-most, -least, unit) if "ahead" in self._groups else (least, most, unit)
+
+    def _words_around(self) -> tuple[str, str]:
+        """The word before the match and the word behind it, "" for none."""
+        text, (first, last) = self._match.string, self._match.span()
+        before = _BEFORE_WORD.search(text, max(0, first - 24), first)
+        after = _AFTER_WORD.match(text, last)
+        return before[1] if before else "", after[1] if after else ""
+
+
+def _parse_number(text: str) -> int:
+    """十五 is 15, 二〇二三 is 2023, 一百二十 is 120."""
+    if text.isascii():
+        return int(text)
+    if not any(character in "十百" for character in text):
+        return int("".join(str(_DIGITS[character]) for character in text))
+    total, digit = 0, 0
+    for character in text:
+        if character in "十百":
+            total, digit = total + (digit or 1) * (10 if character == "十" else 100), 0
+        else:
+            digit = _DIGITS[character]
+    return total + digit
+
+
+@functools.cache
+def _every(category: str) -> frozenset[str]:
+    """The words of a category in all languages."""
+    return frozenset(word for language in LANGUAGES for word in language.tables.get(category, ()))
+
+
+@functools.cache
+def rules() -> tuple[Rule, ...]:
+    """Build the rules of all languages."""
+    return tuple(_rule(language, *row) for language in (_NUMBERS, *LANGUAGES) for row in language.rules)
+
+
+def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str) -> Rule:
+    for name, expansion in (_SPACELESS_NAMES if language.signs else _SPACED_NAMES).items():
+        pattern = pattern.replace(name, expansion)
+    source = _NAME.sub(lambda name: _words_of(language, *name.groups()), pattern)
+    if language.signs:
+        return Rule(kind, language, values, language.signs, source)
+    category = next((name for name in _HEADS if "{" + name in pattern), "")
+    heads = {max(_WORD.findall(word), key=len) for word in language.tables.get(category, ())} or {"0"}
+    spaced = source.replace(" ", r"\s{1,3}")
+    # Whole words; scripts without spaces may stand next to them.
+    bounded = rf"(?<![{_LETTERS}.,:/$€£¥#@+])(?<![0-9]-)(?:{spaced})(?![{_LETTERS}€%]|[.,:/-][0-9])"
+    return Rule(kind, language, values, frozenset(heads), bounded)
+
+
+def _words_of(language: Language, plain: str, category: str, chosen: str | None) -> str:
+    """The words of a table as a named group, or as a plain one; only those with the values of `chosen`."""
+    table = language.tables.get(category, {})
+    words = alternatives(word for word, value in table.items() if chosen is None or value in chosen.split())
+    if category == "numbers":
+        words = f"{language.digits}|{words}"
+    return f"(?:{words})" if plain else f"(?P<{category}>{words})"
+
+
+def alternatives(words: Iterable[str]) -> str:
+    """Return the alternatives of a pattern, longest first; one that never matches for no words."""
+    return "|".join(sorted(words, key=len, reverse=True)) or "(?!)"

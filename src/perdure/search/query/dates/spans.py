@@ -1,0 +1,273 @@
+"""From a query to spans: finds phrases, joins them with the words around them ("early", "since", "from X to Y"), and
+only then resolves their times."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+
+from perdure.search.query.dates.calendar import EARLIEST, LATEST, Clock, Period, Resolve, part_of
+from perdure.search.query.dates.grammar import Phrase, alternatives, rules
+from perdure.search.query.dates.languages import LANGUAGES
+
+SPANS_MAX = 8
+"""Of one query, the first ones: a text with more dates is a log, not a question."""
+
+_AROUND = 48  # characters that are read on either side of a phrase
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time that a query names.
+
+    Args:
+        start, end: UTC, `end` not included; EARLIEST and LATEST where the query leaves a side open ("since March").
+        text: the words, as they stand in the query, with what belongs to them: "since March".
+        first, last: characters of the query, from 0, `last` not included: `query[first:last] == text`.
+    """
+
+    start: datetime
+    end: datetime
+    text: str
+    first: int
+    last: int
+
+
+def spans(text: str, *, now: datetime, timezone: str = "UTC") -> tuple[Span, ...]:
+    """Find the dates and periods that `text` names, in the order of the text, at most `SPANS_MAX`.
+
+    English, Chinese, Japanese, Korean; the plain cases of German, French, Spanish and Italian. Weeks begin on Monday.
+    A date without a year ("in March", "on Monday") is the latest that has begun at `now`. Never raises: a date that the
+    calendar doesn't have is left out. Takes time in proportion to the length of the text.
+
+    Args:
+        now: the clock that "yesterday" is counted from; without an offset it is UTC.
+        timezone: IANA name; decides where days begin.
+    """
+    folded = _fold(text)
+    phrases = _find_phrases(folded)
+    if not phrases:
+        return ()
+    clock = Clock.at(now, timezone)
+    found = []
+    for phrase in _with_relations(folded, _with_portions(folded, phrases)):
+        period = _resolve(phrase.resolve, clock)
+        if period is not None:
+            found.append(Span(*period, text[phrase.first : phrase.last], phrase.first, phrase.last))
+    return tuple(found[:SPANS_MAX])
+
+
+# Character by character, so that places in the text stay: wide forms as narrow ones, one apostrophe, one dash.
+_FOLDS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20, 0x2019: 0x27, 0x2018: 0x27}
+_FOLDS |= dict.fromkeys((*range(0x2010, 0x2016), 0x2212, 0x301C, 0x7E, 0xFF5E), 0x2D)
+
+
+def _fold(text: str) -> str:
+    lower = text.lower()
+    if text.isascii():
+        return lower
+    if len(lower) != len(text):
+        lower = "".join(low if len(low := character.lower()) == 1 else character for character in text)
+    return lower.translate(_FOLDS)
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def _find_phrases(folded: str) -> list[Phrase]:
+    """Find phrases that don't overlap, in order; of two that do, the one that begins first, then the longer one."""
+    heads = set(_WORD.findall(folded))
+    if re.search("[0-9]", folded):
+        heads.add("0")
+    if not folded.isascii():
+        heads.update(folded)
+    if heads.isdisjoint(_heads()):
+        return []
+    found = [phrase for rule in rules() if not heads.isdisjoint(rule.heads) for phrase in rule.phrases(folded)]
+    found.sort(key=lambda phrase: (phrase.first, -phrase.last))
+    apart: list[Phrase] = []
+    for phrase in found:
+        if not apart or phrase.first >= apart[-1].last:
+            apart.append(phrase)
+    return apart
+
+
+@functools.cache
+def _heads() -> frozenset[str]:
+    return frozenset().union(*(rule.heads for rule in rules()))
+
+
+def _words(category: str, *, spaces: bool | None = None, value: str | None = None) -> str:
+    """The words of a table in all languages, or in those with spaces or without, as alternatives of a pattern."""
+    tables = (item.tables.get(category, {}) for item in LANGUAGES if spaces is None or spaces is not bool(item.signs))
+    return alternatives({word for table in tables for word, found in table.items() if value in (None, found)})
+
+
+def _groups(category: str, *, spaces: bool) -> str:
+    """The same with a named group for each value."""
+    tables = (item.tables.get(category, {}) for item in LANGUAGES if spaces is not bool(item.signs))
+    values = dict.fromkeys(value for table in tables for value in table.values())
+    return "|".join(f"(?P<{value}>{_words(category, spaces=spaces, value=value)})" for value in values)
+
+
+@functools.cache
+def patterns() -> dict[str, re.Pattern[str]]:
+    """Compile the patterns of what stands before, behind and between phrases, at the first phrase that is found."""
+    article = f"(?:(?:{'|'.join(word for word in _words('article').split('|') if word[-1] != chr(39))}) |l')?"
+    found = {
+        "portion before": rf"(?<!\w)(?:the )?(?:{_groups('portion', spaces=True)}"
+        rf"|(?P<nth>{alternatives(_ORDINALS)}) (?P<unit>week|day) (?:of|in))(?: |-){article}$",
+        "portion after": rf"\s{{0,2}}(?:の|年|年の)?(?:{_groups('portion', spaces=False)})",
+        "relation before": rf"(?<!\w)(?:{_groups('relation', spaces=True)})(?: {article}|(?<=')){article}$",
+        "spaceless relation before": rf"(?:{_groups('relation', spaces=False)})\s?$",
+        "relation after": rf"\s{{0,2}}(?:{_groups('relation_after', spaces=False)})"
+        r"|\s{1,3}(?P<onward>on|onwards?)(?!\w)",
+        "joined": rf"\s{{0,3}},?\s{{0,3}}(?:-\s{{0,3}}|(?:{_words('to', spaces=True)}) {article}"
+        rf"|(?:{_words('to', spaces=False)})\s{{0,2}})",
+        "joined by and": rf",?(?: (?:{_words('and', spaces=True)}) {article}"
+        rf"|\s{{0,2}}(?:{_words('and', spaces=False)})\s{{0,2}})",
+        "listed": rf",?\s{{0,3}}(?:{_words('and')}|{_words('or')})?\s{{0,3}}(?:in )?",
+        "end": rf"\s{{0,2}}(?:{_groups('end', spaces=False)})",
+    }
+    return {name: re.compile(pattern.replace(" ", r"\s{1,3}")) for name, pattern in found.items()}
+
+
+def _with_portions(folded: str, phrases: list[Phrase]) -> list[Phrase]:
+    """Join the phrases with their "early", "end of", 底; drop a weekday that a date behind it says more exactly."""
+    found: list[Phrase] = []
+    for index, phrase in enumerate(phrases):
+        after = phrases[index + 1] if index + 1 < len(phrases) else None
+        if phrase.weekday and after and re.fullmatch(r"\W{0,3}(?:the\s)?", folded[phrase.last : after.first]):
+            phrases[index + 1] = replace(after, first=phrase.first)
+            continue
+        floor = found[-1].last if found else 0
+        before = patterns()["portion before"].search(folded, max(floor, phrase.first - _AROUND), phrase.first)
+        if before is not None:
+            portion = before.lastgroup or "early"
+            if before["nth"]:
+                number = _ORDINALS[before["nth"]]
+                portion = "early" if before["unit"] == "day" and number > 1 else f"{before['unit']}{number}"
+            phrase = replace(phrase, first=before.start(), resolve=part_of(phrase.resolve, portion), needs="nothing")
+        elif not folded.isascii() and (behind := patterns()["portion after"].match(folded, phrase.last)):
+            portion = behind.lastgroup or "early"
+            phrase = replace(phrase, last=behind.end(), resolve=part_of(phrase.resolve, portion))
+        found.append(phrase)
+    return found
+
+
+def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
+    """Join the phrases with their "since", "before", "in", and two of them where they are the ends of a range."""
+    floor, index = 0, 0
+    while index < len(phrases):
+        phrase = phrases[index]
+        after = phrases[index + 1] if index + 1 < len(phrases) else None
+        relation, first = _relation_before(folded, phrase, floor)
+        index += 1
+        opening = relation in ("range", "between", "inside", "since")
+        if after is not None and (opening or phrase.needs == "nothing"):
+            last = _range_end(folded, phrase, after, relation)
+            if last:
+                floor, index = last, index + 1
+                yield Phrase(first if opening else phrase.first, last, _between(phrase, after))
+                continue
+        behind = patterns()["relation after"].match(folded, phrase.last)
+        last = phrase.last
+        if behind is not None:
+            relation_after = behind.lastgroup or ""
+            if relation_after == "onward":
+                relation_after = "since" if relation in ("range", "inside", "since") else ""
+            if relation_after:
+                relation, last = relation_after, behind.end()
+        if not _is_date(phrase, relation):
+            continue
+        if relation in ("range", "between", "other"):
+            relation, first = "", phrase.first
+        if after is not None and patterns()["listed"].fullmatch(folded[last : min(after.first, last + _AROUND)]):
+            if after.needs != "partner":
+                phrases[index] = replace(after, needs="nothing")
+            if phrase.floating and not after.floating:  # "in May and June 2022"
+                phrase = replace(phrase, resolve=_not_after(phrase.resolve, after.resolve))
+        floor = last
+        yield replace(phrase, first=first, last=last, resolve=_bounded(phrase.resolve, relation))
+
+
+def _is_date(phrase: Phrase, relation: str) -> bool:
+    """Whether the phrase has the words around it that it needs."""
+    if phrase.needs == "preposition":
+        return relation not in ("", "range", "between", "other")
+    return phrase.needs == "nothing" or (phrase.needs == "any preposition" and relation not in ("", "range", "between"))
+
+
+def _not_after(resolve: Resolve, other: Resolve) -> Resolve:
+    return lambda clock: resolve(clock.on(_day(other(clock)[0])))
+
+
+def _relation_before(folded: str, phrase: Phrase, floor: int) -> tuple[str, int]:
+    """Return the relation right before the phrase and where it begins; ("", the phrase's beginning) for none."""
+    begin = max(floor, phrase.first - _AROUND)
+    for name in ("relation before", "spaceless relation before"):
+        if found := patterns()[name].search(folded, begin, phrase.first):
+            return found.lastgroup or "", found.start()
+    return "", phrase.first
+
+
+def _range_end(folded: str, phrase: Phrase, after: Phrase, relation: str) -> int:
+    """Return where the range of the two phrases ends; 0 if they are no range."""
+    between = folded[phrase.last : after.first]
+    if len(between) > _AROUND:
+        return 0
+    end = patterns()["end"].match(folded, after.last)
+    within = relation == "between" or (end is not None and end.lastgroup == "between")
+    if patterns()["joined"].fullmatch(between) or (within and patterns()["joined by and"].fullmatch(between)):
+        return end.end() if end else after.last
+    return 0
+
+
+def _between(phrase: Phrase, after: Phrase) -> Resolve:
+    """From the beginning of one to the end of the other. A floating end follows the other one: in "March to May 2023"
+    both are of 2023, and "Monday to Wednesday" are days of one week."""
+
+    def resolve(clock: Clock) -> Period:
+        if after.floating and not phrase.floating:
+            first = phrase.resolve(clock)
+            second = after.resolve(clock.on(_day(first[0]) + timedelta(days=364)))
+            if second[0] < first[0] or after.weekday:
+                second = after.resolve(clock.on(_day(first[0]) + timedelta(days=6)))
+        else:
+            second = after.resolve(clock)
+            first = phrase.resolve(clock.on(_day(second[0])) if phrase.floating else clock)
+        edges = [clock.moment(edge) for edge in (*first, *second)]
+        return min(edges), max(edges)
+
+    return resolve
+
+
+def _day(edge: date) -> date:
+    return edge.date() if isinstance(edge, datetime) else edge
+
+
+def _bounded(resolve: Resolve, relation: str) -> Resolve:
+    """Open one side of a period as the relation says."""
+
+    def bounded(clock: Clock) -> Period:
+        begin, end = resolve(clock)
+        open_side = {"since": (begin, LATEST), "after": (end, LATEST), "before": (EARLIEST, begin)}
+        return open_side.get(relation, (EARLIEST, end))
+
+    return bounded if relation in ("since", "after", "before", "until") else resolve
+
+
+def _resolve(resolve: Resolve, clock: Clock) -> tuple[datetime, datetime] | None:
+    """Return the period in UTC; None for one that isn't in the calendar, or is empty, as a day that clocks skipped."""
+    try:
+        begin, end = resolve(clock)
+        start, stop = clock.moment(begin), clock.moment(end)
+    except (OverflowError, ValueError):
+        return None
+    return (start, stop) if start < stop else None
+
+
+_ORDINALS = {"first": 1, "1st": 1, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4, "last": -1}
