@@ -28,7 +28,7 @@ ARCHIVE = "kept"
 # It puts texts away and says so of each batch, while its worker makes their vectors, a few at a time.
 TARGET = """
 import asyncio, sys
-from perdure.engine import embedding
+from perdure.engine.workers import embedding
 from perdure.library.perdure import AsyncPerdure
 from perdure.testing import ScriptedEmbedder
 
