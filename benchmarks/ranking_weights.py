@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from perdure.core.quick import changed
 from perdure.core.text.words import query_of
 from perdure.search.query.dates import spans
 from perdure.search.query.names import without_names
@@ -205,7 +204,7 @@ class _Rows:
         scope = self.scope
         if cosines is not None:
             found[np.argsort(-cosines)[:NEAREST]] = True
-            scope = changed(scope, dense_mean=float(cosines.mean()), dense_std=float(cosines.std()))
+            scope = replace(scope, dense_mean=float(cosines.mean()), dense_std=float(cosines.std()))
         kept, sessions = found.copy(), self.columns["session"]
         for step in range(1, REACH + 1):
             together = sessions[step:] == sessions[:-step]

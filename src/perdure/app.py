@@ -208,9 +208,9 @@ def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str
 
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
     """What an error of SQLite's means for the store at `path`."""
-    from perdure.storage.database.sqlite import typed
+    from perdure.storage.database import sqlite
 
-    return typed(error, path)
+    return sqlite.store_error(error, path)
 
 
 def accept_loss(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`kill -9` of a program with one thread that sends: its loop writes by itself, without the writer's thread.
+"""`kill -9` of a program with one thread that sends.
 
 Short in `make test`, a hundred kills with `PERDURE_FAULTS=full`.
 """

@@ -24,7 +24,7 @@ from perdure import (
 from perdure.core.errors import EmptyMessage, IdempotencyMismatch, MessageTooLarge, ModelNotFound
 from perdure.core.ids import ConversationId
 from perdure.core.runs import Usage
-from perdure.storage.database.sqlite import typed
+from perdure.storage.database.sqlite import store_error
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says, thinks
 from perdure.testing.inline_store import FaultPoint
 from tests.library.opened import MODEL, SlowSpeaker, open_async, open_sync
@@ -130,7 +130,7 @@ async def test_a_store_that_fails_after_the_message_was_accepted_says_that_it_is
 
     async def fault(point: FaultPoint) -> None:
         if failing and point == "write":
-            raise typed(full, Path("agents.db"))
+            raise store_error(full, Path("agents.db"))
 
     def fill_the_disk(request: ModelRequest) -> ModelReply:
         nonlocal failing

@@ -10,16 +10,14 @@ from typing import Any
 
 from perdure.core.errors import NameInvalid
 from perdure.core.ids import AgentId, OrgId
-from perdure.core.quick import maker, quick
 
-__all__ = ["DEFAULT_AGENT_TYPE", "Agent", "check_name", "make_agent"]
+__all__ = ["DEFAULT_AGENT_TYPE", "Agent", "check_name"]
 
 DEFAULT_AGENT_TYPE = "letta_v1_agent"
 
 _NAME = re.compile(r"[\w '\-]{1,200}")
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """One agent.
@@ -50,9 +48,6 @@ class Agent:
     updated_at: datetime
     created_by: str | None = None
     updated_by: str | None = None
-
-
-make_agent = maker(Agent)
 
 
 def check_name(name: str, *, kind: str = "agent") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,12 +11,10 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
-from perdure.core.quick import changed, maker, quick
 
-__all__ = ["Conversation", "Opening", "Reset", "make_conversation", "make_opening"]
+__all__ = ["Conversation", "Opening", "Reset"]
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """`seen` holds, per block, the version this conversation's log already shows the model: in its prefix, as a
@@ -65,7 +63,6 @@ class Reset:
     created_at: datetime
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
     """What a run or a request of a conversation begins from, as its transaction finds it in one look.
@@ -98,10 +95,10 @@ class Opening:
             return self
         said = sum([message.kind == "message" for message in messages])
         tokens = sum([message.tokens for message in messages])
-        return make_opening(
+        return Opening(
             agent=self.agent,
             message_count=self.message_count + said,
-            conversation=changed(
+            conversation=replace(
                 self.conversation,
                 view_tokens=self.conversation.view_tokens + tokens,
                 last_message_at=messages[-1].created_at,
@@ -114,6 +111,3 @@ class Opening:
             passages=self.passages,
             has_folders=self.has_folders,
         )
-
-
-make_conversation, make_opening = maker(Conversation), maker(Opening)

@@ -18,7 +18,6 @@ from perdure.core.hooks import HookPoint
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Waits
 from perdure.core.nodes import MadeBy
-from perdure.core.quick import maker, quick
 from perdure.core.runs import Failure, StopReason, Usage, usage_to_json
 from perdure.core.text.json_encoder import compact_json, json_text
 
@@ -47,18 +46,15 @@ __all__ = [
     "event_to_json",
     "events_from_text",
     "events_to_text",
-    "make_stored_event",
 ]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class RunQueued:
     run_id: RunId
     type: Literal["run.queued"] = "run.queued"
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class RunStarted:
     """A process took the run; `lease_number` above 1 means it was taken over from one that died."""
@@ -74,7 +70,6 @@ class RunCancelRequested:
     type: Literal["run.cancel_requested"] = "run.cancel_requested"
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class StepStarted:
     step_id: StepId
@@ -163,7 +158,6 @@ class HookAnswered:
     type: Literal["hook.answered"] = "hook.answered"
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
     """A message is in the log. The stored event names it; a reader gets the message itself."""
@@ -191,7 +185,6 @@ class MemoryEdited:
     type: Literal["memory.edited"] = "memory.edited"
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class RunEnded:
     """The last event of a run. Only one that has stopped at calls which wait may be cancelled behind it: then the
@@ -208,7 +201,6 @@ class RunEnded:
 DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments"]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Delta:
     """A piece of an answer as it is made. `index` numbers the calls of one answer, from 0; 0 for other kinds. `awaits`
@@ -252,7 +244,6 @@ Event = (
 )
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
     """An event with its place: `seq` counts from 1 within the run."""
@@ -262,9 +253,6 @@ class StoredEvent:
     seq: int
     event: Event
     created_at: datetime
-
-
-make_stored_event = maker(StoredEvent)
 
 
 def event_to_json(event: Event) -> str:

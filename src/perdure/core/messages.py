@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
-from perdure.core.quick import maker, quick
 from perdure.core.text.json_encoder import compact_json, json_text
 
 __all__ = [
@@ -33,8 +32,6 @@ __all__ = [
     "Waits",
     "check_calls_kept",
     "is_embedded",
-    "make_draft",
-    "make_message",
     "parts_from_json",
     "parts_to_json",
     "text_of",
@@ -54,7 +51,6 @@ Waits = Literal["approval", "client"]
 ToolStatus = Literal["success", "error"]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
@@ -137,7 +133,6 @@ class ToolResult:
 Part = Text | Reasoning | ToolCall | ToolDecision | ToolResult
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A message before it has its place: no sequence number, no agent yet."""
@@ -152,7 +147,6 @@ class Draft:
     occurred_at: datetime | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One row of an agent's log.
@@ -196,9 +190,6 @@ class Message:
     @property
     def results(self) -> tuple[ToolResult, ...]:
         return tuple([part for part in self.parts if isinstance(part, ToolResult)])
-
-
-make_draft, make_message = maker(Draft), maker(Message)
 
 
 def text_of(parts: Sequence[Part]) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from perdure.core.messages import Message, Part
-from perdure.core.quick import maker, quick
 from perdure.core.runs import StopReason, Usage
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "Models",
     "ReasoningEffort",
     "ToolChoice",
-    "make_request",
 ]
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
@@ -29,7 +27,6 @@ ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """How the model should answer. None means: as the provider does by default.
@@ -64,7 +61,6 @@ class ModelOptions:
 _DEFAULTS = ModelOptions()
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One request, as the model port takes it: a pure function of the log and a recipe.
@@ -98,7 +94,6 @@ class Exchange:
     attempts: int = 1
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class ModelDelta:
     """A piece of the answer. `index` numbers the tool calls of the answer, from 0."""
@@ -109,7 +104,6 @@ class ModelDelta:
     call_id: str | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The whole answer: text, reasoning and tool calls, in order."""
@@ -118,9 +112,6 @@ class ModelReply:
     usage: Usage = field(default_factory=Usage)
     stop_reason: StopReason = "end_turn"
     exchange: Exchange | None = None
-
-
-make_request = maker(ModelRequest)
 
 
 class Model(Protocol):

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
-from perdure.core.quick import maker, quick
 
-__all__ = ["CAPTURED", "Archive", "Passage", "PassageTexts", "TagMatch", "make_passage"]
+__all__ = ["CAPTURED", "Archive", "Passage", "PassageTexts", "TagMatch"]
 
 TagMatch = Literal["any", "all"]
 
@@ -18,7 +17,6 @@ CAPTURED = "capture"
 """`source["type"]` of passages that were made of a conversation."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
     """A searchable store of passages; several agents may share one. `version` grows with every change of its
@@ -36,7 +34,6 @@ class Archive:
     updated_at: datetime
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """One text in an archive, numbered by the archive's own count.
@@ -99,6 +96,3 @@ class PassageTexts:
             [uses for some in several for uses in some.uses],
             next((some.make for some in several if some.rows), _none),
         )
-
-
-make_passage = maker(Passage)

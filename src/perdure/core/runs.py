@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
-from perdure.core.quick import maker, quick
 
 __all__ = [
     "FAILED_REASONS",
@@ -25,9 +24,6 @@ __all__ = [
     "StepStatus",
     "StopReason",
     "Usage",
-    "make_recipe",
-    "make_run",
-    "make_step",
     "status_of",
     "usage_to_json",
 ]
@@ -81,7 +77,6 @@ class RunKey(NamedTuple):
     seq: int
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right of one process to work on a run. `number` grows with every claim: an older holder can write nothing."""
@@ -90,7 +85,6 @@ class Lease:
     number: int
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one step, or of a run summed over its steps."""
@@ -134,7 +128,6 @@ class Failure:
     message: str
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One request being served, from its messages to a stop reason.
@@ -182,7 +175,6 @@ class Run:
         return self.status not in ("queued", "running")
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
     """The part of a request that repeats: compiled once, stored once, sent as it is until it is rewritten.
@@ -218,7 +210,6 @@ class Prefix:
     created_at: datetime
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """How a request was made: enough to build it again, byte for byte, from the log.
@@ -247,7 +238,6 @@ class Recipe:
     single_calls: bool = False
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One model call and what follows from it; `index` counts within the run, from 0."""
@@ -265,6 +255,3 @@ class Step:
     failure: Failure | None = None
     created_at: datetime
     ended_at: datetime | None = None
-
-
-make_run, make_recipe, make_step = maker(Run), maker(Recipe), maker(Step)

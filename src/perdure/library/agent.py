@@ -14,7 +14,7 @@ from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, RunId, StepId, input_id
-from perdure.core.messages import Message, Role, Text, make_draft
+from perdure.core.messages import Draft, Message, Role, Text
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.core.tx import MessageFilter, Tx
@@ -398,7 +398,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         if conversation is not None:
             seq = (await ports.store.read(own_conversation, self.info, conversation)).seq
         run_id = RunId(ports.ids.new("run"))
-        draft = make_draft(id=input_id(run_id, 0, ports.ids), role="user", parts=(Text(text),))
+        draft = Draft(id=input_id(run_id, 0, ports.ids), role="user", parts=(Text(text),))
         # A text over the limit is refused before anything is done with it, so it is not counted either.
         tokens = 0 if len(text) > ports.settings.message_limit_chars else ports.counter.count(text)
         return Request(

@@ -88,8 +88,6 @@ class Perdure:
         except BaseException:
             self._portal.close()
             raise
-        runner = self._inner.app.runner
-        self._portal.ask_too(lambda: runner.has_several)
         self.blocks = Blocks(self._portal, self._inner.blocks)
         self.archives = Archives(self._portal, self._inner.archives)
         self.folders = Folders(self._portal, self._inner.folders)

@@ -8,7 +8,6 @@ from typing import Literal, TypeVar
 
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.quick import quick
 
 __all__ = ["HITS_MAX", "Arm", "Hits", "MessageHit", "PassageHit", "Ran", "Why", "with_arm"]
 
@@ -45,7 +44,6 @@ class Why:
     same: tuple[str, ...] = ()
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class MessageHit:
     """A message that was found; `score` compares within one search only. `why` is there when it was asked for."""
@@ -55,7 +53,6 @@ class MessageHit:
     why: Why | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class PassageHit:
     """A passage that was found; `score` compares within one search only. `why` is there when it was asked for."""
@@ -65,7 +62,6 @@ class PassageHit:
     why: Why | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """What a search did.

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.tx import Tx
-from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, typed, upgrade
+from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, store_error, upgrade
 from perdure.storage.tx import SqlTx
 from perdure.testing.clock import START
 
@@ -113,19 +113,17 @@ class InlineStore:
         try:
             self._database.begin()
             try:
-                alone = len(units) == 1
-                outcomes = [run_unit(self._connection, self._tx, unit, self._path, alone=alone) for unit in units]
-                if self._connection.in_transaction:
-                    await self._fault("commit")
-                    self._check_open()
-                    self.fail_at_commit()
-                    self._connection.execute("COMMIT")
+                outcomes = [run_unit(self._connection, self._tx, unit, self._path) for unit in units]
+                await self._fault("commit")
+                self._check_open()
+                self.fail_at_commit()
+                self._connection.execute("COMMIT")
             except BaseException:
                 if self._open and self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise typed(error, self._path) from error
+            raise store_error(error, self._path) from error
         return outcomes
 
     def _read(self, unit: Callable[[Tx], T]) -> T:
@@ -137,7 +135,7 @@ class InlineStore:
             finally:
                 self._reader.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise typed(error, self._path) from error
+            raise store_error(error, self._path) from error
 
     def _check_open(self) -> None:
         if not self._open:

@@ -11,7 +11,6 @@ from typing import Any
 from perdure.core.errors import ModelError
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.core.quick import changed
 from perdure.core.runs import Usage
 
 __all__ = ["Line", "ScriptedModel", "calls", "fails", "says", "thinks"]
@@ -64,7 +63,7 @@ class ScriptedModel:
         if isinstance(line, ModelError):
             raise line
         reply = line if isinstance(line, ModelReply) else line(request)
-        reply = changed(reply, parts=_with_ids(reply.parts, len(self.asked)))
+        reply = replace(reply, parts=_with_ids(reply.parts, len(self.asked)))
         for delta in _deltas(reply.parts):
             yield delta
         yield reply

@@ -18,8 +18,7 @@ from perdure.context.sections.envelopes import envelope
 from perdure.context.sections.summary import summary_message
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import Message, parts_to_json
-from perdure.core.models import ModelOptions, ModelRequest, ToolChoice, make_request
-from perdure.core.quick import quick
+from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.zones import zone
 
@@ -36,7 +35,6 @@ class _Digest(Protocol):
     def hexdigest(self) -> str: ...
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class View:
     """What a conversation's model is shown: a prefix and the log rows that follow it, legal by construction.
@@ -129,7 +127,7 @@ def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | 
         options = replace(options, parallel_tool_calls=False)
     if recipe.tool_choice is not None and options.tool_choice != "none":
         options = replace(options, tool_choice=cast("ToolChoice", recipe.tool_choice))
-    return make_request(
+    return ModelRequest(
         model=model,
         system=view.prefix.system,
         tools=view.prefix.tools,

@@ -12,7 +12,6 @@ from perdure.context.prompts import base_prompt
 from perdure.context.request.authorship import marker_section, without_marker
 from perdure.context.sections.blocks import blocks_xml
 from perdure.core.blocks import Block
-from perdure.core.quick import quick
 from perdure.core.runs import Prefix
 from perdure.core.tools.spec import Tool, ToolSpec
 
@@ -24,7 +23,6 @@ COLD_AFTER = timedelta(hours=1)
 """No provider keeps a cached prefix that was not used for longer, so a rewrite costs nothing then."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """How much there is out of view. `tags` are the most used tags of the archive, most used first."""

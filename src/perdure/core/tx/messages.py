@@ -11,7 +11,6 @@ from perdure.core.blocks import Author
 from perdure.core.conversations import Opening
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Draft, Message, Part, Role
-from perdure.core.quick import quick
 from perdure.core.runs import Run
 from perdure.core.text.words import Query
 from perdure.core.tx.found import Matches
@@ -30,7 +29,6 @@ class MessageFilter:
     before_seq: int | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Turn:
     """What is known of something that was said, without its words: `occurred_at` in epoch seconds; `asks`: whether it

@@ -26,7 +26,6 @@ from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
 from perdure.core.ids import AgentId, RunId, StepId
 from perdure.core.limits import Limits
 from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
-from perdure.core.quick import changed, quick
 from perdure.core.runs import IfBusy, Run, RunKey
 from perdure.core.tools.rules import rules_of
 from perdure.core.tx import Tx
@@ -57,7 +56,6 @@ STEPS, MAX_STEPS = 50, 10_000
 Begin = Callable[[RunLog, list[Event], Opening], Progress]
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a caller wants answered. `tokens` are the estimates of `drafts`, in their order.
@@ -100,7 +98,6 @@ class Request:
         return hashlib.sha256(json.dumps([*said, *more]).encode()).hexdigest()
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """`repeated`: the run was accepted before, under the same key; `begun`: it was claimed as well, and this is how far
@@ -320,12 +317,12 @@ def add_waiting_input(tx: Tx, run: Run, *, now: datetime) -> tuple[Run, Sequence
     """Put what was said along with answers into the log, behind the results; the run without it, and the messages."""
     waiting = tx.runs.waiting_input(run.key)
     if waiting is None:
-        return changed(run, input_waits=False), ()
+        return replace(run, input_waits=False), ()
     added = _append_input(tx, run, *decode_drafts(waiting), now=now)
     tx.runs.begin_input(
         run.key, first_message_seq=added[0].seq if run.first_message_seq is None else run.first_message_seq
     )
-    return changed(run, input_waits=False), added
+    return replace(run, input_waits=False), added
 
 
 def begin_input(

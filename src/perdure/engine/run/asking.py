@@ -11,13 +11,11 @@ from perdure.core.agents import Agent
 from perdure.core.events import MemoryRecalled
 from perdure.core.models import Models
 from perdure.core.ports import Ids, TokenCounter
-from perdure.core.quick import quick
 from perdure.engine.ports import EngineSettings, window_tokens
 
 __all__ = ["Asking", "AutoRecalled"]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class AutoRecalled:
     """What was recalled for a run's newest message, and the event that tells of it, if there is anything to tell."""
@@ -26,7 +24,6 @@ class AutoRecalled:
     event: MemoryRecalled | None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """What a unit of work that makes or plans a request can't find in the store. `have` is the view this process has

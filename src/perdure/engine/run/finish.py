@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
@@ -10,7 +11,6 @@ from perdure.core.events import Event, MessageAdded, RunEnded
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Message, Question, Text, ToolResult, parts_to_json
 from perdure.core.ports import Ids, TokenCounter
-from perdure.core.quick import changed
 from perdure.core.runs import RunKey
 from perdure.core.tx import Tx
 from perdure.engine.hooks.rows import add_context_rows
@@ -121,7 +121,7 @@ def end_run(
         log = log.after(messages=said)
     if run.context and action.reason != "requires_approval":
         added = add_context_rows(tx, run, ids=ids, counter=counter, now=now)
-        run = changed(run, context=())
+        run = replace(run, context=())
         events += [MessageAdded(message.seq, message) for message in added]
         log = log.after(messages=added)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already

@@ -10,7 +10,6 @@ from operator import add
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.events import StoredEvent
 from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
-from perdure.core.quick import maker, quick
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
 from perdure.core.tools.rules import ToolRules, rules_of
 from perdure.core.tx import Tx
@@ -20,7 +19,6 @@ from perdure.engine.run.tool_rules import Called, Standing, Terms, calls_made, s
 __all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "open_calls_in", "run_log_of", "terms_of"]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class OpenCall:
     """A call that has no result yet, the message it stands in, and what a person decided about it."""
@@ -41,7 +39,6 @@ class OpenCall:
         return self.call.arguments if edited is None else edited
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLog:
     """A run, its messages and steps in order, and its started foreign calls (call id -> lease number).
@@ -75,7 +72,7 @@ class RunLog:
         steps = self.steps
         if step is not None:
             steps = (*[other for other in steps if other.index != step.index], step)
-        return _make_log(
+        return RunLog(
             run=run or self.run,
             messages=(*self.messages, *messages) if messages else self.messages,
             steps=steps,
@@ -189,9 +186,6 @@ class RunLog:
     def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
         """The tool calls of the answer that this step brought."""
         return tuple(call for message in self.messages if message.step_id == step.id for call in message.calls)
-
-
-_make_log = maker(RunLog)
 
 
 @dataclass(frozen=True, slots=True)

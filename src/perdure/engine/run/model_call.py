@@ -25,10 +25,9 @@ from perdure.core.errors import (
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
 from perdure.core.ids import MessageId, answer_id
-from perdure.core.messages import Draft, Text, ToolCall, ToolResult, Waits, make_draft, parts_to_json, text_of
+from perdure.core.messages import Draft, Text, ToolCall, ToolResult, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.ports import Ids, TokenCounter
-from perdure.core.quick import changed
 from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
 from perdure.core.tx import Tx
 from perdure.engine.approvals.answers import asked_before, awaited, tools_of, with_waits
@@ -118,7 +117,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
         log.run.key,
         log=log,
         step=step,
-        draft=make_draft(id=message_id, role="assistant", parts=parts),
+        draft=Draft(id=message_id, role="assistant", parts=parts),
         agent_settings=asked.agent.settings,
         reply=reply,
         refused=refused,
@@ -156,7 +155,7 @@ def _store_reply(
     overcount = _learn_measured(tx, log, step, reply, window_tokens)
     if any(isinstance(part, ToolCall) for part in draft.parts):
         tools = tools_of(tx, run)
-        draft = changed(draft, parts=with_waits(tx, log, agent_settings, tools, draft.parts, refused=refused))
+        draft = replace(draft, parts=with_waits(tx, log, agent_settings, tools, draft.parts, refused=refused))
     results = [_refusal(part, refused[part.call_id], ids) for part in _calls(draft) if part.call_id in refused]
     messages = tx.messages.append(
         key.agent_id,

@@ -20,7 +20,6 @@ from perdure.core.conversations import Conversation, Opening
 from perdure.core.messages import Message, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
-from perdure.core.quick import quick
 from perdure.core.runs import Prefix
 from perdure.core.tools.rules import rules_of
 from perdure.core.tx import Tx
@@ -40,7 +39,6 @@ SEAM_TOKENS = 4
 """How many tokens a text may take more or less where another part of it begins or ends."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What an agent knows at one moment: the version of each block, folder and open file by its id, and how much is out

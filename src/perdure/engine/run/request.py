@@ -20,8 +20,7 @@ from perdure.core.events import Event, MessageAdded, PrefixRewritten, RunStarted
 from perdure.core.ids import MessageId, step_id
 from perdure.core.messages import Draft, Message, MessageKind, Text
 from perdure.core.nodes import SummaryNode
-from perdure.core.quick import changed
-from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey, StopReason, make_recipe
+from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey, StopReason
 from perdure.core.tx import Tx
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.hooks.rows import add_context_rows
@@ -175,7 +174,7 @@ def _ask(
         view_tokens += sum(message.tokens for message in deltas)
     if run.context:
         added = add_context_rows(tx, run, ids=asking.ids, counter=counter, now=now)
-        log = log.after(run=changed(run, context=()), messages=added)
+        log = log.after(run=replace(run, context=()), messages=added)
         events += [MessageAdded(message.seq, message) for message in added]
         view_tokens += sum(message.tokens for message in added)
     if reason is not None:
@@ -203,7 +202,7 @@ def _ask(
     if recalled.event is not None:
         events.append(recalled.event)
     standing = log.standing(next_answer=True)
-    recipe = make_recipe(
+    recipe = Recipe(
         prefix_seq=prefix.seq,
         upto_message_seq=view.next_seq - 1,
         tail=status,

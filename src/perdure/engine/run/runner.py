@@ -79,11 +79,6 @@ class Runner:
         return [*self._driving, *self._captures.tasks]
 
     @property
-    def has_several(self) -> bool:
-        """Whether it works on more than one conversation just now."""
-        return len(self._drivers) > 1
-
-    @property
     def _driving(self) -> list[asyncio.Task[None]]:
         return [task for task in (self._recovery, self._resets, *self._drivers.values()) if task is not None]
 

@@ -16,7 +16,6 @@ from perdure.context.sections.tool_rules import rule_sentence
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, ToolCall, ToolDecision
 from perdure.core.models import ToolChoice
-from perdure.core.quick import quick
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.core.tools.rules import (
     ChildTools,
@@ -37,7 +36,6 @@ EDITED = "\n\n[NOTE: run with arguments that a person changed: "
 """What follows this in a result is ours, not the tool's."""
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Called:
     """A call of the request that is being served, once the rules count it.
@@ -54,7 +52,6 @@ class Called:
     answer: int = -1
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What a run's calls are judged by: the rules, the names of the tools that there are, and the calls of the runs

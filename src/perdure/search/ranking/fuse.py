@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perdure.core.quick import changed, quick
 from perdure.search.ranking.arms import (
     DAY_S,
     Neighbours,
@@ -56,7 +55,6 @@ class Explanation:
     cosine_z: float
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ranked:
     """The pool in order.
@@ -208,7 +206,7 @@ def with_late(ranked: Ranked, rows: Column, late: Column) -> Ranked:
     relevant = np.empty(ranked.pool.size, bool)
     relevant[ranked.order] = ranked.relevant
     order, scores = _best_first(score, ranked.pool.seq)
-    return changed(
+    return replace(
         ranked,
         order=order,
         scores=scores,

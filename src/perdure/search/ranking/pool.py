@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from perdure.core.quick import changed, quick
 
 __all__ = [
     "ANSWERS",
@@ -64,7 +62,6 @@ def bounded(values: Column) -> Column:
     return np.fmin(found, BOUND, out=found)
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Statistics of everything that was searched, of which the pool is a part.
@@ -86,7 +83,6 @@ class Scope:
     clause_rows: Sequence[float] | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pool:
     """Candidates and their neighbours, one row each, in any order: n rows, k clauses. `Pool.of` makes one of columns
@@ -122,7 +118,7 @@ class Pool:
 
     def taken(self, rows: Column) -> Pool:
         """These rows of it, in this order."""
-        return changed(
+        return replace(
             self,
             seq=self.seq[rows],
             spot=self.spot[rows],
@@ -187,7 +183,6 @@ _NEUTRAL: Mapping[str, Callable[[int], Column]] = {
 }
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryHints:
     """What the query says of the rows it wants, beside its words. `query.hints_of` reads it from the text.

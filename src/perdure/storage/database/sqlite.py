@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Outcome", "SqliteDatabase", "connect", "damaged", "run_unit", "too_large", "typed", "upgrade"]
+__all__ = ["Outcome", "SqliteDatabase", "connect", "damaged", "run_unit", "store_error", "too_large", "upgrade"]
 
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BUSY_TIMEOUT_S = 5.0
@@ -199,7 +199,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=512
         )
     except sqlite3.Error as error:
-        raise typed(error, path) from error
+        raise store_error(error, path) from error
     try:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
@@ -208,7 +208,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
             connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KB}")
     except sqlite3.Error as error:
         connection.close()
-        raise typed(error, path) from error
+        raise store_error(error, path) from error
     return connection
 
 
@@ -248,7 +248,7 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
                 connection.execute("ROLLBACK")
             raise
     except sqlite3.Error as error:
-        raise typed(error, path) from error
+        raise store_error(error, path) from error
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -264,7 +264,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def typed(error: sqlite3.Error, path: Path) -> StoreError:
+def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     """Our error for one of SQLite's."""
     name = getattr(error, "sqlite_errorname", None) or ""
     text = str(error)
@@ -320,27 +320,24 @@ def _file_size_limit() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def run_unit(connection: sqlite3.Connection, tx: Tx, unit: Callable[[Tx], Any], path: Path, *, alone: bool) -> Outcome:
-    """One unit of the open transaction; within a savepoint if it is not alone, so that its failure does not undo its
-    neighbours. One that is alone and fails ends the transaction. Raises: sqlite3.Error: all of it failed."""
-    if not alone:
-        connection.execute("SAVEPOINT unit")
+def run_unit(connection: sqlite3.Connection, tx: Tx, unit: Callable[[Tx], Any], path: Path) -> Outcome:
+    """The result of one unit of the open transaction. Its failure is undone, and its neighbours stay.
+
+    Raises: sqlite3.Error: all of the transaction failed.
+    """
+    connection.execute("SAVEPOINT unit")
     try:
         result = unit(tx)
     except BaseException as error:
         # SQLite itself rolls everything back on a full disk or an input/output error: then all units failed.
         if not connection.in_transaction:
             raise
-        if alone:
-            connection.execute("ROLLBACK")
-        else:
-            connection.execute("ROLLBACK TO unit")
-            connection.execute("RELEASE unit")
+        connection.execute("ROLLBACK TO unit")
+        connection.execute("RELEASE unit")
         if isinstance(error, OverflowError):
             return None, too_large(error)
-        return None, typed(error, path) if isinstance(error, sqlite3.Error) else error
-    if not alone:
-        connection.execute("RELEASE unit")
+        return None, store_error(error, path) if isinstance(error, sqlite3.Error) else error
+    connection.execute("RELEASE unit")
     return result, None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import queue
 import sqlite3
 import threading
@@ -18,23 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.core.callers import is_alone
-from perdure.core.errors import StoreBusy, StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
+from perdure.core.errors import StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.tx import Tx
-from perdure.storage.database.sqlite import (
-    BUSY_TIMEOUT_S,
-    Outcome,
-    SqliteDatabase,
-    connect,
-    run_unit,
-    too_large,
-    typed,
-    upgrade,
-)
+from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, store_error, too_large, upgrade
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.tx import SqlTx
 
@@ -48,10 +37,6 @@ GROUP_COMMIT_S = 0.05
 """Of CPU: so long units are taken into one transaction. Small ones share a commit, large ones don't wait for each
 other."""
 READERS = 4
-IN_A_ROW = 8
-"""So many units a loop runs itself before it looks after everything else again."""
-PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05, 0.05, 0.1)
-"""Between looks whether another process still writes; SQLite's own."""
 
 
 @dataclass(slots=True)
@@ -64,24 +49,15 @@ class _Job:
 class SqliteStore:
     """`Store` over one SQLite file. Open it with `SqliteStore.open`.
 
-    Units are run in the writer's thread or in a reader's, so that the caller's loop goes on meanwhile. A loop that
-    serves one waiting thread and nobody else runs them itself: handing them over and waking twice would take a fifth
-    of a message's time, and nobody would gain by it.
+    Units are run in the writer's thread or in a reader's, so that the caller's loop goes on meanwhile.
     """
 
     def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
         self._path, self._writer, self._org_id, self._limits = path, writer, org_id, limits
-        # A loop must not wait for another process, and SQLite's own waiting can't be left out for one statement: the
-        # writer has none, and `_begin` waits. With a rollback journal a commit waits too, for those that read.
-        self._waits_to_begin = writer.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-        if self._waits_to_begin:
-            writer.execute("PRAGMA busy_timeout = 0")
         self._database = SqliteDatabase(writer)
         self._tx = SqlTx(self._database, org_id, limits)
         self._marks = MarkFile(path)
-        self._writing = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._in_a_row = 0
         self._closed = False
         self._broken: StoreError | None = None
         self._local = threading.local()
@@ -126,48 +102,24 @@ class SqliteStore:
         return cls(path, connection, org_id, limits)
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        alone = is_alone()
-        if alone:
-            await self._let_others()
         if self._closed:
             raise StoreClosed
-        if alone:
-            return self._read(lambda tx: unit(tx, *args, **kwargs))
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._read, lambda tx: unit(tx, *args, **kwargs))
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        alone = is_alone()
-        if alone:
-            await self._let_others()
         # Nothing is awaited from here on until it is put: a job that is put behind the last one would never be done.
         if self._closed:
             raise StoreClosed
         if self._broken is not None:
             raise self._broken
-        if alone and self._waits_to_begin and self._jobs.empty() and self._writing.acquire(blocking=False):
-            try:
-                result, raised = self._write([lambda tx: unit(tx, *args, **kwargs)], wait=False).pop()
-            finally:
-                self._writing.release()
-            if raised is None:
-                return cast(T, result)
-            if not isinstance(raised, StoreBusy):
-                try:
-                    raise raised
-                finally:
-                    del raised  # its traceback holds the frames of here and of `_write`
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put(_Job(lambda tx: unit(tx, *args, **kwargs), loop, future))
-        return await future
-
-    async def _let_others(self) -> None:
-        """Now and then let the loop's other tasks go on: what is run here at once does not wait for anything."""
-        self._in_a_row += 1
-        if self._in_a_row >= IN_A_ROW:
-            self._in_a_row = 0
-            await asyncio.sleep(0)
+        try:
+            return await future
+        finally:
+            del future  # its error's traceback holds this frame
 
     async def close(self) -> None:
         """Finish what was accepted, then close. Closing twice is no error."""
@@ -195,7 +147,7 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise typed(error, self._path) from error
+            raise store_error(error, self._path) from error
         except OverflowError as error:
             raise too_large(error) from error
 
@@ -204,13 +156,8 @@ class SqliteStore:
         while True:
             jobs, last = self._next_jobs()
             while jobs:
-                with self._writing:
-                    outcomes = self._write([job.unit for job in jobs])
-                for job, (result, raised) in zip(jobs, outcomes, strict=False):
-                    # The caller's loop may have ended meanwhile; what it asked for is durable all the same.
-                    with contextlib.suppress(RuntimeError):
-                        job.loop.call_soon_threadsafe(_resolve, job.future, result, raised)
-                jobs = jobs[len(outcomes) :]
+                outcomes = self._write([job.unit for job in jobs])
+                jobs = _resolve(jobs, outcomes)
             if last:
                 return
 
@@ -228,22 +175,19 @@ class SqliteStore:
                 return jobs, False
         return jobs, True
 
-    def _write(self, units: Sequence[Callable[[Tx], Any]], *, wait: bool = True) -> list[Outcome]:
-        """Run the units in one transaction and commit it, if need be after another process's; what came of the first
-        ones, if they take long. Who calls this has `_writing`."""
+    def _write(self, units: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
+        """Run the units in one transaction and commit it; the outcomes of the first ones, if they take long."""
         outcomes: list[Outcome] = []
         try:
             if self._broken is not None:  # these waited already when it broke
                 raise self._broken
-            if units:
-                self._begin(wait=wait)
-                alone, began = len(units) == 1, time.thread_time()
-                for unit in units:
-                    outcomes.append(run_unit(self._writer, self._tx, unit, self._path, alone=alone))
-                    if time.thread_time() - began > GROUP_COMMIT_S:
-                        break
-                if self._writer.in_transaction:
-                    self._commit(marked=any(raised is None for _, raised in outcomes))
+            self._database.begin()
+            began = time.thread_time()
+            for unit in units:
+                outcomes.append(run_unit(self._writer, self._tx, unit, self._path))
+                if time.thread_time() - began > GROUP_COMMIT_S:
+                    break
+            self._commit(marked=any(raised is None for _, raised in outcomes))
         except BaseException as error:
             outcomes = [(None, self._failed(error))] * len(units)
         return outcomes
@@ -254,21 +198,8 @@ class SqliteStore:
         if mark:
             self._marks.note(mark)
 
-    def _begin(self, *, wait: bool) -> None:
-        """Begin to write; with `wait` only when another process that writes has ended."""
-        began = time.monotonic()
-        for pause_s in itertools.chain(PAUSES_S, itertools.repeat(PAUSES_S[-1])):
-            try:
-                self._database.begin()
-                return
-            except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
-                if not (wait and busy and time.monotonic() - began < BUSY_TIMEOUT_S):
-                    raise
-            time.sleep(pause_s)
-
     def _failed(self, error: BaseException) -> BaseException:
-        failure = typed(error, self._path) if isinstance(error, sqlite3.Error) else error
+        failure = store_error(error, self._path) if isinstance(error, sqlite3.Error) else error
         with contextlib.suppress(sqlite3.Error):
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -281,10 +212,23 @@ class SqliteStore:
         return failure
 
 
-def _resolve(future: asyncio.Future[Any], result: Any, raised: BaseException | None) -> None:
+def _resolve(jobs: list[_Job], outcomes: list[Outcome]) -> list[_Job]:
+    """Tell the callers of the first jobs what came of them; the other jobs.
+
+    The list is emptied: an error's traceback holds the frame that made the list, which would keep both alive.
+    """
+    count = len(outcomes)
+    for job in jobs[:count]:
+        # The caller's loop may have ended meanwhile; what it asked for is durable all the same.
+        with contextlib.suppress(RuntimeError):
+            job.loop.call_soon_threadsafe(_set_outcome, job.future, *outcomes.pop(0))
+    return jobs[count:]
+
+
+def _set_outcome(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if future.cancelled():
         return
-    if raised is not None:
-        future.set_exception(raised)
+    if error is not None:
+        future.set_exception(error)
     else:
         future.set_result(result)

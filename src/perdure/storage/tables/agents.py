@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.agents import Agent, make_agent
+from perdure.core.agents import Agent
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text.words import restored, storable
@@ -290,7 +290,7 @@ def _params(agent: Agent) -> dict[str, Any]:
 
 
 def _agent(row: Row) -> Agent:
-    return make_agent(
+    return Agent(
         id=row[0],
         org_id=row[1],
         number=row[2],

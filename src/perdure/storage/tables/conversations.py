@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation, Opening, make_conversation, make_opening
+from perdure.core.conversations import Conversation, Opening
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId
 from perdure.core.runs import Prefix
@@ -213,7 +213,7 @@ class Conversations:
             agent = self._agents.get(agent_id)
         else:
             agent = known
-        return make_opening(
+        return Opening(
             agent=agent,
             message_count=count,
             conversation=_conversation((row[0], agent_id, seq, *row[1:15])),
@@ -282,7 +282,7 @@ class Conversations:
 
 
 def _conversation(row: Row) -> Conversation:
-    return make_conversation(
+    return Conversation(
         id=row[0],
         agent_id=row[1],
         seq=row[2],

@@ -11,15 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.events import (
-    DeltaStreamed,
-    Event,
-    MessageAdded,
-    StoredEvent,
-    events_from_text,
-    events_to_text,
-    make_stored_event,
-)
+from perdure.core.events import DeltaStreamed, Event, MessageAdded, StoredEvent, events_from_text, events_to_text
 from perdure.core.ids import OrgId
 from perdure.core.runs import RunKey
 from perdure.core.text.words import restored, storable
@@ -58,7 +50,7 @@ class Events:
             rows,
         )
         return [
-            make_stored_event(agent_id=key.agent_id, run_seq=key.seq, seq=first + index, event=event, created_at=at)
+            StoredEvent(agent_id=key.agent_id, run_seq=key.seq, seq=first + index, event=event, created_at=at)
             for index, event in enumerate(events)
         ]
 

@@ -11,7 +11,6 @@ from perdure.core.messages import (
     Message,
     Part,
     ToolResult,
-    make_message,
     parts_from_json,
     parts_to_json,
     text_of,
@@ -96,7 +95,7 @@ def row_text(stored: str) -> str:
 
 
 def message_of(row: Row) -> Message:
-    return make_message(
+    return Message(
         id=row[0],
         agent_id=row[1],
         seq=row[2],

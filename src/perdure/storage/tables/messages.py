@@ -26,7 +26,6 @@ from perdure.core.messages import (
     Text,
     check_calls_kept,
     is_embedded,
-    make_message,
     parts_to_json,
 )
 from perdure.core.runs import Run
@@ -85,7 +84,7 @@ class Messages:
         else:
             first, number, embedded = self._take_numbers(agent_id, drafts)
         messages = [
-            make_message(
+            Message(
                 id=draft.id,
                 agent_id=agent_id,
                 seq=first + index,

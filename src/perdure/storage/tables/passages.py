@@ -16,7 +16,7 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId
-from perdure.core.passages import Passage, PassageTexts, make_passage
+from perdure.core.passages import Passage, PassageTexts
 from perdure.core.text.words import Query, index_words, restored, storable
 from perdure.core.tx import Matches, PassageFilter, Postings
 from perdure.storage.database.base import Database, Row, dump, find_all, from_iso, iso, load, locate, register
@@ -392,7 +392,7 @@ def _tags(text: str) -> tuple[str, ...]:
 
 
 def _passage(row: Row) -> Passage:
-    return make_passage(
+    return Passage(
         id=row[0],
         archive_id=row[1],
         seq=row[2],

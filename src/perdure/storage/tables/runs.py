@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,19 +11,7 @@ from perdure.core.conversations import Opening
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId, is_of_run
 from perdure.core.messages import Draft
-from perdure.core.quick import changed
-from perdure.core.runs import (
-    NO_USAGE,
-    Failure,
-    Lease,
-    Run,
-    RunKey,
-    StopReason,
-    Usage,
-    make_run,
-    status_of,
-    usage_to_json,
-)
+from perdure.core.runs import NO_USAGE, Failure, Lease, Run, RunKey, StopReason, Usage, status_of, usage_to_json
 from perdure.core.text.words import restored, storable
 from perdure.core.tx.runs import RunFilter
 from perdure.storage.database.base import OWN_AGENT, Database, OwnId, Row, dump, from_iso, iso, load, locate, register
@@ -97,7 +86,7 @@ class Runs:
         )
         if not advanced:
             raise NotFound("agent", agent_id)
-        run = make_run(
+        run = Run(
             id=run_id,
             key=RunKey(agent_id, opening.next_run_seq),
             conversation_seq=conversation.seq,
@@ -248,7 +237,7 @@ class Runs:
         usage, lease_until = load_usage(spent), from_iso(held_until)
         if (known.cancel_requested, known.usage, known.lease_until) == (bool(cancelled), usage, lease_until):
             return known
-        return changed(known, cancel_requested=bool(cancelled), usage=usage, lease_until=lease_until)
+        return replace(known, cancel_requested=bool(cancelled), usage=usage, lease_until=lease_until)
 
     def release(self, owner: str) -> int:
         return self._db.run(
@@ -293,7 +282,7 @@ class Runs:
                 "waits": int(waiting_input is not None),
             },
         )
-        return changed(
+        return replace(
             run,
             resumes=resumes,
             begins_at=begins_at,
@@ -320,7 +309,7 @@ class Runs:
             f"UPDATE runs SET client_tools = :digest WHERE {_OWN_RUN}",
             self._own(run.key) | {"digest": digest},
         )
-        return changed(run, client_tools=digest)
+        return replace(run, client_tools=digest)
 
     def client_tools(self, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
         rows = self._db.rows(
@@ -344,7 +333,7 @@ class Runs:
             f"UPDATE runs SET hook_context = :context WHERE {_OWN_RUN}",
             self._own(run.key) | {"context": dump(list(context)) if context else None},
         )
-        return changed(run, context=tuple(context))
+        return replace(run, context=tuple(context))
 
     def spend(self, key: RunKey, usage: Usage) -> None:
         run = self.at(key)
@@ -374,7 +363,7 @@ class Runs:
         )
         if not ended:
             return self.at(run.key)
-        return changed(
+        return replace(
             run,
             status=status_of(reason),
             stop_reason=reason,
@@ -471,7 +460,7 @@ def _conditions(where: RunFilter) -> tuple[list[str], dict[str, Any]]:
 
 
 def _run(row: Row) -> Run:
-    return make_run(
+    return Run(
         id=row[0],
         key=RunKey(row[1], row[2]),
         conversation_seq=row[3],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId, StepId, is_of_run
 from perdure.core.models import Exchange
-from perdure.core.quick import changed
 from perdure.core.runs import (
     Failure,
     Lease,
@@ -21,7 +21,6 @@ from perdure.core.runs import (
     StepStatus,
     StopReason,
     Usage,
-    make_step,
     usage_to_json,
 )
 from perdure.core.text.words import restored, storable
@@ -92,7 +91,7 @@ class Steps:
         )
         if not is_of_run(run.id, step_id):
             register(self._db, self._org_id, agent_id, [(step_id, run.key.seq)])
-        return make_step(
+        return Step(
             id=step_id,
             agent_id=agent_id,
             run_seq=run.key.seq,
@@ -177,7 +176,7 @@ class Steps:
                 "at": iso(at),
             },
         )
-        return changed(
+        return replace(
             step, status=status, usage=usage or Usage(), stop_reason=stop_reason, failure=failure, ended_at=at
         )
 
@@ -230,7 +229,7 @@ class Prefixes:
         self._db, self._org_id = db, org_id
 
     def add(self, prefix: Prefix) -> Prefix:
-        prefix = changed(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
+        prefix = replace(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
         self._db.run(
             f"INSERT INTO prefixes ({_PREFIX}) VALUES (:agent_id, :seq, :conversation, :reason, :system, :tools, :seen,"
             " :from_seq, :settings_revision, :tokens, :at, :summary, :nodes, :pinned, :client_tools, :marker)",
@@ -323,7 +322,7 @@ def _recipe(shape: dict[str, Any]) -> Recipe:
 
 
 def _step(row: Row) -> Step:
-    return make_step(
+    return Step(
         id=row[0],
         agent_id=row[1],
         run_seq=row[2],
