@@ -13,7 +13,9 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import RunFailed
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.storage.open import open_store
 from perdure.testing import InlineStore, ScriptedModel, calls, says
+from perdure.testing.clock import START
 
 MODEL = "test/scripted"
 
@@ -67,12 +69,23 @@ async def test_every_request_shows_all_that_was_said(tmp_path: Path) -> None:
         assert [text for role, text in shown if role == "user"] == ["one", "two", "three"]
 
 
-async def test_a_message_whose_sender_left_does_not_block_the_next(tmp_path: Path) -> None:
+async def test_a_message_whose_sender_left_does_not_block_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was accepted and begun, and its sender is gone before anything of it could be driven."""
-    async with await AsyncPerdure.open(tmp_path / "agents.db", models={MODEL: ScriptedModel()}) as perdure:
+    handed = asyncio.Event()
+    store = await open_store(tmp_path / "agents.db", at=START)
+    write = store.write
+
+    async def noted(*arguments: Any, **named: Any) -> Any:
+        handed.set()
+        return await write(*arguments, **named)
+
+    async with await AsyncPerdure.open(store=store, models={MODEL: ScriptedModel()}) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
+        monkeypatch.setattr(store, "write", noted)
         leaving = asyncio.create_task(agent.send("one"))
-        await asyncio.sleep(0)  # its transaction is handed to the store
+        await handed.wait()
         leaving.cancel()
 
         async with asyncio.timeout(50):

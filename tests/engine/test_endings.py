@@ -16,8 +16,7 @@ from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, StoredEvent, ToolStarted
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tx import Tx
-from perdure.engine.run import call_names
-from perdure.engine.run import request as ask
+from perdure.engine.run import begin, call_names
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
 P = ParamSpec("P")
@@ -97,7 +96,7 @@ async def test_after_a_defect_the_next_message_is_answered(
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
             if broken == "claim":
-                patch.setattr(ask, "_ask", defect)
+                patch.setattr(begin, "make_request", defect)
             else:
                 patch.setattr(call_names.CallNames, "of", defect)
             with pytest.raises(RunFailed, match="planted"):

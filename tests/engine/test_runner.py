@@ -14,8 +14,7 @@ from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewBlock
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.log import Progress
-from perdure.engine.run.request import CannotBegin
+from perdure.engine.run.progress import Progress
 from perdure.engine.run.views import Views
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 
@@ -35,7 +34,7 @@ async def test_a_defect_in_driving_reaches_the_one_who_waits(
         raise ZeroDivisionError("planted")
 
     def not_begun(*arguments: object, **named: object) -> Accepted:
-        raise CannotBegin
+        raise ZeroDivisionError("not begun")
 
     caplog.set_level(logging.CRITICAL)
     async with await opened(ScriptedModel()) as perdure:

@@ -9,16 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import ConversationBusy, IdempotencyMismatch
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Usage
 from perdure.core.tx import Tx
+from perdure.engine.ports import EngineSettings
 from perdure.engine.run.accept import Accepted, Request, accept, begin_input, decode_drafts
+from perdure.engine.run.request_inputs import RequestInputs
+from perdure.providers.registry import ModelRegistry
 from perdure.testing import InlineStore
 from perdure.testing.strategies import effort
 from tests.contracts.base import AT, Contract
 
 units = Contract()
+INPUTS = RequestInputs(
+    ids=units.ids,
+    counter=ScriptTokenCounter(),
+    models=ModelRegistry(),
+    settings=EngineSettings(),
+    now=AT,
+    until=AT + timedelta(seconds=15),
+)
 
 # What happens: a request (key, text, conversation), or None: the oldest run of each conversation is served.
 HAPPENINGS = st.lists(
@@ -39,7 +51,7 @@ def request(agent_id: AgentId, key: str | None, text: str, conversation_seq: int
 
 
 def send(tx: Tx, asked: Request) -> Accepted:
-    return accept(tx, asked, check_model=lambda handle: None, owner="here", now=AT, until=AT + timedelta(seconds=15))
+    return accept(tx, asked, INPUTS, check_model=lambda handle: None, owner="here")
 
 
 def serve(tx: Tx, agent_id: AgentId) -> None:

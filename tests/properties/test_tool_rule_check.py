@@ -11,7 +11,7 @@ import pytest
 from perdure.core.errors import ToolRulesInvalid
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, Conditional, RunFirst, ToolRules, rules_of
-from perdure.engine.run.tool_rules import Called, Standing, Terms, standing
+from perdure.engine.run.tool_rules import Called, RuleScope, RuleState, rule_state
 from tests.properties.test_tool_rules import random_rules
 
 SETS, CHUNK = (10_000, 1_000) if os.environ.get("PERDURE_FAULTS") == "full" else (600, 300)
@@ -21,14 +21,14 @@ LONGEST = 6
 def courses(rules: ToolRules, longest: int = LONGEST) -> Iterator[tuple[str, ...]]:
     """The tools of every run that keeps all rules to its end, up to a length, as the engine judges them."""
     named = {name for rule in rules.rules for name in (rule.tool_name, *getattr(rule, "children", ()))}
-    terms = Terms(rules, frozenset(named))
+    rule_scope = RuleScope(rules, frozenset(named))
     outputs = {
         rule.tool_name: (*rule.child_output_mapping, "?") for rule in rules.rules if isinstance(rule, Conditional)
     }
     left: list[tuple[Called, ...]] = [()]
     while left:
         called = left.pop()
-        now = standing(terms, called, answer=len(called) - 1)
+        now = rule_state(rule_scope, called, answer=len(called) - 1)
         if now.stuck is not None:
             continue
         if _ends(now):
@@ -41,7 +41,7 @@ def courses(rules: ToolRules, longest: int = LONGEST) -> Iterator[tuple[str, ...
             ]
 
 
-def _ends(now: Standing) -> bool:
+def _ends(now: RuleState) -> bool:
     """Whether the run may end here with every rule kept, and none of them given up for want of a tool."""
     if now.missing:
         return False

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from perdure.core.tx import Tx
-from perdure.engine.run.log import Progress, load_run_log
+from perdure.engine.run.log import load_run_log
+from perdure.engine.run.progress import Progress
 from perdure.testing.inline_store import FaultPoint, InlineStore
 from tests.simulator.audit import Audit, Facts
 from tests.simulator.invariants import Violation

@@ -43,12 +43,12 @@ from perdure.library.reply import Reply
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.steps import (
     StepInfo,
-    asking_now,
     load_explanation,
     load_overview,
     load_request,
     load_step,
     load_steps,
+    request_inputs_of,
 )
 from perdure.library.tool_rules import AsyncAgentRules
 from perdure.library.tools import AsyncAgentTools
@@ -325,11 +325,11 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         The numbers are those that the engine certifies requests by: its estimates, corrected by what the provider
         measured. Raises: InvalidInput, NotFound.
         """
-        asking = asking_now(self._app.ports)
+        inputs = request_inputs_of(self._app.ports)
 
         def read(tx: Tx) -> ContextOverview:
             seq = 0 if conversation is None else own_conversation(tx, self.info, conversation).seq
-            return load_overview(tx, self.info, seq, asking)
+            return load_overview(tx, self.info, seq, inputs)
 
         return await self._app.store.read(read)
 

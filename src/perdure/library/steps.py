@@ -20,13 +20,12 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Run, RunKey, Step, StepStatus, StopReason, Usage
 from perdure.core.tx import Tx
 from perdure.engine.ports import Ports
-from perdure.engine.run.asking import Asking
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.request import load_view
+from perdure.engine.run.request_inputs import RequestInputs
 
 __all__ = [
     "StepInfo",
-    "asking_now",
     "load_explanation",
     "load_overview",
     "load_preview",
@@ -35,6 +34,7 @@ __all__ = [
     "load_steps",
     "overview_of",
     "prices_of",
+    "request_inputs_of",
 ]
 
 
@@ -68,12 +68,11 @@ class StepInfo:
     ended_at: datetime | None
 
 
-def asking_now(ports: Ports) -> Asking:
+def request_inputs_of(ports: Ports) -> RequestInputs:
     """What a look at the next request needs besides the store."""
     now = ports.clock.now()
-    return Asking(
+    return RequestInputs(
         ids=ports.ids,
-        have=None,
         counter=ports.counter,
         models=ports.models,
         settings=ports.settings,
@@ -82,9 +81,9 @@ def asking_now(ports: Ports) -> Asking:
     )
 
 
-def load_preview(tx: Tx, agent: Agent, conversation_seq: int, asking: Asking) -> Preview:
+def load_preview(tx: Tx, agent: Agent, conversation_seq: int, inputs: RequestInputs) -> Preview:
     """The next request of a conversation, the agent as it is now. Raises: NotFound."""
-    return preview(tx, tx.agents.get(agent.id), tx.conversations.at(agent.id, conversation_seq), asking)
+    return preview(tx, tx.agents.get(agent.id), tx.conversations.at(agent.id, conversation_seq), inputs)
 
 
 def overview_of(found: Preview) -> ContextOverview:
@@ -103,9 +102,9 @@ def overview_of(found: Preview) -> ContextOverview:
     )
 
 
-def load_overview(tx: Tx, agent: Agent, conversation_seq: int, asking: Asking) -> ContextOverview:
+def load_overview(tx: Tx, agent: Agent, conversation_seq: int, inputs: RequestInputs) -> ContextOverview:
     """What fills the window of a conversation. Raises: NotFound."""
-    return overview_of(load_preview(tx, agent, conversation_seq, asking))
+    return overview_of(load_preview(tx, agent, conversation_seq, inputs))
 
 
 def load_step(tx: Tx, agent: Agent, step_id: StepId) -> Step:

@@ -33,7 +33,7 @@ from perdure.engine.approvals.approved import tool_digest
 from perdure.engine.hooks.rows import add_context_rows
 from perdure.engine.ports import EngineSettings, window_tokens
 from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
-from perdure.engine.run.tool_rules import foreseen, prefilled
+from perdure.engine.run.tool_rules import expected_states, prefilled
 
 __all__ = [
     "LATEST_ANSWERS",
@@ -179,7 +179,9 @@ def with_waits(
     will be refused, or is one of the `refused`."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     waits = awaited(tools, settings)
-    found = foreseen(log.terms, log.called, [call.name for call in calls]) if log.terms is not None else ()
+    found = (
+        expected_states(log.rule_scope, log.called, [call.name for call in calls]) if log.rule_scope is not None else ()
+    )
     changed: dict[str, ToolCall] = {}
     for place, call in enumerate(calls):
         arguments = prefilled(call.arguments, found[place].filled.get(call.name)) if found else call.arguments

@@ -15,8 +15,8 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
 from perdure.engine.compaction.summarise import Summary
-from perdure.engine.run.asking import Asking
 from perdure.engine.run.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
+from perdure.engine.run.request_inputs import RequestInputs
 
 __all__ = ["Left", "leave_view"]
 
@@ -38,7 +38,7 @@ def leave_view(
     nodes: Sequence[SummaryNode],
     smaller: Evict | Merge,
     summary: Summary | None,
-    asking: Asking,
+    inputs: RequestInputs,
     *,
     reason: str,
 ) -> Left:
@@ -48,7 +48,7 @@ def leave_view(
         view: what the plan was made of; its prefix has the number -1 where the conversation has none yet.
         nodes: the summary nodes in view, oldest first.
     """
-    counter, prefix, stubs = asking.counter, view.prefix, conversation.stubs
+    counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs
     gone: tuple[Message, ...] = ()
     kept, pinned, from_seq = view.rows, view.pinned, prefix.from_message_seq
     nodes = list(nodes)
@@ -60,7 +60,7 @@ def leave_view(
         kept = tuple(message for message in kept if message.seq >= smaller.from_seq)
         pinned, from_seq = smaller.pinned, smaller.from_seq
     if summary is not None:
-        node = tx.nodes.add(_node(agent, conversation, smaller, summary, asking))
+        node = tx.nodes.add(_node(agent, conversation, smaller, summary, inputs))
         if isinstance(smaller, Merge):
             merged = {old.seq for old in smaller.nodes}
             place = min(index for index, old in enumerate(nodes) if old.seq in merged)
@@ -77,7 +77,7 @@ def leave_view(
         agent,
         conversation,
         memory,
-        asking,
+        inputs,
         reason=reason,
         from_seq=from_seq,
         pinned=[message.seq for message in pinned],
@@ -100,7 +100,7 @@ def leave_view(
 
 
 def _node(
-    agent: Agent, conversation: Conversation, smaller: Evict | Merge, summary: Summary, asking: Asking
+    agent: Agent, conversation: Conversation, smaller: Evict | Merge, summary: Summary, inputs: RequestInputs
 ) -> SummaryNode:
     if isinstance(smaller, Merge):
         first, last = smaller.nodes[0], smaller.nodes[-1]
@@ -123,10 +123,10 @@ def _node(
         since=span[2],
         until=span[3],
         text=summary.text,
-        tokens=asking.counter.count(summary.text),
+        tokens=inputs.counter.count(summary.text),
         made_by=summary.made_by,
         model=agent.model if summary.made_by == "model" or summary.rejected is not None else None,
         rejected=summary.rejected,
         usage=summary.usage,
-        created_at=asking.now,
+        created_at=inputs.now,
     )

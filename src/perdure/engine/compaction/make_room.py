@@ -19,73 +19,75 @@ from perdure.engine.compaction.leave_view import leave_view
 from perdure.engine.compaction.summarise import Summary, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
 from perdure.engine.ports import Ports
-from perdure.engine.run.asking import Asking
 from perdure.engine.run.interrupts import Interrupted
-from perdure.engine.run.log import Progress, load_run_log
+from perdure.engine.run.log import load_run_log
 from perdure.engine.run.next_action import Ask, next_action
 from perdure.engine.run.prefixes import dropped_rows
-from perdure.engine.run.request import Full
+from perdure.engine.run.progress import Progress, RoomPlan
+from perdure.engine.run.request_inputs import RequestInputs
 from perdure.engine.run.views import Views
 
 __all__ = ["make_room"]
 
 
-async def make_room(full: Full, views: Views, ports: Ports) -> Progress:
+async def make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
     """The progress of carrying out the plan. Raises: LeaseLost, StoreError."""
     if not ports.hooks.wants("before_compaction", "after_compaction"):
-        return await _make_room(full, views, ports)
-    by = type(full.plan).__name__.lower()
+        return await _make_room(room, views, ports)
+    by = type(room.plan).__name__.lower()
     try:
-        budget = full.window_tokens - full.reserve_tokens
-        before = await before_compaction(full.log, by=by, budget_tokens=budget, ports=ports)
+        budget = room.window_tokens - room.reserve_tokens
+        before = await before_compaction(room.log, by=by, budget_tokens=budget, ports=ports)
         if before.log.run.ended:
             return before
-        made = await _make_room(full, views, ports)
+        made = await _make_room(room, views, ports)
         after = await after_compaction(made.log, by=by, ports=ports)
     except Interrupted:
-        return Progress(await ports.store.read(load_run_log, full.log.run.key))
+        return Progress(await ports.store.read(load_run_log, room.log.run.key))
     return Progress(after.log, (*before.events, *made.events, *after.events))
 
 
-async def _make_room(full: Full, views: Views, ports: Ports) -> Progress:
-    key = (full.agent.id, full.conversation.seq)
-    match full.plan:
+async def _make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
+    key = (room.agent.id, room.conversation.seq)
+    match room.plan:
         case Stub() as stub:
-            return await ports.store.write(_store_stub, full, stub, views.asking(key, ports))
+            return await ports.store.write(_store_stub, room, stub, views.inputs(key, ports))
         case Evict() | Merge() as smaller:
             summary: Summary | None = None
             if isinstance(smaller, Merge) or smaller.atoms:
                 try:
-                    summary = await summarise(full, smaller, ports)
+                    summary = await summarise(room, smaller, ports)
                 except Interrupted:
-                    return Progress(await ports.store.read(load_run_log, full.log.run.key))
-            return await ports.store.write(_store_smaller, full, smaller, summary, views.asking(key, ports))
+                    return Progress(await ports.store.read(load_run_log, room.log.run.key))
+            return await ports.store.write(_store_smaller, room, smaller, summary, views.inputs(key, ports))
 
 
-def _store_smaller(tx: Tx, full: Full, smaller: Evict | Merge, summary: Summary | None, asking: Asking) -> Progress:
+def _store_smaller(
+    tx: Tx, room: RoomPlan, smaller: Evict | Merge, summary: Summary | None, inputs: RequestInputs
+) -> Progress:
     """The node that stands for what leaves, and the prefix that begins behind it."""
-    held = _held(tx, full, asking)
+    held = _held(tx, room, inputs)
     if held is None:
-        return Progress(load_run_log(tx, full.log.run.key))
-    left = leave_view(tx, full.agent, held, full.view, full.nodes, smaller, summary, asking, reason="window")
+        return Progress(load_run_log(tx, room.log.run.key))
+    left = leave_view(tx, room.agent, held, room.view, room.nodes, smaller, summary, inputs, reason="window")
     events: list[Event] = []
     if left.node is not None and summary is not None:
-        tx.runs.spend(full.log.run.key, summary.usage)
+        tx.runs.spend(room.log.run.key, summary.usage)
         events.append(_compacted(left.node, merged=isinstance(smaller, Merge), before=left.tokens_before))
     events.append(PrefixRewritten(left.prefix.seq, left.prefix.reason))
-    return _progress(tx, full, events, asking)
+    return _progress(tx, room, events, inputs)
 
 
-def _store_stub(tx: Tx, full: Full, stub: Stub, asking: Asking) -> Progress:
+def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: RequestInputs) -> Progress:
     """How much is shown of some rows from now on. Where a model has seen more of them, that is a rewrite too."""
-    held = _held(tx, full, asking)
+    held = _held(tx, room, inputs)
     if held is None:
-        return Progress(load_run_log(tx, full.log.run.key))
-    counter, view = asking.counter, full.view
+        return Progress(load_run_log(tx, room.log.run.key))
+    counter, view = inputs.counter, room.view
     changed = {seq: chars for seq, chars in stub.stubs.items() if held.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]
     if stub.sent:
-        rewritten = _same_prefix(tx, full, asking)
+        rewritten = _same_prefix(tx, room, inputs)
         events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
     rows = (*view.pinned, *view.rows)
     cut = [message for message in rows if message.seq in changed]
@@ -99,23 +101,23 @@ def _store_stub(tx: Tx, full: Full, stub: Stub, asking: Asking) -> Progress:
             held.overcount, cut, held.stubs, counter, estimated=view.prefix.tokens + held.view_tokens
         ),
     )
-    return _progress(tx, full, events, asking)
+    return _progress(tx, room, events, inputs)
 
 
-def _same_prefix(tx: Tx, full: Full, asking: Asking) -> Prefix:
+def _same_prefix(tx: Tx, room: RoomPlan, inputs: RequestInputs) -> Prefix:
     """The prefix once more under a new number, so that requests before and after the cut are told apart."""
-    prefix = tx.prefixes.add(replace(full.view.prefix, reason="window", created_at=asking.now))
-    tx.conversations.show(full.agent.id, full.conversation.seq, full.conversation.seen, prefix=prefix)
+    prefix = tx.prefixes.add(replace(room.view.prefix, reason="window", created_at=inputs.now))
+    tx.conversations.show(room.agent.id, room.conversation.seq, room.conversation.seen, prefix=prefix)
     return prefix
 
 
-def _held(tx: Tx, full: Full, asking: Asking) -> Any:
+def _held(tx: Tx, room: RoomPlan, inputs: RequestInputs) -> Any:
     """The conversation, if its state is still the one that was planned for; None if there is nothing to do."""
-    log = full.log
-    log = log.after(run=tx.runs.hold(log.run.key, log.lease, until=asking.until))
-    conversation = tx.conversations.at(full.agent.id, full.conversation.seq)
-    planned = (full.view.prefix.seq, full.conversation.stubs, full.agent.settings_revision)
-    now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(full.agent.id).settings_revision)
+    log = room.log
+    log = log.after(run=tx.runs.hold(log.run.key, log.lease, until=inputs.until))
+    conversation = tx.conversations.at(room.agent.id, room.conversation.seq)
+    planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
+    now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)
     return conversation if now == planned and isinstance(next_action(log), Ask) else None
 
 
@@ -132,6 +134,6 @@ def _compacted(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted
     )
 
 
-def _progress(tx: Tx, full: Full, events: list[Event], asking: Asking) -> Progress:
-    stored = tx.events.add(full.log.run.key, events, at=asking.now)
-    return Progress(load_run_log(tx, full.log.run.key), stored)
+def _progress(tx: Tx, room: RoomPlan, events: list[Event], inputs: RequestInputs) -> Progress:
+    stored = tx.events.add(room.log.run.key, events, at=inputs.now)
+    return Progress(load_run_log(tx, room.log.run.key), stored)

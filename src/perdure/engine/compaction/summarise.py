@@ -21,7 +21,7 @@ from perdure.core.runs import Usage
 from perdure.engine.ports import Ports
 from perdure.engine.run.interrupts import is_cancelled
 from perdure.engine.run.leases import holding
-from perdure.engine.run.request import Full
+from perdure.engine.run.progress import RoomPlan
 
 __all__ = ["Summary", "extract_summary", "summarise"]
 
@@ -50,7 +50,7 @@ class Summary:
     usage: Usage = field(default_factory=Usage)
 
 
-async def summarise(full: Full, smaller: Evict | Merge, ports: Ports) -> Summary:
+async def summarise(room: RoomPlan, smaller: Evict | Merge, ports: Ports) -> Summary:
     """One call of the agent's model at most; whatever comes of it, a summary within the plan's size.
 
     Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError.
@@ -59,16 +59,16 @@ async def summarise(full: Full, smaller: Evict | Merge, ports: Ports) -> Summary
         return Summary(extract_summary(smaller, ports.counter), "extract", "too_small")
     large = isinstance(smaller, Evict) and sum(map(stub_chars, smaller.messages)) > LARGE_CHARS
     work = asyncio.to_thread if large else _here
-    source = await work(_source, full, smaller, ports)
+    source = await work(_source, room, smaller, ports)
     limit, counter = smaller.summary_tokens, ports.counter
     asked = max(1, int(limit * ASKED_SHARE))
     request = replace(
-        summary_request(full.agent.model, source, previous=_previous(full, smaller), max_summary_tokens=asked),
+        summary_request(room.agent.model, source, previous=_previous(room, smaller), max_summary_tokens=asked),
         purpose="summary",
     )
     usage = Usage()
     try:
-        reply = await _reply(full, request, ports)
+        reply = await _reply(room, request, ports)
         usage = reply.usage
         said = text_of(reply.parts)
         text = await work(check_summary, said, source=source, request=request, max_tokens=limit, counter=counter)
@@ -88,12 +88,12 @@ async def _here(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return work(*args, **kwargs)
 
 
-async def _reply(full: Full, request: ModelRequest, ports: Ports) -> ModelReply:
+async def _reply(room: RoomPlan, request: ModelRequest, ports: Ports) -> ModelReply:
     """The model's answer. Raises: ModelError, TimeoutError."""
-    model = ports.models.find(full.agent.model)
+    model = ports.models.find(room.agent.model)
     if model is None:
-        raise ModelNotFound(full.agent.model, known=ports.models.handles())
-    async with holding(full.log.run.key, full.log.lease, ports):
+        raise ModelNotFound(room.agent.model, known=ports.models.handles())
+    async with holding(room.log.run.key, room.log.lease, ports):
         try:
             async with asyncio.timeout(ports.settings.summary_timeout_s):
                 return await _whole(model, request)
@@ -119,20 +119,20 @@ async def _whole(model: Model, request: ModelRequest) -> ModelReply:
     return reply if reply is not None else ModelReply(parts=())
 
 
-def _source(full: Full, smaller: Evict | Merge, ports: Ports) -> str:
+def _source(room: RoomPlan, smaller: Evict | Merge, ports: Ports) -> str:
     """What is summarised, as the summariser is shown it."""
     if isinstance(smaller, Merge):
         return "\n\n".join(
             f"{node_handle(node.seq)} ({message_handle(node.from_message_seq, node.upto_message_seq)}): {node.text}"
             for node in smaller.nodes
         )
-    budget = full.window_tokens - full.reserve_tokens
+    budget = room.window_tokens - room.reserve_tokens
     return transcript(smaller.messages, max_tokens=int(budget * SOURCE_SHARE), counter=ports.counter)
 
 
-def _previous(full: Full, smaller: Evict | Merge) -> str:
+def _previous(room: RoomPlan, smaller: Evict | Merge) -> str:
     """The summary that stands before what is summarised."""
-    return full.nodes[-1].text if isinstance(smaller, Evict) and full.nodes else ""
+    return room.nodes[-1].text if isinstance(smaller, Evict) and room.nodes else ""
 
 
 def extract_summary(smaller: Evict | Merge, counter: TokenCounter) -> str:

@@ -29,8 +29,8 @@ from perdure.engine.approvals.answers import refuse_while_pending
 from perdure.engine.compaction.leave_view import leave_view
 from perdure.engine.compaction.summarise import Summary, extract_summary
 from perdure.engine.ports import Ports
-from perdure.engine.run.asking import Asking
 from perdure.engine.run.prefixes import compile_prefix, read_memory
+from perdure.engine.run.request_inputs import RequestInputs
 
 __all__ = ["import_drafts"]
 
@@ -77,55 +77,54 @@ async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> 
     """Have the oldest rows leave the view until what is shown fits, or nothing more can go."""
     while True:
         now = ports.clock.now()
-        asking = Asking(
+        inputs = RequestInputs(
             ids=ports.ids,
-            have=None,
             counter=ports.counter,
             models=ports.models,
             settings=ports.settings,
             now=now,
             until=now,
         )
-        shown = await ports.store.read(_shown, agent_id, conversation_seq, asking)
-        smaller = None if shown is None else await asyncio.to_thread(_plan, shown, asking)
+        shown = await ports.store.read(_shown, agent_id, conversation_seq, inputs)
+        smaller = None if shown is None else await asyncio.to_thread(_plan, shown, inputs)
         if shown is None or smaller is None:
             return
         summary: Summary | None = None
         if isinstance(smaller, Merge) or smaller.atoms:
             text = await asyncio.to_thread(extract_summary, smaller, ports.counter)
             summary = Summary(text, "extract")
-        if not await ports.store.write(_leave, shown, smaller, summary, asking):
+        if not await ports.store.write(_leave, shown, smaller, summary, inputs):
             return
 
 
-def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, asking: Asking) -> _Shown | None:
+def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: RequestInputs) -> _Shown | None:
     """None: there is room, going by the estimates that are stored."""
     opening = tx.conversations.opening(agent_id, conversation_seq)
     agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
     if conversation.prefix_seq is None:
         first = conversation.first_seq
-        prefix = compile_prefix(tx, agent, conversation, memory, asking, reason="import", from_seq=first)
+        prefix = compile_prefix(tx, agent, conversation, memory, inputs, reason="import", from_seq=first)
     else:
         prefix = tx.prefixes.at(agent_id, conversation.prefix_seq)
-    window, reserve = asking.window(agent)
+    window, reserve = inputs.window(agent)
     if prefix.tokens + conversation.view_tokens - conversation.overcount <= window - reserve:
         return None
     pinned = tx.messages.by_seqs(agent_id, prefix.pinned)
     rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=LAST_SEQ)
     view = View.of(prefix, pinned, conversation.stubs).extended(rows)
     nodes = tx.nodes.by_seqs(agent_id, conversation_seq, prefix.nodes)
-    status = tail(asking.now, agent.timezone, memory.counts, marker=prefix.marker)
+    status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
     return _Shown(agent, conversation, view, tuple(nodes), status)
 
 
-def _plan(shown: _Shown, asking: Asking) -> Evict | Merge | None:
+def _plan(shown: _Shown, inputs: RequestInputs) -> Evict | Merge | None:
     """What leaves next; None if there is room now, or nothing more can go."""
     agent, conversation, view = shown.agent, shown.conversation, shown.view
-    window, reserve = asking.window(agent)
+    window, reserve = inputs.window(agent)
     certificate = Certificate(
         window_tokens=window,
         reserve_tokens=reserve,
-        segments=segments(view, stubs=conversation.stubs, status=shown.status, run_seq=NO_RUN, counter=asking.counter),
+        segments=segments(view, stubs=conversation.stubs, status=shown.status, run_seq=NO_RUN, counter=inputs.counter),
         overcount=conversation.overcount,
     )
     situation = Situation(
@@ -136,7 +135,7 @@ def _plan(shown: _Shown, asking: Asking) -> Evict | Merge | None:
         run_seq=NO_RUN,
         stubs=conversation.stubs,
         can_open=False,  # nothing is cut: what stays is old enough to leave, but for the newest message
-        counter=asking.counter,
+        counter=inputs.counter,
     )
     try:
         found = plan(situation)
@@ -145,12 +144,12 @@ def _plan(shown: _Shown, asking: Asking) -> Evict | Merge | None:
     return found if isinstance(found, (Evict, Merge)) else None
 
 
-def _leave(tx: Tx, shown: _Shown, smaller: Evict | Merge, summary: Summary | None, asking: Asking) -> bool:
+def _leave(tx: Tx, shown: _Shown, smaller: Evict | Merge, summary: Summary | None, inputs: RequestInputs) -> bool:
     """Carry the plan out; False if the conversation has gone on since, which then makes room for itself."""
     agent_id, planned = shown.agent.id, shown.conversation
     tx.agents.lock(agent_id)
     now = tx.conversations.at(agent_id, planned.seq)
     if now != planned or tx.runs.active(agent_id, planned.seq) is not None:
         return False
-    leave_view(tx, shown.agent, now, shown.view, shown.nodes, smaller, summary, asking, reason="import")
+    leave_view(tx, shown.agent, now, shown.view, shown.nodes, smaller, summary, inputs, reason="import")
     return True

@@ -36,8 +36,9 @@ from perdure.engine.run.accept import Request
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.leases import holding
-from perdure.engine.run.log import Progress, RunLog, load_run_log, run_log_of
+from perdure.engine.run.log import RunLog, load_run_log, run_log_of
 from perdure.engine.run.next_action import Ask, Finish, next_action
+from perdure.engine.run.progress import Progress
 
 __all__ = [
     "after_compaction",

@@ -1,6 +1,6 @@
 """T1: a request is accepted. Once this is committed, the caller may be told so, and it will be answered.
 
-If no other run is before it, its run begins in the same transaction (`engine.run.request.begin`): one commit less.
+If no other run is before it, its run begins in the same transaction (`engine.run.begin`): one commit less.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ from perdure.engine.approvals.answers import (
     return_limit_chars,
 )
 from perdure.engine.approvals.decisions import given_before
-from perdure.engine.run.asking import Asking
-from perdure.engine.run.log import Progress, RunLog, run_log_of, terms_of
+from perdure.engine.run.log import RunLog, rule_scope_of, run_log_of
+from perdure.engine.run.progress import Progress
+from perdure.engine.run.request_inputs import RequestInputs
 
 __all__ = [
     "Accepted",
-    "Begin",
     "Request",
+    "Started",
     "accept",
+    "accept_and_start",
     "add_waiting_input",
     "begin_input",
     "check_input",
@@ -52,8 +54,6 @@ __all__ = [
 ]
 
 STEPS, MAX_STEPS = 50, 10_000
-
-Begin = Callable[[RunLog, list[Event], Opening], Progress]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +110,19 @@ class Accepted:
     waits: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An accepted run that nothing stands before: what its first step is made from, in the same transaction.
+
+    Args:
+        events: what is to be told of it, not stored yet.
+    """
+
+    log: RunLog
+    opening: Opening
+    events: list[Event]
+
+
 def check_input(
     drafts: Sequence[Draft], *, limits: Limits, limit_chars: int, max_steps: int | None, answers: bool = False
 ) -> None:
@@ -128,28 +141,38 @@ def check_input(
 
 
 def accept(
-    tx: Tx,
-    request: Request,
-    *,
-    check_model: Callable[[str], None],
-    owner: str,
-    now: datetime,
-    until: datetime,
-    begin: Begin | None = None,
-    asking: Asking | None = None,
+    tx: Tx, request: Request, inputs: RequestInputs, *, check_model: Callable[[str], None], owner: str
 ) -> Accepted:
-    """The queued run, reserved for this process until `until`.
+    """The queued run, reserved for this process until the lease ends (T1).
 
     Behind another run of the conversation the input waits on the run's row: a message must not come to stand between
     that run's calls and their results.
 
     Args:
         check_model: raises if nobody here can ask the model of this handle: the message is then refused, not kept.
-        begin: goes on with a run that has nothing to wait for, given its log, the events to store, and what it begins
-            from.
-        asking: what else answers are stored with.
     Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, ModelNotFound.
     """
+    accepted, _ = _accept(tx, request, inputs, check_model=check_model, owner=owner, running=False)
+    return accepted
+
+
+def accept_and_start(
+    tx: Tx, request: Request, inputs: RequestInputs, *, check_model: Callable[[str], None], owner: str
+) -> tuple[Accepted, Started | None]:
+    """As `accept`, but a run that has nothing to wait for is running, and its events are still to be stored."""
+    return _accept(tx, request, inputs, check_model=check_model, owner=owner, running=True)
+
+
+def _accept(
+    tx: Tx,
+    request: Request,
+    inputs: RequestInputs,
+    *,
+    check_model: Callable[[str], None],
+    owner: str,
+    running: bool,
+) -> tuple[Accepted, Started | None]:
+    now = inputs.now
     tx.agents.lock(request.agent_id)
     if request.idempotency_key is not None:
         known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
@@ -157,11 +180,12 @@ def accept(
             run, digest = known
             if digest != request.digest:
                 raise IdempotencyMismatch(request.idempotency_key)
-            return Accepted(run, (), repeated=True)
-    agent = None if asking is None else asking.agent
-    opening = tx.conversations.opening(request.agent_id, request.conversation_seq, known=agent)
-    if request.answers is not None and asking is not None:
-        return _resume(tx, request, request.answers, opening, asking, check_model=check_model, owner=owner, begin=begin)
+            return Accepted(run, (), repeated=True), None
+    opening = tx.conversations.opening(request.agent_id, request.conversation_seq, known=inputs.cached_agent)
+    if request.answers is not None:
+        return _resume(
+            tx, request, request.answers, opening, inputs, check_model=check_model, owner=owner, running=running
+        )
     refuse_while_pending(tx, opening.conversation)
     busy = opening.active_run_seq is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
@@ -174,9 +198,9 @@ def accept(
         at=now,
         max_steps=STEPS if request.max_steps is None else request.max_steps,
         background=request.background,
-        running=begin is not None and not busy,
+        running=running and not busy,
         lease_owner=owner,
-        lease_until=until,
+        lease_until=inputs.until,
         waiting_input=_encode_drafts(request.drafts, request.tokens) if busy else None,
     )
     if request.idempotency_key is not None:
@@ -184,16 +208,16 @@ def accept(
     if request.client_tools:
         run = _with_client_tools(tx, run, request.client_tools)
     events: list[Event] = [RunQueued(run.id)]
-    if not busy:
-        added = _append_input(tx, run, request.drafts, request.tokens, now=now, opening=opening)
-        events += [MessageAdded(message.seq, message) for message in added]
-        if begin is not None:
-            rules = rules_of(opening.agent.settings)
-            terms = terms_of(tx, run, rules) if rules else None
-            log = RunLog(run=run, messages=tuple(added), steps=(), started={}, terms=terms, told=0)
-            begun = begin(log, events, opening.after(added))
-            return Accepted(run, begun.events, begun=begun)
-    return Accepted(run, tx.events.add(run.key, events, at=now, after=0))
+    if busy:
+        return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
+    added = _append_input(tx, run, request.drafts, request.tokens, now=now, opening=opening)
+    events += [MessageAdded(message.seq, message) for message in added]
+    if not running:
+        return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
+    rules = rules_of(opening.agent.settings)
+    rule_scope = rule_scope_of(tx, run, rules) if rules else None
+    log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope, told=0)
+    return Accepted(run, ()), Started(log, opening.after(added), events)
 
 
 def _resume(
@@ -201,20 +225,20 @@ def _resume(
     request: Request,
     answers: Sequence[Answer],
     opening: Opening,
-    asking: Asking,
+    inputs: RequestInputs,
     *,
     check_model: Callable[[str], None],
     owner: str,
-    begin: Begin | None,
-) -> Accepted:
+    running: bool,
+) -> tuple[Accepted, Started | None]:
     """The run that goes on with these answers. It stands before all that wait, and begins at once."""
-    agent, conversation, now = opening.agent, opening.conversation, asking.now
+    agent, conversation, now = opening.agent, opening.conversation, inputs.now
     pending = find_pending(tx, conversation)
     said = request.said if request.drafts else None
-    most_chars = return_limit_chars(agent, asking.models, asking.settings)
+    most_chars = return_limit_chars(agent, inputs.models, inputs.settings)
     answers, earlier = given_before(tx, conversation, pending, answers, said=said, most_chars=most_chars)
     if earlier is not None and (pending is None or earlier.key != pending.run.key):
-        return Accepted(earlier, (), repeated=True)
+        return Accepted(earlier, (), repeated=True), None
     if pending is None:
         raise AnswerInvalid(
             "Cannot process approval response: No tool call is currently awaiting approval in this conversation"
@@ -224,8 +248,8 @@ def _resume(
     rows, tokens = answer_rows(
         pending,
         answers,
-        ids=asking.ids,
-        counter=asking.counter,
+        ids=inputs.ids,
+        counter=inputs.counter,
         most_chars=most_chars,
     )
     left = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
@@ -237,7 +261,7 @@ def _resume(
             )
         if rows:
             _append_rows(tx, stopped, rows, tokens, now=now, step_id=pending.message.step_id)
-        return Accepted(stopped, (), waits=True)
+        return Accepted(stopped, (), waits=True), None
     check_model(agent.model)
     run = tx.runs.add(
         opening,
@@ -246,9 +270,9 @@ def _resume(
         at=now,
         max_steps=max(0, stopped.max_steps - stopped.step_count) if request.max_steps is None else request.max_steps,
         background=request.background,
-        running=begin is not None,
+        running=running,
         lease_owner=owner,
-        lease_until=asking.until,
+        lease_until=inputs.until,
         waiting_input=None,
     )
     run = tx.runs.resume(
@@ -277,11 +301,11 @@ def _resume(
     if rows:
         added = _append_rows(tx, run, rows, tokens, now=now, step_id=pending.message.step_id, opening=opening)
     events: list[Event] = [RunQueued(run.id), *(MessageAdded(message.seq, message) for message in added)]
-    if begin is not None:
+    if running:
         # Nothing is known of it that the store does not say: some of its log is another run's.
-        begun = begin(replace(run_log_of(tx, run), told=0), events, opening.after(added))
-        return Accepted(run, begun.events, begun=begun)
-    return Accepted(run, tx.events.add(run.key, events, at=now, after=0))
+        log = replace(run_log_of(tx, run), told=0)
+        return Accepted(run, ()), Started(log, opening.after(added), events)
+    return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
 
 
 def _append_rows(

@@ -14,8 +14,8 @@ from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
 from perdure.domain.files.section import deltas_of_files, is_of_files
 from perdure.domain.files.views import limits_of
-from perdure.engine.run.asking import Asking
 from perdure.engine.run.prefixes import Memory
+from perdure.engine.run.request_inputs import RequestInputs
 
 __all__ = ["delta_texts"]
 
@@ -26,7 +26,7 @@ def delta_texts(
     seen: Mapping[str, int],
     memory: Memory,
     prefix: Prefix,
-    asking: Asking,
+    inputs: RequestInputs,
     *,
     folded: bool = False,
 ) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def delta_texts(
     blocks = tx.blocks.of_agent(agent.id)
     seen_blocks = {key: version for key, version in seen.items() if not is_of_files(key)}
     texts = memory_deltas(seen_blocks, blocks, labels=_seen_labels(tx, seen_blocks, blocks), folded=folded)
-    window, _ = asking.window(agent)
+    window, _ = inputs.window(agent)
     return texts + deltas_of_files(
         tx,
         agent.id,
@@ -47,7 +47,7 @@ def delta_texts(
         memory.versions,
         shown=prefix.seen,
         limits=limits_of(agent, window),
-        counter=asking.counter,
+        counter=inputs.counter,
     )
 
 

@@ -8,15 +8,14 @@ from functools import reduce
 from operator import add
 
 from perdure.core.errors import LeaseLost, ModelOverflow
-from perdure.core.events import StoredEvent
 from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
 from perdure.core.tools.rules import ToolRules, rules_of
 from perdure.core.tx import Tx
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
-from perdure.engine.run.tool_rules import Called, Standing, Terms, calls_made, standing
+from perdure.engine.run.tool_rules import Called, RuleScope, RuleState, calls_made, rule_state
 
-__all__ = ["OpenCall", "Progress", "RunLog", "load_run_log", "open_calls_in", "run_log_of", "terms_of"]
+__all__ = ["OpenCall", "RunLog", "load_run_log", "open_calls_in", "rule_scope_of", "run_log_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class RunLog:
     that is read anew in each transaction.
 
     Args:
-        terms: what the run's calls are judged by; None: the agent has no rules about what may follow what.
+        rule_scope: what the run's calls are judged by; None: the agent has no rules about what may follow what.
         told: the number of the run's last event; None where it was not looked up. Besides who holds the lease only a
             request to cancel tells more, and that shows in the run's row.
     """
@@ -57,7 +56,7 @@ class RunLog:
     messages: tuple[Message, ...]
     steps: tuple[Step, ...]
     started: Mapping[str, int]
-    terms: Terms | None = None
+    rule_scope: RuleScope | None = None
     told: int | None = field(default=None, compare=False)
 
     def after(
@@ -77,7 +76,7 @@ class RunLog:
             messages=(*self.messages, *messages) if messages else self.messages,
             steps=steps,
             started=self.started,
-            terms=self.terms,
+            rule_scope=self.rule_scope,
             told=told,
         )
 
@@ -101,7 +100,7 @@ class RunLog:
         for one in self.open_calls:
             if not one.waits:
                 ready.append(one)
-            elif self.terms is not None:
+            elif self.rule_scope is not None:
                 break
         return tuple(ready)
 
@@ -120,22 +119,22 @@ class RunLog:
             count += message.kind == "heartbeat"
         return count
 
-    def standing(
+    def rule_state(
         self, *, of: OpenCall | None = None, tools: Collection[str] | None = None, next_answer: bool = False
-    ) -> Standing | None:
+    ) -> RuleState | None:
         """What the rules say now; `of` a call that is about to be run, with the `tools` that there now are; or
         (`next_answer`) of an answer that is still to come. None: there are no rules."""
-        if (terms := self.terms) is None:
+        if (rule_scope := self.rule_scope) is None:
             return None
         if tools is not None:
-            terms = Terms(terms.rules, frozenset(tools), terms.earlier)
+            rule_scope = RuleScope(rule_scope.rules, frozenset(tools), rule_scope.earlier)
         answer = None if next_answer else of.message if of is not None else self.last_answer
-        return standing(terms, self.called, answer=-1 if answer is None else answer.seq)
+        return rule_state(rule_scope, self.called, answer=-1 if answer is None else answer.seq)
 
     @property
     def called(self) -> list[Called]:
         """The calls of the request that this run serves, as far as tool rules count them."""
-        return [*(self.terms.earlier if self.terms is not None else ()), *calls_made(self.messages)]
+        return [*(self.rule_scope.earlier if self.rule_scope is not None else ()), *calls_made(self.messages)]
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -188,14 +187,6 @@ class RunLog:
         return tuple(call for message in self.messages if message.step_id == step.id for call in message.calls)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What one transaction of the loop brought: the log as it now stands, and the events to send."""
-
-    log: RunLog
-    events: Sequence[StoredEvent] = ()
-
-
 def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
     """The calls in these rows that have no result in them, in the order they were asked."""
     answered: set[str] = set()
@@ -227,11 +218,11 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
         messages=tuple(tx.messages.of_run(run)),
         steps=tuple(tx.steps.of_run(run.key)),
         started=tx.runs.started_calls(run.key),
-        terms=terms_of(tx, run, rules_of(tx.agents.tool_rules(run.key.agent_id))),
+        rule_scope=rule_scope_of(tx, run, rules_of(tx.agents.tool_rules(run.key.agent_id))),
     )
 
 
-def terms_of(tx: Tx, run: Run, rules: ToolRules) -> Terms | None:
+def rule_scope_of(tx: Tx, run: Run, rules: ToolRules) -> RuleScope | None:
     """What the calls of this run are judged by."""
     if not rules.ordered:
         return None
@@ -244,4 +235,4 @@ def terms_of(tx: Tx, run: Run, rules: ToolRules) -> Terms | None:
     if run.turn_from is not None and run.begins_at is not None:
         earlier = tx.messages.view(agent_id, run.conversation_seq, from_seq=run.turn_from, upto_seq=run.begins_at - 1)
     made = tuple(Called(one.name, one.output, one.denied) for one in calls_made(earlier))
-    return Terms(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), made)
+    return RuleScope(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), made)

@@ -7,10 +7,9 @@ from perdure.engine.hooks.points import at_run_end, before_model
 from perdure.engine.ports import Ports
 from perdure.engine.run.finish import finish
 from perdure.engine.run.hub import Tell
-from perdure.engine.run.log import Progress
 from perdure.engine.run.model_call import call_model
 from perdure.engine.run.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
-from perdure.engine.run.request import Asked, Full
+from perdure.engine.run.progress import Progress
 from perdure.engine.run.tool_calls import call_tools
 from perdure.engine.run.views import Views
 
@@ -28,33 +27,31 @@ async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> Non
     """
     tell(progress.events)
     hooks = ports.hooks
-    told_end = False
-    asked_hooks = (
-        -1
-    )  # the number of steps when hooks were told of the next one: once, however often room has to be made
+    end_hooked = False
+    hooked_step = -1  # hooks hear of a step once, however often room has to be made for it
     while True:
         log = progress.log
         match next_action(log):
             case Done():
-                views.learn(log)
-                if not told_end and hooks.wants("run_end"):
+                views.extend(log)
+                if not end_hooked and hooks.wants("run_end"):
                     await at_run_end(log, ports)
                 return
             case Finish() as action:
-                if not told_end and hooks.wants("run_end"):
-                    told_end, progress = True, await at_run_end(log, ports, finish=action)
+                if not end_hooked and hooks.wants("run_end"):
+                    end_hooked, progress = True, await at_run_end(log, ports, finish=action)
                 else:
                     progress = await finish(log, ports)
             case Ask():
-                if isinstance(progress, Full):
-                    progress = await make_room(progress, views, ports)
-                elif len(log.steps) != asked_hooks and hooks.wants("before_model"):
-                    asked_hooks, progress = len(log.steps), await before_model(log, ports)
+                if progress.room is not None:
+                    progress = await make_room(progress.room, views, ports)
+                elif len(log.steps) != hooked_step and hooks.wants("before_model"):
+                    hooked_step, progress = len(log.steps), await before_model(log, ports)
                 else:
-                    progress = await views.ask(log, ports)
+                    progress = await views.make_request(log, ports)
             case CallModel(step):
-                asked = progress if isinstance(progress, Asked) else await views.asked(log, step, ports)
-                progress = await call_model(asked, step, ports, tell)
+                request = progress.request or await views.load_request(log, step, ports)
+                progress = await call_model(log, request, step, ports, tell)
             case CallTools(calls):
                 async for progress in call_tools(log, calls, ports):
                     tell(progress.events)

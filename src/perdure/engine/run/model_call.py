@@ -13,6 +13,7 @@ from typing import Any
 from perdure.context.request.assemble import assemble
 from perdure.context.window.budget import overcount_measured
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.agents import Agent
 from perdure.core.errors import (
     HookBlocked,
     LeaseLost,
@@ -38,10 +39,10 @@ from perdure.engine.run.finish import end_run
 from perdure.engine.run.hub import Tell
 from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.run.leases import holding
-from perdure.engine.run.log import Progress, RunLog, load_run_log
+from perdure.engine.run.log import RunLog, load_run_log
 from perdure.engine.run.long_calls import CALLS_SHARE, shortened
 from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.request import Asked
+from perdure.engine.run.progress import Progress, RequestParts
 
 __all__ = ["call_model"]
 
@@ -53,21 +54,20 @@ logger = logging.getLogger(__name__)
 TOLD_CHARS = 4_000
 
 
-async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Progress:
+async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Ports, tell: Tell) -> Progress:
     """The progress that storing the answer made; its pieces are told as they come."""
-    log = asked.log
     message_id = answer_id(log.run.id, step.index, ports.ids)
     previews = _Previews(log, ports) if log.run.background else None
     reply: ModelReply | None = None
-    deltas = _Deltas(asked, step, message_id, ports)
+    deltas = _Deltas(log, request.agent, step, message_id, ports)
     try:
         async with holding(log.run.key, log.lease, ports):
             model = ports.models.find(step.model)
             if model is None:
                 raise ModelNotFound(step.model, known=ports.models.handles())
-            options = ModelOptions.of(asked.agent.settings)
-            request = assemble(step.model, asked.view, step.recipe, options=options)
-            async for piece in model.respond(request):
+            options = ModelOptions.of(request.agent.settings)
+            sent = assemble(step.model, request.view, step.recipe, options=options)
+            async for piece in model.respond(sent):
                 if isinstance(piece, ModelReply):
                     reply = piece
                     continue
@@ -108,7 +108,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
             ends=not ports.hooks.wants("run_end"),
         )
     assert reply is not None
-    window = window_tokens(asked.agent, ports.models, ports.settings)
+    window = window_tokens(request.agent, ports.models, ports.settings)
     parts, refused = shortened(
         deltas.names.of(reply.parts), counter=ports.counter, most_tokens=int(window * CALLS_SHARE)
     )
@@ -118,7 +118,7 @@ async def call_model(asked: Asked, step: Step, ports: Ports, tell: Tell) -> Prog
         log=log,
         step=step,
         draft=Draft(id=message_id, role="assistant", parts=parts),
-        agent_settings=asked.agent.settings,
+        agent_settings=request.agent.settings,
         reply=reply,
         refused=refused,
         window_tokens=window,
@@ -296,12 +296,12 @@ class _Deltas:
     """The deltas of one answer: its calls under the ids that they are kept under, and with what they wait for, as far
     as that is known before they are whole."""
 
-    def __init__(self, asked: Asked, step: Step, message_id: MessageId, ports: Ports) -> None:
-        self._log, self._settings, self._ports = asked.log, asked.agent.settings, ports
+    def __init__(self, log: RunLog, agent: Agent, step: Step, message_id: MessageId, ports: Ports) -> None:
+        self._log, self._settings, self._ports = log, agent.settings, ports
         self._step, self._message_id = step, message_id
         self._waits: Mapping[str, Waits] | None = None
         self._avoid: Collection[str] | None = None
-        self.names = CallNames(asked.log)
+        self.names = CallNames(log)
 
     async def of(self, piece: ModelDelta) -> Delta:
         if piece.kind in ("text", "reasoning"):

@@ -80,7 +80,7 @@ def next_action(log: RunLog) -> Action:
         return CallTools(ready) if ready else Finish("requires_approval")
     if log.questions:
         return Finish("end_turn")
-    if log.terms is not None and (ruled := _by_the_rules(log)) is not None:
+    if log.rule_scope is not None and (ruled := _by_the_rules(log)) is not None:
         return ruled
     step = log.last_step
     if step is not None:
@@ -99,7 +99,7 @@ def next_action(log: RunLog) -> Action:
 
 def _by_the_rules(log: RunLog) -> Action | None:
     """What the agent's tool rules make of a run that has no open call; None: nothing of their own."""
-    now, answer, step = log.standing(), log.last_answer, log.last_step
+    now, answer, step = log.rule_state(), log.last_answer, log.last_step
     if now is None or answer is None or (step is not None and step.status != "success") or log.run.input_waits:
         return None
     if now.stuck is not None:

@@ -27,7 +27,7 @@ from perdure.domain.files.section import is_of_files, section_of_files
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import client_skills, client_specs
-from perdure.engine.run.asking import Asking
+from perdure.engine.run.request_inputs import RequestInputs
 
 __all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "store_prefix"]
 
@@ -70,7 +70,7 @@ def compile_prefix(
     agent: Agent,
     conversation: Conversation,
     memory: Memory,
-    asking: Asking,
+    inputs: RequestInputs,
     *,
     reason: str,
     from_seq: int,
@@ -84,7 +84,7 @@ def compile_prefix(
     Args:
         marker: that of the prefix before, which stays as long as neither memory nor tools hold it.
     """
-    counter = asking.counter
+    counter = inputs.counter
     archives = tx.archives.of_agent(agent.id)
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
     blocks = tx.blocks.of_agent(agent.id)
@@ -95,13 +95,13 @@ def compile_prefix(
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
     bare = compile_system(agent.system, blocks, counts, rules=rules, skills=skills)
     if not marker or marker in bare or marker in tools_text(tools):  # one that was told is no marker any more
-        marker = new_marker(asking.ids)
+        marker = new_marker(inputs.ids)
     compiled = partial(compile_system, agent.system, blocks, counts, rules=rules, skills=skills, marker=marker)
     system = compiled()
     summary = summary_section(nodes, can_open=bool(tools))
     summary = marked_text(summary, marker) if summary else ""
     if any(map(is_of_files, memory.versions)):
-        window, reserve = asking.window(agent)
+        window, reserve = inputs.window(agent)
         rest = counter.count(system) + counter.count(tools_text(tools))
         limits = limits_of(agent, window)
         most = min(limits.section_tokens, int((window - reserve - rest) * FILES_SHARE))
@@ -123,7 +123,7 @@ def compile_prefix(
         pinned=tuple(pinned),
         client_tools=client_tools,
         marker=marker,
-        created_at=asking.now,
+        created_at=inputs.now,
     )
 
 

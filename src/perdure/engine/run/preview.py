@@ -16,9 +16,9 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
-from perdure.engine.run.asking import Asking
 from perdure.engine.run.deltas import delta_texts
 from perdure.engine.run.prefixes import compile_prefix, overcount_behind, read_memory
+from perdure.engine.run.request_inputs import RequestInputs
 
 __all__ = ["Preview", "preview"]
 
@@ -52,9 +52,9 @@ class Preview:
     measured_tokens: int | None
 
 
-def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) -> Preview:
+def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: RequestInputs) -> Preview:
     """The next request, and the certificate of what it takes before a new message is in it."""
-    counter, stubs = asking.counter, conversation.stubs
+    counter, stubs = inputs.counter, conversation.stubs
     memory = read_memory(tx, tx.conversations.opening(agent.id, conversation.seq, known=agent))
     current = None if conversation.prefix_seq is None else tx.prefixes.at(agent.id, conversation.prefix_seq)
     seen_changed = current is not None and current.seen != memory.versions
@@ -63,7 +63,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
         settings_revision=agent.settings_revision,
         seen_changed=seen_changed,
         last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
-        now=asking.now,
+        now=inputs.now,
         client_tools=current.client_tools if current else None,
         reset=conversation.first_seq > 0,
     )
@@ -76,7 +76,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
             agent,
             conversation,
             memory,
-            asking,
+            inputs,
             reason=reason or "first",
             from_seq=current.from_message_seq if current else conversation.first_seq,
             pinned=current.pinned if current else (),
@@ -88,11 +88,11 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, asking: Asking) ->
     pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, stubs).extended(_settled(rows))
-    deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, asking) if current is not None else ()
-    status = tail(asking.now, agent.timezone, memory.counts, marker=prefix.marker)
+    deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs) if current is not None else ()
+    status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
     active = tx.runs.active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
-    window, reserve = asking.window(agent)
+    window, reserve = inputs.window(agent)
     return Preview(
         agent=agent,
         conversation=conversation,

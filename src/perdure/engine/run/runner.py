@@ -29,9 +29,10 @@ from perdure.engine.run.finish import end_run
 from perdure.engine.run.following import Following
 from perdure.engine.run.hub import Hub, Listener, Sent
 from perdure.engine.run.leases import is_dead
-from perdure.engine.run.log import Progress, run_log_of
+from perdure.engine.run.log import run_log_of
 from perdure.engine.run.loop import run as run_loop
 from perdure.engine.run.next_action import Finish
+from perdure.engine.run.progress import Progress
 from perdure.engine.run.views import Views
 from perdure.engine.workers.capture import Captures
 

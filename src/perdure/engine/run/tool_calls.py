@@ -38,7 +38,8 @@ from perdure.engine.hooks.points import after_memory_tool, after_tool, before_to
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
-from perdure.engine.run.log import OpenCall, Progress, RunLog, load_run_log
+from perdure.engine.run.log import OpenCall, RunLog, load_run_log
+from perdure.engine.run.progress import Progress
 from perdure.engine.run.tool_rules import EDITED, prefilled
 from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall, Searched, run_search_tool
 
@@ -66,7 +67,7 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
     waiting = list(calls)
     while waiting:
         # What comes after a call may depend on it by the agent's rules: then they are run one after the other.
-        batch = waiting[:1] if log.terms is not None else _batch(log, waiting, tools, waits)
+        batch = waiting[:1] if log.rule_scope is not None else _batch(log, waiting, tools, waits)
         del waiting[: len(batch)]
         first, tool = batch[0], tools.get(batch[0].call.name)
         progress = Progress(log)
@@ -88,7 +89,7 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
 
 def _violation(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> ToolOutcome | None:
     """Why the agent's tool rules don't allow this call now, as its result; None: they do."""
-    now = log.standing(of=open_call, tools=tools)
+    now = log.rule_state(of=open_call, tools=tools)
     broken = None if now is None else now.violation(open_call.call.name)
     return None if broken is None else ToolOutcome(text=broken, status="error", refused=True)
 
@@ -98,7 +99,7 @@ def _arguments(log: RunLog, open_call: OpenCall, tools: Collection[str]) -> str:
     of a rule in their place."""
     if open_call.decision is not None:
         return open_call.arguments
-    now = log.standing(of=open_call, tools=tools)
+    now = log.rule_state(of=open_call, tools=tools)
     return prefilled(open_call.arguments, None if now is None else now.filled.get(open_call.call.name))
 
 

@@ -30,7 +30,7 @@ from perdure.core.tools.rules import (
     output_word,
 )
 
-__all__ = ["EDITED", "Called", "Standing", "Terms", "calls_made", "foreseen", "prefilled", "standing"]
+__all__ = ["EDITED", "Called", "RuleScope", "RuleState", "calls_made", "expected_states", "prefilled", "rule_state"]
 
 EDITED = "\n\n[NOTE: run with arguments that a person changed: "
 """What follows this in a result is ours, not the tool's."""
@@ -53,7 +53,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RuleScope:
     """What a run's calls are judged by: the rules, the names of the tools that there are, and the calls of the runs
     that this one resumes."""
 
@@ -63,7 +63,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RuleState:
     """What holds now.
 
     Args:
@@ -108,9 +108,9 @@ class Standing:
         )
 
 
-def standing(terms: Terms, called: Sequence[Called], *, answer: int = -1) -> Standing:
+def rule_state(rule_scope: RuleScope, called: Sequence[Called], *, answer: int = -1) -> RuleState:
     """What holds after these calls. `answer`: the number of the newest answer; only a call of it ends the run."""
-    tools, rules = terms.tools, terms.rules.ordered
+    tools, rules = rule_scope.tools, rule_scope.rules.ordered
     ran = [call for call in called if not call.denied]
     last = ran[-1] if ran else None
     just_denied = bool(called) and called[-1].denied
@@ -182,7 +182,7 @@ def standing(terms: Terms, called: Sequence[Called], *, answer: int = -1) -> Sta
         allowed = allowed & left
     if not allowed or just_denied:  # there is nothing that could be demanded, or a person has just refused it
         demanded = forced = False
-    return Standing(
+    return RuleState(
         allowed=allowed,
         tools=tools,
         forced=forced or demanded,
@@ -195,12 +195,12 @@ def standing(terms: Terms, called: Sequence[Called], *, answer: int = -1) -> Sta
     )
 
 
-def foreseen(terms: Terms, called: Sequence[Called], names: Iterable[str]) -> list[Standing]:
+def expected_states(rule_scope: RuleScope, called: Sequence[Called], names: Iterable[str]) -> list[RuleState]:
     """What holds for each of these calls of one answer, as far as it is known before any of them has run."""
-    so_far, found = list(called), list[Standing]()
+    so_far, found = list(called), list[RuleState]()
     answer = -2  # of an answer that has no number yet
     for name in names:
-        now = standing(terms, so_far, answer=answer)
+        now = rule_state(rule_scope, so_far, answer=answer)
         found.append(now)
         if name in now.allowed:
             so_far.append(Called(name, answer=answer))

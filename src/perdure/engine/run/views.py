@@ -5,144 +5,130 @@ Derived, bounded, and safe to lose: a view is a prefix and the rows after it, bo
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TypeVar
 
-from perdure.context.request.assemble import View
 from perdure.core.agents import Agent
+from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import AgentId
+from perdure.core.messages import text_of
 from perdure.core.runs import RunKey, Step
 from perdure.core.tx import Tx
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request, accept
-from perdure.engine.run.asking import Asking
+from perdure.engine.run.begin import ask, begin, claim
 from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.log import Progress, RunLog
-from perdure.engine.run.request import Asked, CannotBegin, Full, ask, begin, claim, load_view
-from perdure.engine.search.recall import NeedsRecall, recall_for
+from perdure.engine.run.log import RunLog
+from perdure.engine.run.progress import Progress, RequestParts
+from perdure.engine.run.request import load_view
+from perdure.engine.run.request_inputs import RequestInputs
+from perdure.engine.search.recall import RecallPlan, plan_recall, plan_recall_of_run, recall
 
 __all__ = ["Views"]
 
-T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 class Views:
-    """The newest views, at most `size` of them."""
+    """The newest views, at most `size` of them; and the transactions that begin a run and its steps with them."""
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._kept: OrderedDict[tuple[AgentId, int], tuple[View, Agent]] = OrderedDict()
+        self._cached: OrderedDict[tuple[AgentId, int], RequestParts] = OrderedDict()
         self.capturing: set[AgentId] = set()
         """Agents whose conversations are to be captured, of those that were asked here."""
 
     async def begin(self, request: Request, ports: Ports, *, check_model: Callable[[str], None]) -> Accepted:
         """T1, with T2 and T3 where nothing is in the way. Raises: as `accept`."""
-        asking = self.asking((request.agent_id, request.conversation_seq), ports)
-        if asking.hooked:
-            return await self._accepted(request, ports, asking, check_model=check_model)
-        try:
-            accepted = await _with_recall(
-                lambda asking: ports.store.write(begin, request, asking, check_model=check_model, owner=ports.owner),
-                asking,
-                ports,
-            )
-        except CannotBegin:  # what is wrong with it shows when it is claimed, and ends the run
-            return await self._accepted(request, ports, asking, check_model=check_model)
-        if accepted.begun is not None:
-            self._keep(accepted.begun)
-        return accepted
-
-    async def _accepted(
-        self, request: Request, ports: Ports, asking: Asking, *, check_model: Callable[[str], None]
-    ) -> Accepted:
-        """T1 alone."""
-        return await ports.store.write(
-            accept,
-            request,
-            check_model=check_model,
-            owner=ports.owner,
-            now=asking.now,
-            until=asking.until,
-            asking=asking,
-        )
+        inputs = self.inputs((request.agent_id, request.conversation_seq), ports)
+        if not ports.hooks.wants("before_model"):
+            said = [text_of(one.parts) for one in request.drafts if one.role == "user" and one.kind == "message"]
+            plan = await ports.store.read(plan_recall, request.agent_id, request.conversation_seq, said, inputs)
+            prepared = await _with_recall(inputs, plan, ports)
+            try:
+                accepted = await ports.store.write(begin, request, prepared, check_model=check_model, owner=ports.owner)
+            except StoreError:
+                raise
+            except Exception as error:
+                # T1 alone refuses what it refused. What went wrong behind it shows when the run is claimed.
+                if not isinstance(error, PerdureError):
+                    logger.exception("%s: its first request can't be made", request.run_id)
+            else:
+                if accepted.begun is not None:
+                    self._remember(accepted.begun)
+                return accepted
+        return await ports.store.write(accept, request, inputs, check_model=check_model, owner=ports.owner)
 
     async def claim(
         self, key: RunKey, conversation_seq: int, ports: Ports, *, dead_owner: str | None = None
     ) -> Progress | None:
-        """T2 (and T3): the progress of taking the run; None if it can't be taken now."""
-        asking = self.asking((key.agent_id, conversation_seq), ports)
+        """T2: the progress of taking the run; None if it can't be taken now."""
+        inputs = self.inputs((key.agent_id, conversation_seq), ports)
         # To the end: who closes gives back what it holds, and a claim must not come behind that.
-        progress = await _with_recall(
-            lambda asking: to_the_end(ports.store.write(claim, key, asking, owner=ports.owner, dead_owner=dead_owner)),
-            asking,
-            ports,
-        )
-        return None if progress is None else self._keep(progress)
+        return await to_the_end(ports.store.write(claim, key, inputs, owner=ports.owner, dead_owner=dead_owner))
 
-    async def ask(self, log: RunLog, ports: Ports) -> Progress:
+    async def make_request(self, log: RunLog, ports: Ports) -> Progress:
         """T3: the progress of recording the next model call."""
-        asking = self.asking((log.run.key.agent_id, log.run.conversation_seq), ports)
-        return self._keep(
-            await _with_recall(lambda asking: ports.store.write(ask, log.run.key, asking, log=log), asking, ports)
-        )
+        inputs = self.inputs((log.run.key.agent_id, log.run.conversation_seq), ports)
+        if not log.steps:
+            inputs = await _with_recall(inputs, await ports.store.read(plan_recall_of_run, log, inputs), ports)
+        return self._remember(await ports.store.write(ask, log.run.key, inputs, log=log))
 
-    async def asked(self, log: RunLog, step: Step, ports: Ports) -> Asked:
-        """What a recorded model call is made of, read again from the log."""
+    async def load_request(self, log: RunLog, step: Step, ports: Ports) -> RequestParts:
+        """What the request of a recorded model call is made of, read again from the log."""
 
-        def load(tx: Tx) -> tuple[Agent, View]:
-            return tx.agents.get(log.run.key.agent_id), load_view(tx, log.run, step.recipe)
+        def load(tx: Tx) -> RequestParts:
+            return RequestParts(tx.agents.get(log.run.key.agent_id), load_view(tx, log.run, step.recipe))
 
-        agent, view = await ports.store.read(load)
-        self._note(agent)
-        return Asked(log, (), agent=agent, view=view)
+        parts = await ports.store.read(load)
+        self._note_capture(parts.agent)
+        return parts
 
-    def learn(self, log: RunLog) -> None:
+    def extend(self, log: RunLog) -> None:
         """Add what an ended run has said to the view of its conversation, so that it need not be read."""
         key = (log.run.key.agent_id, log.run.conversation_seq)
-        if (kept := self._kept.get(key)) is not None and log.run.ended and not log.open_calls:
-            view, agent = kept
-            self._kept[key] = view.extended(view.following(log.messages)), agent
+        if (cached := self._cached.get(key)) is not None and log.run.ended and not log.open_calls:
+            view = cached.view.extended(cached.view.following(log.messages))
+            self._cached[key] = replace(cached, view=view)
 
-    def asking(self, key: tuple[AgentId, int], ports: Ports) -> Asking:
+    def inputs(self, key: tuple[AgentId, int], ports: Ports) -> RequestInputs:
         """What a unit of work that makes a request needs besides the store."""
         now = ports.clock.now()
-        view, agent = self._kept.get(key, (None, None))
-        return Asking(
+        cached = self._cached.get(key)
+        return RequestInputs(
             ids=ports.ids,
-            have=view,
-            agent=agent,
             counter=ports.counter,
             models=ports.models,
             settings=ports.settings,
             now=now,
             until=now + timedelta(seconds=ports.settings.lease_s),
-            hooked=ports.hooks.wants("before_model"),
+            cached_view=None if cached is None else cached.view,
+            cached_agent=None if cached is None else cached.agent,
         )
 
-    def _keep(self, progress: Progress) -> Progress:
-        if isinstance(progress, (Asked, Full)):
+    def _remember(self, progress: Progress) -> Progress:
+        parts = progress.request
+        if progress.room is not None:
+            parts = RequestParts(progress.room.agent, progress.room.view)
+        if parts is not None:
             key = (progress.log.run.key.agent_id, progress.log.run.conversation_seq)
-            self._note(progress.agent)
-            self._kept[key] = progress.view, progress.agent
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            self._note_capture(parts.agent)
+            self._cached[key] = parts
+            self._cached.move_to_end(key)
+            while len(self._cached) > self._size:
+                self._cached.popitem(last=False)
         return progress
 
-    def _note(self, agent: Agent) -> None:
+    def _note_capture(self, agent: Agent) -> None:
         if agent.settings.get("auto_capture"):
             self.capturing.add(agent.id)
         elif self.capturing:
             self.capturing.discard(agent.id)
 
 
-async def _with_recall(write: Callable[[Asking], Awaitable[T]], asking: Asking, ports: Ports) -> T:
-    """What `write` gives; once more, with what memory has on the newest message, where that is wanted."""
-    try:
-        return await write(asking)
-    except NeedsRecall as wanted:
-        found = await recall_for(wanted, ports)
-    return await write(replace(asking, recalled=found))
+async def _with_recall(inputs: RequestInputs, plan: RecallPlan | None, ports: Ports) -> RequestInputs:
+    """The inputs with what memory has on the newest message."""
+    return inputs if plan is None else replace(inputs, recalled=await recall(plan, ports))

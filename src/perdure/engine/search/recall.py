@@ -1,8 +1,8 @@
 """Automatic recall: what a search finds for a user's turn is put behind the request, in its volatile tail.
 
-The search runs before the transaction that records the request (T3), once for a run: a unit of work that needs it
-raises `NeedsRecall` and is done again with what was found. Later steps of the run take it from the recipe of the one
-before. It never fails a run: what it can't do in time is left out, and an event says so.
+The search runs before the transaction that records the run's first request (T3). Later steps of the run take what was
+found from the recipe of the one before. Recall never fails a run: what it can't do in time is left out, and an event
+says so.
 """
 
 from __future__ import annotations
@@ -11,39 +11,41 @@ import asyncio
 import importlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.request.assemble import recalled_in
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
+from perdure.core.ids import AgentId
+from perdure.core.messages import text_of
 from perdure.core.tx import Tx
 from perdure.domain.agents.automatic import AutoRecall, auto_recall_of, bypasses
 from perdure.engine.ports import Ports
-from perdure.engine.run.asking import Asking, AutoRecalled
+from perdure.engine.run.accept import decode_drafts
 from perdure.engine.run.log import RunLog
-from perdure.engine.run.prefixes import Memory
+from perdure.engine.run.prefixes import Memory, read_memory
+from perdure.engine.run.request_inputs import NO_RECALL, AutoRecalled, RequestInputs
 from perdure.search.recalled import Recalled, RecallScope, Source
 
-__all__ = ["NeedsRecall", "recall_for", "recalled_for"]
+__all__ = ["RecallPlan", "plan_recall", "plan_recall_of_run", "recall"]
 
 log = logging.getLogger(__name__)
 
 QUERY_CHARS = 2_000
 """Of what the user said: the beginning and the end of a longer text."""
 OTHERS = 20
-NOTHING = AutoRecalled("", None)
 
 
-class NeedsRecall(Exception):
-    """A request is to be made whose tail holds what memory has on its newest message: that is looked for first."""
+@dataclass(frozen=True, slots=True)
+class RecallPlan:
+    """What is looked for, and within which budget."""
 
-    def __init__(self, scope: RecallScope, query: str, setting: AutoRecall) -> None:
-        super().__init__(query)
-        self.scope, self.query, self.setting = scope, query, setting
+    scope: RecallScope
+    query: str
+    setting: AutoRecall
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +54,33 @@ class _View:
     pinned: frozenset[int]
 
 
-def recalled_for(
-    tx: Tx, run_log: RunLog, agent: Agent, conversation: Conversation, memory: Memory, asking: Asking
-) -> AutoRecalled:
-    """What the run's requests hold in their tail. Raises: NeedsRecall: it has to be looked for."""
-    if run_log.steps:
-        return AutoRecalled(recalled_in(run_log.steps[-1].recipe.tail), None)
-    if asking.recalled is not None:
-        return asking.recalled
+def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: RequestInputs) -> RecallPlan | None:
+    """What the first request of a claimed run needs; None: nothing."""
+    run = run_log.run
+    said = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
+    if run.input_waits and (waiting := tx.runs.waiting_input(run.key)) is not None:
+        drafts, _ = decode_drafts(waiting)
+        said += [text_of(draft.parts) for draft in drafts if draft.role == "user" and draft.kind == "message"]
+    return plan_recall(tx, run.key.agent_id, run.conversation_seq, said, inputs)
+
+
+def plan_recall(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, said: Sequence[str], inputs: RequestInputs
+) -> RecallPlan | None:
+    """What the first request after these messages of a user needs; None: nothing. Raises: NotFound."""
+    opening = tx.conversations.opening(agent_id, conversation_seq, known=inputs.cached_agent)
+    agent, conversation = opening.agent, opening.conversation
     setting = auto_recall_of(agent.settings)
-    if setting is None or bypasses(agent.settings, conversation):
-        return NOTHING
-    query = _query(run_log)
-    view = _view(tx, conversation, asking)
-    if not query or not _has_more(tx, agent, conversation, memory, view):
-        return NOTHING
+    if setting is None or bypasses(agent.settings, conversation) or not (query := _query(said)):
+        return None
+    view = _view(tx, conversation, inputs)
+    if not _has_more(tx, agent, conversation, read_memory(tx, opening), view):
+        return None
     scope = RecallScope(agent_id=agent.id, blocks=False, in_view=(conversation.seq, view.first_seq), pinned=view.pinned)
-    raise NeedsRecall(scope, query, setting)
+    return RecallPlan(scope, query, setting)
 
 
-async def recall_for(wanted: NeedsRecall, ports: Ports) -> AutoRecalled:
+async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
     """What is found in time, and the event that tells of it; nothing and no event where nothing is."""
 
     def count(text: str) -> int:
@@ -82,11 +91,11 @@ async def recall_for(wanted: NeedsRecall, ports: Ports) -> AutoRecalled:
         importlib.import_module("perdure.search.recall")  # with numpy: longer than a search
         async with asyncio.timeout(limit_s):
             found = await ports.search.recall(
-                wanted.scope,
-                wanted.query,
-                budget_tokens=wanted.setting.budget_tokens,
+                plan.scope,
+                plan.query,
+                budget_tokens=plan.setting.budget_tokens,
                 count=count,
-                floor=wanted.setting.floor,
+                floor=plan.setting.floor,
                 vector_timeout_s=limit_s / 2,
             )
     except TimeoutError:
@@ -96,7 +105,7 @@ async def recall_for(wanted: NeedsRecall, ports: Ports) -> AutoRecalled:
     except Exception as error:
         log.exception("automatic recall stopped at a defect")
         return _without(f"{type(error).__name__}: {error}")
-    return AutoRecalled(found.text, _event(found)) if found.sources else NOTHING
+    return AutoRecalled(found.text, _event(found)) if found.sources else NO_RECALL
 
 
 def _without(problem: str) -> AutoRecalled:
@@ -122,9 +131,8 @@ def _name(source: Source) -> str:
     return f"{said} {source.occurred_at:%Y-%m-%d}" if source.occurred_at else said
 
 
-def _query(run_log: RunLog) -> str:
-    """What the user says with this run; nothing where that is a number or a sign, as the choice among options is."""
-    said = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
+def _query(said: Sequence[str]) -> str:
+    """What the user says; nothing where that is a number or a sign, as the choice among options is."""
     text = "\n".join(said).strip()
     if not any(map(str.isalpha, text)):
         return ""
@@ -132,12 +140,12 @@ def _query(run_log: RunLog) -> str:
     return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n{text[-half:]}"
 
 
-def _view(tx: Tx, conversation: Conversation, asking: Asking) -> _View:
+def _view(tx: Tx, conversation: Conversation, inputs: RequestInputs) -> _View:
     if conversation.prefix_seq is None:
         return _View(conversation.first_seq, frozenset())
-    have = asking.have
-    if have is not None and have.prefix.seq == conversation.prefix_seq:
-        prefix = have.prefix
+    cached = inputs.cached_view
+    if cached is not None and cached.prefix.seq == conversation.prefix_seq:
+        prefix = cached.prefix
     else:
         prefix = tx.prefixes.at(conversation.agent_id, conversation.prefix_seq)
     return _View(prefix.from_message_seq, frozenset(prefix.pinned))

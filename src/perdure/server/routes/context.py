@@ -9,7 +9,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.tx import Tx
 from perdure.engine.run.preview import Preview
-from perdure.library.steps import asking_now, load_preview
+from perdure.library.steps import load_preview, request_inputs_of
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath
@@ -27,7 +27,7 @@ async def retrieve_context(
 ) -> Response:
     """What fills the window of the agent's default conversation, or of another: texts and tokens of each part."""
     ports = library.app.ports
-    asking = asking_now(ports)
+    inputs = request_inputs_of(ports)
 
     def read(tx: Tx) -> Preview:
         agent, seq = tx.agents.get(agent_id), 0
@@ -36,6 +36,6 @@ async def retrieve_context(
             if conversation.agent_id != agent_id:
                 raise NotFound("conversation", conversation.id)
             seq = conversation.seq
-        return load_preview(tx, agent, seq, asking)
+        return load_preview(tx, agent, seq, inputs)
 
     return json_answer(context_shape(await library.app.store.read(read), counter=ports.counter))

@@ -1,4 +1,4 @@
-"""What T3 and T8 need from outside the store."""
+"""What the units of work that make or plan a request need from outside the store."""
 
 from __future__ import annotations
 
@@ -13,33 +13,40 @@ from perdure.core.models import Models
 from perdure.core.ports import Ids, TokenCounter
 from perdure.engine.ports import EngineSettings, window_tokens
 
-__all__ = ["Asking", "AutoRecalled"]
+__all__ = ["NO_RECALL", "AutoRecalled", "RequestInputs"]
 
 
 @dataclass(frozen=True, slots=True)
 class AutoRecalled:
-    """What was recalled for a run's newest message, and the event that tells of it, if there is anything to tell."""
+    """What memory has on a run's newest message, and the event that tells of it, if there is anything to tell."""
 
     text: str
     event: MemoryRecalled | None
 
 
+NO_RECALL = AutoRecalled("", None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """What a unit of work that makes or plans a request can't find in the store. `have` is the view this process has
-    already, if any, and `agent` the agent as it was then; `hooked` whether hooks are called before a request is made;
-    `recalled` what was looked for already, if it was."""
+class RequestInputs:
+    """Ports, settings and time, and what this process knows already.
+
+    Args:
+        until: when the run's lease ends.
+        cached_view, cached_agent: the conversation's view and the agent as they were last seen here; the store says
+            whether they still hold.
+        recalled: what a run's first request holds of memory; None: nothing was looked for.
+    """
 
     ids: Ids
-    have: View | None
     counter: TokenCounter
     models: Models
     settings: EngineSettings
     now: datetime
     until: datetime
-    hooked: bool = False
+    cached_view: View | None = None
+    cached_agent: Agent | None = None
     recalled: AutoRecalled | None = None
-    agent: Agent | None = None
 
     def window(self, agent: Agent) -> tuple[int, int]:
         """(tokens of the agent's window, how many of them are kept for the answer)."""
