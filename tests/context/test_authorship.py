@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+import unicodedata
 from dataclasses import replace
 
 import pytest
@@ -163,6 +166,20 @@ def block(value: str, label: str = "human", description: str | None = None) -> B
     )
 
 
+INVISIBLE = [
+    char
+    for char in map(chr, range(sys.maxunicode + 1))
+    if unicodedata.category(char) == "Cf" or char in "\u034f\u115f\u17b4\u180b\u2065\u3164\ufe0f\uffa0\ufff0\0\x1b"
+]
+"""Format characters, and one of each kind that Unicode lists as default-ignorable besides."""
+
+
+def processor_s(text: str) -> float:
+    start = time.thread_time()
+    escape_tags(text)
+    return time.thread_time() - start
+
+
 def text_with_tags() -> st.SearchStrategy[str]:
     names = st.sampled_from(sorted(SECTION_TAGS | {"human", "persona"}))
     forms = ("<{}>", "</{}>", "<\\/{}>", "< / {} >", "</{}\n>", "<\u200b{}>", "<\\\\{} a='1'>")
@@ -197,6 +214,44 @@ def test_a_block_can_not_open_or_close_a_section(value: str, description: str) -
 def test_tags_that_a_model_would_read_as_one_are_escaped(tag: str) -> None:
     """In any case, with spaces, and with characters that nobody sees."""
     assert tag not in blocks_xml([block(f"a {tag} b")]).partition("<value>\n")[2].rpartition("\n</value>")[0]
+
+
+@effort(100, 5000)
+@given(
+    st.sampled_from(sorted(SECTION_TAGS | {"human/notes"})),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 300), st.sampled_from(INVISIBLE)), max_size=5),
+    st.sampled_from((" ", "/", "\n\t", "\u3000")),
+    st.integers(0, 200),
+)
+def test_no_gap_and_nothing_invisible_hides_a_tag(
+    name: str, unseen: list[tuple[int, int, str]], space: str, count: int
+) -> None:
+    """Whatever nobody sees, wherever in a tag, and however much of it."""
+    hidden = name
+    for at, times, char in unseen:
+        hidden = hidden[:at] + char * times + hidden[at:]
+    text = f"a <{space * count}{hidden}> b"
+    escaped = escape_tags(text, ("human/notes",))
+
+    assert escaped == text.replace("<", "<\\")
+    assert unescape_tags(escaped, ("human/notes",)) == text
+
+
+def test_all_format_characters_of_unicode_are_invisible() -> None:
+    """Also those that a later edition adds."""
+    assert [char for char in INVISIBLE if escape_tags(f"<va{char}lue>") != f"<\\va{char}lue>"] == []
+
+
+def test_escaping_takes_linear_time() -> None:
+    """Ten times the text takes no more than forty times as long, however it is made."""
+    for piece in ("<" + "\u200b" * 999, "< " * 500, "<s\u200b\u200b", "</" * 400, "<memory_", "<value/a/b"):
+        times_s = []
+        for count in (5_000, 50_000):
+            text = (piece * count)[:count]
+            times_s.append(min(processor_s(text) for _ in range(3)))
+        assert times_s[1] < 40 * max(times_s[0], 0.000_5), piece
+    once = "<s" + "\u200b" * 100_000
+    assert escape_tags(once) == once
 
 
 @pytest.mark.parametrize("text", ["<b>bold</b>", "a < b", "<valued>", "<files>", "x <- value"])

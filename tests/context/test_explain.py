@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from perdure import ModelRequest, Text, Usage
 from perdure.context.request.assemble import View, canonical
-from perdure.context.request.explain import Explanation, Prices, diff, explain, share_out
+from perdure.context.request.explain import DIFF_LINES, Explanation, Prices, diff, explain, share_out
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Message, MessageKind, Role
@@ -194,6 +195,25 @@ def test_half_a_surrogate_pair_is_compared_like_any_text() -> None:
     found = diff(request("a \ud800"), request("a \ud801"))
 
     assert found.first_line == 3
+
+
+@pytest.mark.parametrize("kind", ["repeated", "shuffled", "within a line"])
+def test_requests_that_are_hard_to_compare_take_no_longer(kind: str) -> None:
+    """`difflib` takes minutes for them: repeated or moved lines cost it steps that grow with their cube."""
+    count = 4_000
+    texts = {
+        "repeated": (["x"] * count, ["x", "y"] * (count // 2)),
+        "shuffled": ([str(at) for at in range(count)], [str(at * 7 % count) for at in range(count)]),
+        "within a line": (["\n".join("x" * count)], ["\n".join("xy" * (count // 2))]),
+    }
+    a, b = (request(*one) for one in texts[kind])
+    start = time.thread_time()
+    found = diff(a, b)
+
+    assert time.thread_time() - start < 5
+    assert found.text and len(found.text) <= DIFF_LINES + 1
+    said = "\n".join(found.text)
+    assert kind == "within a line" or ("compared one by one" in said and "more than 2,000 lines" in said)
 
 
 @given(st.lists(st.text(max_size=8), max_size=6), st.lists(st.text(max_size=8), max_size=6))

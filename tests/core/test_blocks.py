@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core import blocks as blocks_module
-from perdure.core.blocks import DIFF_STEPS, Block, appended, check_label, diff_of, inserted, replaced, rewritten
+from perdure.core import line_diff
+from perdure.core.blocks import Block, appended, check_label, inserted, replaced, rewritten
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, ToolError
 from perdure.core.ids import DEFAULT_ORG, BlockId
+from perdure.core.line_diff import DIFF_STEPS, diff_of
 from perdure.domain.blocks.patches import apply_patch
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, blocks, effort
@@ -88,7 +89,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "", "c d"]), max_size=8).map("\n".jo
 def test_a_diff_leads_from_one_value_to_the_other(before: str, after: str, large: bool) -> None:
     """It is empty only for equal values, and a patch otherwise; also where they are too large to look for the lines
     that they share."""
-    with patch.object(blocks_module, "DIFF_STEPS", 0 if large else DIFF_STEPS):
+    with patch.object(line_diff, "DIFF_STEPS", 0 if large else DIFF_STEPS):
         diff = diff_of(before, after)
 
     assert (diff == "") == (before == after)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from perdure.core.blocks import diff_of
 from perdure.core.errors import PatchInvalid, ToolError
+from perdure.core.line_diff import diff_of
 from perdure.domain.blocks.patches import apply_patch
 
 TEXT = "# Name\nAda\n\n# Likes\n- tea\n- chess\n\n# Open\n- tea"

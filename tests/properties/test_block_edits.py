@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.blocks import diff_of
 from perdure.core.errors import InvalidInput, PerdureError, ToolError, VersionConflict
+from perdure.core.line_diff import diff_of
 from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewBlock
 from perdure.domain.blocks.patches import apply_patch

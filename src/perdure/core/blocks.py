@@ -5,10 +5,8 @@ A block may be shared by several agents. Values and pure functions only; storing
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -26,17 +24,12 @@ __all__ = [
     "appended",
     "check_label",
     "checked",
-    "diff_of",
     "inserted",
     "replaced",
     "rewritten",
 ]
 
 DEFAULT_LIMIT_CHARS = 5_000
-
-DIFF_STEPS = 2_000_000
-"""How many steps the library may take for a diff, about 0.1 s: for values of shuffled or repeated lines it takes a
-number of steps that grows with their cube, and an edit is made where everybody else waits for it."""
 
 LABEL_PATTERN = r"[\w][\w./-]{0,99}"
 _LABEL = re.compile(LABEL_PATTERN)
@@ -168,35 +161,3 @@ def inserted(block: Block, text: str, *, line: int = -1) -> Block:
         )
     at = len(lines) if line == -1 else line
     return rewritten(block, "\n".join([*lines[:at], text, *lines[at:]]))
-
-
-def diff_of(before: str, after: str) -> str:
-    """A unified diff of two values without file headers, one line of context; empty when they are equal. Where finding
-    the common lines could take long, one hunk holds all from the first changed line to the last."""
-    old, new = before.split("\n"), after.split("\n")
-    if before == after:
-        return ""
-    shorter = min(len(old), len(new))
-    if shorter * shorter > DIFF_STEPS:
-        return _one_hunk(old, new)
-    times = Counter(new)
-    if sum(times[line] for line in old) * shorter > DIFF_STEPS:
-        return _one_hunk(old, new)
-    return "\n".join(list(difflib.unified_diff(old, new, lineterm="", n=1))[2:])
-
-
-def _one_hunk(old: Sequence[str], new: Sequence[str]) -> str:
-    shorter = min(len(old), len(new))
-    first = next((index for index in range(shorter) if old[index] != new[index]), shorter)
-    same = next((index for index in range(shorter - first) if old[-1 - index] != new[-1 - index]), shorter - first)
-    above, below = old[max(first - 1, 0) : first], old[len(old) - same :][:1]
-    gone, come = old[first : len(old) - same], new[first : len(new) - same]
-    around = len(above) + len(below)
-    sizes = (_range(first - len(above), around + len(lines)) for lines in (gone, come))
-    marked = ((" ", above), ("-", gone), ("+", come), (" ", below))
-    return "\n".join(["@@ -{} +{} @@".format(*sizes), *(mark + line for mark, lines in marked for line in lines)])
-
-
-def _range(first: int, count: int) -> str:
-    """Lines from `first`, counted from 0, as a hunk's head has them."""
-    return f"{first + 1}" if count == 1 else f"{first + (count > 0)},{count}"

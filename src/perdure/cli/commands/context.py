@@ -3,6 +3,7 @@ compared."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import TextIO
@@ -125,7 +126,7 @@ async def _explain(agent: AsyncAgent, line: ConversationId | None, name: str, vi
 
 async def _compare(agent: AsyncAgent, line: ConversationId | None, pair: Sequence[str], view: View) -> None:
     old, new = [await find_step(agent, line, name) for name in pair]
-    found = diff(await agent.request(old), await agent.request(new))
+    found = await asyncio.to_thread(diff, await agent.request(old), await agent.request(new))
     view.difference(old, new, found)
     view.hint(f"`{context_command(agent)} --step {short_id(new)}` tells what the provider's cache gave of it")
 

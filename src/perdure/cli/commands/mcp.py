@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from perdure.cli.open_store import Shown, with_store
 from perdure.cli.views.fold import local_time, visible
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.line_diff import diff_of
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
 from perdure.domain.mcp import Synced
@@ -186,7 +186,7 @@ async def remove(*, server: str) -> int:
 def difference(tool: McpTool) -> list[str]:
     """What was approved and what is offered, as lines of a unified diff without its head."""
     before, after = _lines(tool.pinned), _lines(tool.seen)
-    return [f"  {line}" for line in [*difflib.unified_diff(before, after, lineterm="", n=1)][2:]]
+    return [f"  {line}" for line in diff_of("\n".join(before), "\n".join(after)).splitlines()]
 
 
 async def _with_server(work: Callable[[AsyncPerdure, Shown], Awaitable[None]], *, as_json: bool = False) -> int:

@@ -4,6 +4,7 @@ two requests differ."""
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +13,7 @@ from perdure.context.request.assemble import View, canonical
 from perdure.context.window.budget import SegmentName, overcount_measured
 from perdure.context.window.segments import segments
 from perdure.core.ids import StepId
+from perdure.core.line_diff import DIFF_STEPS, diff_steps
 from perdure.core.models import ModelRequest
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
@@ -24,6 +26,9 @@ MILLION = 1_000_000
 LINE_CHARS = 160
 """A line of a diff shows at most so many characters of a change, and so many of what stands around it:"""
 AROUND_CHARS = 40
+
+DIFF_LINES = 2_000
+"""A diff shows at most so many lines."""
 
 _TAIL = '{"tail":'
 
@@ -217,7 +222,8 @@ class RequestDiff:
         place: what stands there in the second, in a few words; of the first, where the second has no such line.
         shared_lines, shared_bytes: how much of the beginning is the same, which is what a provider's cache can give.
         lines, total_bytes: of the first and of the second.
-        text: the lines of a unified diff, long ones shortened around what changed.
+        text: the lines of a unified diff, long ones shortened around what changed. Its last line says so if there are
+            too many. Where finding the lines that stay could take long, lines are compared one by one, as it says too.
     """
 
     first_line: int | None
@@ -230,7 +236,7 @@ class RequestDiff:
 
 
 def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
-    """How `b` differs from `a`."""
+    """How `b` differs from `a`. It may take half a second: not for the event loop."""
     old, new = _canonical_lines(a), _canonical_lines(b)
     shared = _shared(old, new)
     same = shared == len(old) == len(new)
@@ -245,7 +251,7 @@ def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
         shared_bytes=whole + differing,
         lines=(len(old), len(new)),
         total_bytes=(sum(map(_size, old)), sum(map(_size, new))),
-        text=tuple(_unified(list(old), list(new), shared)),
+        text=tuple(_first_of(_unified(list(old), list(new), shared, _Steps()))),
     )
 
 
@@ -278,7 +284,28 @@ def _place(lines: Sequence[str], index: int) -> str:
     return f"message {index - first + 1} ({role if kind == 'message' else kind})"
 
 
-def _unified(old: list[str], new: list[str], shared: int) -> Iterator[str]:
+class _Steps:
+    """What all comparisons of one diff may still take together."""
+
+    def __init__(self) -> None:
+        self.left = 2 * DIFF_STEPS
+
+    def opcodes(self, old: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]] | None:
+        """What became of which lines, as `difflib` says it; None: finding that out could take too long."""
+        needed = diff_steps(old, new)
+        if needed > self.left:
+            return None
+        self.left -= needed
+        return difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+
+
+def _first_of(lines: Iterator[str]) -> Iterator[str]:
+    yield from itertools.islice(lines, DIFF_LINES)
+    if next(lines, None) is not None:
+        yield f"… more than {DIFF_LINES:,} lines …"
+
+
+def _unified(old: list[str], new: list[str], shared: int, steps: _Steps) -> Iterator[str]:
     """The differing lines with one equal line around them, each shortened; the status is last."""
     tails = tuple(lines.pop() if lines[-1].startswith(_TAIL) else "" for lines in (old, new))
     end = min(_shared(old[shared:][::-1], new[shared:][::-1]), min(len(old), len(new)) - shared)
@@ -288,23 +315,27 @@ def _unified(old: list[str], new: list[str], shared: int) -> Iterator[str]:
         yield f"@@ line {shared + 1} @@"
         if shared:
             yield f"  {_short(old[shared - 1])}"
-        yield from _opcodes(*middle)
+        yield from _line_changes(*middle, steps)
         if end:
             yield f"  {_short(new[len(new) - end])}"
     if tails[0] != tails[1]:
         yield "@@ status @@"
-        yield from _changed(*tails)
+        yield from _changed(tails[0], tails[1], steps)
 
 
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+def _line_changes(old: Sequence[str], new: Sequence[str], steps: _Steps) -> Iterator[str]:
+    opcodes = steps.opcodes(old, new)
+    if opcodes is None:
+        yield "… too many lines were moved or are repeated: they are compared one by one …"
+        opcodes = [("replace", 0, len(old), 0, len(new))]
+    for tag, i1, i2, j1, j2 in opcodes:
         gone, come = old[i1:i2], new[j1:j2]
         if tag == "equal":
             yield from _few(gone)
             continue
         pairs = min(len(gone), len(come)) if tag == "replace" else 0
         for before, after in zip(gone[:pairs], come[:pairs], strict=True):
-            yield from _changed(before, after)
+            yield from _changed(before, after, steps)
         yield from (f"- {_short(line)}" for line in gone[pairs:])
         yield from (f"+ {_short(line)}" for line in come[pairs:])
 
@@ -319,16 +350,18 @@ def _few(lines: Sequence[str]) -> Iterator[str]:
     yield f"  {_short(lines[-1])}"
 
 
-def _changed(before: str, after: str) -> Iterator[str]:
+def _changed(before: str, after: str, steps: _Steps) -> Iterator[str]:
     """A line that became another: both shortened around each change, so that one in the middle of a long text shows.
 
     A system text is one line, with `\\n` for its own lines' ends: only those of them that differ are told.
     """
+    if before == after:
+        return
     if not (before and after) or max(len(before), len(after)) <= LINE_CHARS:
         yield from (f"{mark} {_short(line)}" for mark, line in (("-", before), ("+", after)) if line)
         return
     old, new = before.split("\\n"), after.split("\\n")
-    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, i1, i2, j1, j2 in steps.opcodes(old, new) or [("replace", 0, len(old), 0, len(new))]:
         if tag == "equal":
             continue
         gone, come = _around(r"\n".join(old[i1:i2]), r"\n".join(new[j1:j2]))

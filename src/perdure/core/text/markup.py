@@ -18,9 +18,21 @@ SECTION_TAGS = frozenset(
 )
 """The tags that sections of a prompt are made of, besides the labels of blocks."""
 
-# Models read a tag in any case, with spaces in it, and with characters in it that nobody sees.
-_UNSEEN = "[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*+"
-_GAP = "[\\s/\u00ad\u200b-\u200f\u2060-\u2064\ufeff]{0,40}+"
+# Models read a tag in any case, with spaces in it, and with characters in it that nobody sees: those that Unicode calls
+# default-ignorable or format characters, and control characters that are no white space.
+UNSEEN = (
+    "\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890-\\u0891"
+    "\\u08e2\\u115f-\\u1160\\u17b4-\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u206f\\u3164"
+    "\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000110bd\\U000110cd\\U00013430-\\U0001343f"
+    "\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"
+)
+"""Ranges of characters, as a set in a pattern has them."""
+
+_UNSEEN = re.compile(f"[{UNSEEN}]+")
+
+# `<`, as many backslashes as were put in before, a gap, and a name with what nobody sees. No two matches overlap and
+# nothing is tried twice, so the time is linear however long a gap is.
+_TAG = re.compile(rf"<(\\*+)([\s/{UNSEEN}]*+)([\w./{UNSEEN}-]++)")
 
 
 def escape_tags(text: str, labels: Iterable[str] = ()) -> str:
@@ -31,20 +43,37 @@ def escape_tags(text: str, labels: Iterable[str] = ()) -> str:
     Args:
         labels: tags besides `SECTION_TAGS`.
     """
-    return _tags(frozenset(labels)).sub(r"<\\\1", text) if "<" in text else text
+    return _TAG.sub(_Names.of(frozenset(labels)).with_one_more, text) if "<" in text else text
 
 
 def unescape_tags(text: str, labels: Iterable[str] = ()) -> str:
     """The text that `escape_tags` made this of."""
-    return _tags(frozenset(labels)).sub(_without_one, text) if "<\\" in text else text
+    return _TAG.sub(_Names.of(frozenset(labels)).with_one_less, text) if "<\\" in text else text
 
 
-def _without_one(match: re.Match[str]) -> str:
-    return f"<{match[1][1:]}"
+class _Names:
+    """The names of tags, in the form that they are compared in."""
 
+    def __init__(self, labels: frozenset[str]) -> None:
+        self._names = frozenset(name.casefold() for name in SECTION_TAGS | labels)
+        self._most = max(map(len, self._names)) + 1
 
-@functools.lru_cache(maxsize=64)
-def _tags(labels: frozenset[str]) -> re.Pattern[str]:
-    """The beginning of a tag: `<`, and as many backslashes as were put in before."""
-    names = (_UNSEEN.join(map(re.escape, name)) for name in sorted(SECTION_TAGS | labels))
-    return re.compile(rf"<(\\*+)(?={_GAP}(?:{'|'.join(names)})(?![\w.-]))", re.IGNORECASE)
+    @classmethod
+    @functools.lru_cache(maxsize=64)
+    def of(cls, labels: frozenset[str]) -> _Names:
+        return cls(labels)
+
+    def with_one_more(self, match: re.Match[str]) -> str:
+        return f"<\\{match[0][1:]}" if self._is_tag(match[3]) else match[0]
+
+    def with_one_less(self, match: re.Match[str]) -> str:
+        return f"<{match[0][2:]}" if match[1] and self._is_tag(match[3]) else match[0]
+
+    def _is_tag(self, word: str) -> bool:
+        """Whether a tag begins with this word: a name, or one that a slash ends. Labels may have slashes in them."""
+        if not (word.isascii() and word.isidentifier()):
+            word = _UNSEEN.sub("", word)
+        word = word[: self._most].casefold()
+        if "/" not in word:
+            return word in self._names
+        return any(word[: slash.start()] in self._names for slash in re.finditer("/|$", word))

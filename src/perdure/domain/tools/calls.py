@@ -8,9 +8,10 @@ from datetime import datetime
 
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
-from perdure.core.blocks import Author, Block, diff_of
+from perdure.core.blocks import Author, Block
 from perdure.core.errors import BlockReadOnly
 from perdure.core.ids import FileId, MessageId
+from perdure.core.line_diff import diff_of
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run
 from perdure.core.tx import Tx

@@ -1,0 +1,47 @@
+"""Diffs of texts by their lines, in bounded time."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+
+__all__ = ["DIFF_STEPS", "diff_of", "diff_steps"]
+
+DIFF_STEPS = 2_000_000
+"""How many steps the library may take for a diff, about 0.1 s: for values of shuffled or repeated lines it takes a
+number of steps that grows with their cube, and an edit is made where everybody else waits for it."""
+
+
+def diff_steps(old: Sequence[str], new: Sequence[str]) -> int:
+    """How many steps `difflib` takes at most to match these lines."""
+    times = Counter(new)
+    return sum(times[line] for line in old) * min(len(old), len(new))
+
+
+def diff_of(before: str, after: str) -> str:
+    """A unified diff of two values without file headers, one line of context; empty when they are equal. Where finding
+    the common lines could take long, one hunk holds all from the first changed line to the last."""
+    old, new = before.split("\n"), after.split("\n")
+    if before == after:
+        return ""
+    if diff_steps(old, new) > DIFF_STEPS:
+        return _one_hunk(old, new)
+    return "\n".join(list(difflib.unified_diff(old, new, lineterm="", n=1))[2:])
+
+
+def _one_hunk(old: Sequence[str], new: Sequence[str]) -> str:
+    shorter = min(len(old), len(new))
+    first = next((index for index in range(shorter) if old[index] != new[index]), shorter)
+    same = next((index for index in range(shorter - first) if old[-1 - index] != new[-1 - index]), shorter - first)
+    above, below = old[max(first - 1, 0) : first], old[len(old) - same :][:1]
+    gone, come = old[first : len(old) - same], new[first : len(new) - same]
+    around = len(above) + len(below)
+    sizes = (_range(first - len(above), around + len(lines)) for lines in (gone, come))
+    marked = ((" ", above), ("-", gone), ("+", come), (" ", below))
+    return "\n".join(["@@ -{} +{} @@".format(*sizes), *(mark + line for mark, lines in marked for line in lines)])
+
+
+def _range(first: int, count: int) -> str:
+    """Lines from `first`, counted from 0, as a hunk's head has them."""
+    return f"{first + 1}" if count == 1 else f"{first + (count > 0)},{count}"
