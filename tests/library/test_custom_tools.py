@@ -146,7 +146,7 @@ async def test_a_secret_that_a_tool_gives_back_is_not_shown_and_not_stored() -> 
     script = (calls("note", text="return"), calls("note", text="raise"), says("done"))
     async with opened(Boxed(answer), *script) as (perdure, model):
         await perdure.secrets.set("SHARED", value)
-        await perdure.tools.create(NOTE, environment={"KEY": "secret:SHARED", "PLAIN": "GET http"})
+        await perdure.tools.create(NOTE, environment={"KEY": "secret:SHARED", "PLAIN": "Release"})
         agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
         await agent.secrets.set("OWN", "of the agent")
         await agent.secrets.set("SHORT", "http")
@@ -166,6 +166,29 @@ async def test_a_secret_that_a_tool_gives_back_is_not_shown_and_not_stored() -> 
         everything = "".join([*stored, *shown, block, repr(by_hand)])
         for form in ("canary", b64encode(value.encode()).decode(), "of the agent"):
             assert form not in everything
+
+
+async def test_a_value_of_the_tool_itself_is_masked_as_a_secret_is() -> None:
+    """It may be a key. By an agent, by hand, and of a source that is only tried; not if it is short, or a word that
+    every program's settings have."""
+    key, url = "canary-5f1d7c", "https://x.example"
+    environment = {"TOKEN": key, "STAGE": "Production", "FLAG": "true", "URL": url}
+    told = f"{key} at {url} in Production: true"
+
+    def answer(job: SandboxJob) -> SandboxResult:
+        blocks = {"human": told} if job.agent else None
+        return SandboxResult(status="success", value=told, stdout=told, stderr=told, agent=blocks)
+
+    async with opened(Boxed(answer), calls("note", text="x"), says("done")) as (perdure, _):
+        await perdure.tools.create(NOTE, environment=environment)
+        agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
+        (called,) = results(await agent.send("Go."))
+        tried = await perdure.tools.test("note", {"text": "x"})
+        other = await perdure.tools.test_source(NOTE, {"text": "x"}, environment=environment)
+
+        block = (await agent.blocks.get("human")).value
+        shown = [part for one in (called, tried, other) for part in (one.text, one.stdout[0], one.stderr[0])]
+        assert {*shown, block} == {"[secret TOKEN] at [secret URL] in Production: true"}
 
 
 async def test_a_missing_secret_is_a_result() -> None:

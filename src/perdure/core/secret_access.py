@@ -9,6 +9,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId
 from perdure.core.mcp import McpServer, ServerSecrets, unseal_server
 from perdure.core.secrets import ORGANISATION, REFERENCE, Cipher, Secret, check_secret
+from perdure.core.tools.spec import ToolCode
 from perdure.core.tx import Tx
 
 __all__ = ["open_secret", "open_server", "put_secret", "resolve_environment", "resolve_values", "secret_names"]
@@ -49,13 +50,15 @@ def resolve_environment(
     return made
 
 
-def secret_names(tx: Tx, agent_id: AgentId | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Which variables of `resolve_environment` hold a secret: variable -> the secret's name."""
+def secret_names(tx: Tx, agent_id: AgentId | None, code: ToolCode) -> dict[str, str]:
+    """Which variables of a tool's environment hold what nobody else may see: variable -> the secret's name. A value
+    that stands in the tool itself may be a key too; it goes by the variable's name."""
     names = {
-        key: value.removeprefix(REFERENCE).strip() for key, value in environment.items() if value.startswith(REFERENCE)
+        key: value.removeprefix(REFERENCE).strip() if value.startswith(REFERENCE) else key
+        for key, value in code.environment.items()
     }
     own = () if agent_id is None else tx.secrets.list(agent_id)
-    return names | {secret.name: secret.name for secret in own}
+    return names | {key: key for key in code.sealed} | {secret.name: secret.name for secret in own}
 
 
 def open_server(tx: Tx, server: McpServer, *, cipher: Cipher) -> ServerSecrets:

@@ -16,6 +16,12 @@ __all__ = ["MASKED_CHARS_MIN", "SecretMask"]
 MASKED_CHARS_MIN = 6
 """A shorter value would blank out parts of plain words and numbers, and can be guessed anyway."""
 
+COMMON_WORDS = frozenset(
+    "default development disabled enabled localhost production release sandbox staging standard testing verbose"
+    " warning".split()
+)
+"""Settings that are no secrets, and that a tool's answers are full of."""
+
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _URL_SAFE = str.maketrans("+/", "-_")
 
@@ -168,7 +174,7 @@ def _unquoted(run: str) -> list[tuple[str, int]]:
 
 def _forms(value: str, name: str) -> Iterator[_Form]:
     for plain in dict.fromkeys((value, value.strip())):
-        if len(plain) < MASKED_CHARS_MIN:
+        if len(plain) < MASKED_CHARS_MIN or plain.casefold() in COMMON_WORDS:
             continue
         data = plain.encode()
         texts = (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])

@@ -152,7 +152,7 @@ async def _run_code(
 def _given(tx: Tx, tool_id: ToolId, code: ToolCode, agent_id: AgentId | None, cipher: Cipher) -> _Given:
     values = open_environment(tx, tool_id, code, cipher=cipher)
     environment = resolve_environment(tx, agent_id, values, cipher=cipher)
-    secrets = secret_names(tx, agent_id, code.environment)
+    secrets = secret_names(tx, agent_id, code)
     if agent_id is None:
         return _Given(environment, secrets, None, ())
     blocks = tx.blocks.of_agent(agent_id) if code.takes_agent else ()

@@ -89,7 +89,7 @@ class CustomTools:
         """What came of a source, stored or not, without the values of secrets.
 
         Args:
-            secrets: which variables of the environment hold a secret: variable -> its name.
+            secrets: which variables of the environment are masked: variable -> the name to show.
         Raises: SandboxUnavailable.
         """
         if code.source_type != "python":
@@ -145,10 +145,9 @@ def job_of(
 
 def _given(tx: Tx, tool_id: ToolId, agent_id: AgentId, cipher: Cipher) -> _Given:
     code = tx.tools.code(tool_id)
-    named = code.environment if code else {}
     values = open_environment(tx, tool_id, code, cipher=cipher) if code else {}
     environment = resolve_environment(tx, agent_id, values, cipher=cipher)
-    secrets = secret_names(tx, agent_id, named)
+    secrets = secret_names(tx, agent_id, code) if code else {}
     blocks = tx.blocks.of_agent(agent_id) if code is not None and code.takes_agent else ()
     return _Given(code, environment, secrets, tx.agents.get(agent_id), blocks)
 
