@@ -17,7 +17,7 @@ import pytest
 from perdure import AsyncPerdure, Perdure, tool
 from perdure.app import start
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound, SandboxUnavailable, SourceInvalid, ToolBuiltIn
-from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult, ToolFrame
+from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult, ToolFrame, is_requirement
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
@@ -189,6 +189,15 @@ async def test_a_value_of_the_tool_itself_is_masked_as_a_secret_is() -> None:
         block = (await agent.blocks.get("human")).value
         shown = [part for one in (called, tried, other) for part in (one.text, one.stdout[0], one.stderr[0])]
         assert {*shown, block} == {"[secret TOKEN] at [secret URL] in Production: true"}
+
+
+async def test_a_requirement_is_checked_when_a_tool_is_made() -> None:
+    """By the same rule as when it is installed."""
+    async with opened(Boxed()) as (perdure, _):
+        for wrong in ("a" * 201, "-r x", "a @ http://x", "a==1;x"):
+            with pytest.raises(InvalidInput, match="can't be used"):
+                await perdure.tools.create(NOTE, requirements=[wrong])
+            assert not is_requirement(wrong)
 
 
 async def test_a_missing_secret_is_a_result() -> None:

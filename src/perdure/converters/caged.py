@@ -9,9 +9,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from perdure.converters.answers import document_of
 from perdure.converters.limits import Limits, Refused
 from perdure.core.documents import Document, FileKind
-from perdure.core.errors import ExtraMissing, SandboxUnavailable
+from perdure.core.errors import SandboxUnavailable
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 
 __all__ = ["read_caged"]
@@ -66,40 +67,14 @@ async def read_caged(
     if _lacks_our_code(result) and _lacks_our_code(await sandbox.run(SandboxJob(source=IMPORT, owner=job.owner))):
         log.warning("Perdure's own code can't be read in the sandbox: %s", result.error)
         raise SandboxUnavailable("Perdure's own code can't be read in there")
-    return _document(result, name, kind, limits)
+    if result.status != "success":
+        raise _failure(result, limits)
+    return document_of(result.value, name, kind, limits)
 
 
 def _lacks_our_code(result: SandboxResult) -> bool:
     """Whether Perdure is installed so that only its owner can read it, as far as the result says."""
     return result.status == "error" and result.error.startswith("ModuleNotFoundError: No module named 'perdure")
-
-
-def _document(result: SandboxResult, name: str, kind: FileKind, limits: Limits) -> Document:
-    """What the answer says, which is trusted as little as the file."""
-    if result.status != "success":
-        raise _failure(result, limits)
-    match result.value:
-        case {
-            "text": str(text),
-            "page_starts": list(starts),
-            "title": str(title),
-            "warnings": list(warnings),
-        } if all(type(start) is int for start in starts):
-            limits.check_text(len(text))
-            return Document(
-                name=name,
-                kind=kind,
-                text=text,
-                page_starts=tuple(starts),
-                title=title,
-                warnings=tuple(map(str, warnings)),
-            )
-        case {"refused": str(reason)}:
-            raise Refused(reason)
-        case {"missing": [str(what), str(extra)]}:
-            raise ExtraMissing(what, extra=extra)
-        case _:
-            raise Refused("the converter answered what it should not")
 
 
 def _failure(result: SandboxResult, limits: Limits) -> Exception:

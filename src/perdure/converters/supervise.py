@@ -16,9 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
+from perdure.converters.answers import document_of
 from perdure.converters.limits import Limits, Refused
 from perdure.core.documents import Document, FileKind
-from perdure.core.errors import ExtraMissing
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
 __all__ = ["Child"]
@@ -88,21 +88,10 @@ class Child:
                     text.append(piece)
                     chars += len(piece)
                     limits.check_text(chars)
-                case {"document": {"page_starts": list(starts), "title": str(title), "warnings": list(warnings)}}:
-                    return Document(
-                        name=name,
-                        kind=kind,
-                        text="".join(text),
-                        page_starts=tuple(map(int, starts)),
-                        title=title,
-                        warnings=tuple(map(str, warnings)),
-                    )
-                case {"refused": str(reason)}:
-                    raise Refused(reason)
-                case {"missing": [str(what), str(extra)]}:
-                    raise ExtraMissing(what, extra=extra)
+                case {"document": dict(rest)}:
+                    return document_of({**rest, "text": "".join(text)}, name, kind, limits)
                 case _:
-                    raise Refused("the converter answered what it should not")
+                    return document_of(line, name, kind, limits)
         if self._stopped:
             raise Refused("the conversion was stopped")
         raise Refused(_ending(process.wait(), limits))

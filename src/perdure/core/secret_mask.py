@@ -17,8 +17,10 @@ MASKED_CHARS_MIN = 6
 """A shorter value would blank out parts of plain words and numbers, and can be guessed anyway."""
 
 COMMON_WORDS = frozenset(
-    "default development disabled enabled localhost production release sandbox staging standard testing verbose"
-    " warning".split()
+    {
+        *("default", "development", "disabled", "enabled", "localhost", "production", "release", "sandbox"),
+        *("staging", "standard", "testing", "verbose", "warning"),
+    }
 )
 """Settings that are no secrets, and that a tool's answers are full of."""
 

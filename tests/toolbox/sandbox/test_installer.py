@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.incoming.json_limits import JsonLimits
 from perdure.toolbox.sandbox import installer
 from perdure.toolbox.sandbox.installer import LOCK_NAME, Installer, InstallFailed
 from perdure.toolbox.sandbox.proxy import ForwardProxy
@@ -229,6 +230,26 @@ async def test_what_takes_too_long_or_is_given_up_is_ended(index: PackageIndex, 
         await task
 
     assert working_in(tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("report", "why"),
+    [
+        (b'{"install":[' + b"[]," * 300_000 + b"0]}", "more than 200,000 arrays and objects"),
+        (b"[" * 200 + b"]" * 200, "nested deeper than 100 levels"),
+        (b'{"install":"' + b"x" * 20_000 + b'"}', "larger than 10,000 bytes"),
+    ],
+)
+def test_the_list_of_what_is_needed_is_bounded(
+    report: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages write most of it, and parsing stops everything else."""
+    if "bytes" in why:
+        monkeypatch.setattr(installer, "REPORT", JsonLimits(size_bytes=10_000))
+    (tmp_path / "report.json").write_bytes(report)
+
+    with pytest.raises(InstallFailed, match=f"what is needed is {why}"):
+        installer._lock_of(tmp_path / "report.json")
 
 
 async def test_what_is_too_large_is_refused(index: PackageIndex, tmp_path: Path) -> None:

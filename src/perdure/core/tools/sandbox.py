@@ -5,12 +5,14 @@ What is measured and enforced is an adapter's; here are the values only. The `li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 __all__ = [
+    "REQUIREMENT_CHARS_MAX",
     "Isolation",
     "Measure",
     "Sandbox",
@@ -19,7 +21,16 @@ __all__ = [
     "SandboxResult",
     "SandboxStatus",
     "ToolFrame",
+    "is_requirement",
 ]
+
+REQUIREMENT_CHARS_MAX = 200
+
+_PACKAGE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_VERSION = r"(?:==|!=|<=|>=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+"
+_REQUIREMENT = re.compile(
+    rf"{_PACKAGE}\s*(?:\[\s*{_PACKAGE}(?:\s*,\s*{_PACKAGE})*\s*\])?\s*(?:{_VERSION}(?:\s*,\s*{_VERSION})*)?"
+)
 
 SandboxStatus = Literal["success", "error", "timeout", "memory", "crash", "refused"]
 """How a job ended.
@@ -174,3 +185,8 @@ class Sandbox(Protocol):
     async def close(self) -> None:
         """End every job and let go of all processes."""
         ...
+
+
+def is_requirement(text: str) -> bool:
+    """Whether it names a package of the index, with versions if you like: no address, path or option."""
+    return len(text) <= REQUIREMENT_CHARS_MAX and _REQUIREMENT.fullmatch(text.strip()) is not None

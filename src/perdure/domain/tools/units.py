@@ -15,6 +15,7 @@ from perdure.core.ports import Ids
 from perdure.core.secrets import Cipher, check_secret
 from perdure.core.tools.environment import is_sealed, seal_environment, shown_environment
 from perdure.core.tools.hosts import check_hosts
+from perdure.core.tools.sandbox import is_requirement
 from perdure.core.tools.schema_check import check_schema
 from perdure.core.tools.source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_tool_name, read_source
 from perdure.core.tools.spec import Tool, ToolCode, ToolKind, ToolSpec
@@ -45,12 +46,6 @@ TIMEOUT_MAX_S = 3_600.0
 MEMORY_MAX_MB = 1_000_000
 TEXT_MAX_CHARS = 100_000
 LISTED_MAX = 100
-
-_PACKAGE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-_REQUIREMENT = re.compile(
-    rf"{_PACKAGE}\s*(?:\[\s*{_PACKAGE}(?:\s*,\s*{_PACKAGE})*\s*\])?"
-    r"\s*(?:(?:==|!=|<=|>=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+(?:\s*,\s*(?:==|!=|<=|>=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+)*)?"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +383,7 @@ def _check(new: NewTool) -> None:
     if max(len(new.requirements), len(new.environment)) > LISTED_MAX:
         raise InvalidInput(f"a tool has at most {LISTED_MAX} requirements and {LISTED_MAX} variables")
     for requirement in new.requirements:
-        if not isinstance(requirement, str) or not _REQUIREMENT.fullmatch(requirement.strip()):
+        if not isinstance(requirement, str) or not is_requirement(requirement):
             raise InvalidInput(
                 f"requirement {shown(requirement)} can't be used: write 'name' or 'name==1.2', no address"
             )

@@ -19,7 +19,8 @@ from typing import Any, Self
 
 import httpx
 
-from perdure.core.errors import AddressRefused
+from perdure.core.errors import AddressRefused, DataTooLarge
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.toolbox.processes import end_group
 from perdure.toolbox.sandbox.inside.installer import PROXY, SETTING_NAMES, SETTINGS
 from perdure.toolbox.sandbox.package_cache import entries_of, tree_bytes
@@ -37,7 +38,7 @@ OUTPUT_CHARS = 1_000
 LINES_KEPT = 100
 REFUSALS_KEPT = 3
 LINE_CHARS = 200
-REPORT_BYTES = 64 << 20
+REPORT = JsonLimits(size_bytes=64 << 20)
 
 ELSEWHERE = "8.8.8.8"
 """Any public address: the stand-in for a name that a company's proxy resolves, and that may mean nothing here."""
@@ -270,12 +271,13 @@ def _lock_of(report: Path) -> str:
     Raises: InstallFailed: something is no wheel of the index, or its hash is not known.
     """
     try:
-        if report.stat().st_size > REPORT_BYTES:
-            raise InstallFailed("the list of what is needed is too long")
-        found = json.loads(report.read_bytes())["install"]
+        with report.open("rb") as opened:
+            found = parse_json(opened.read(REPORT.size_bytes + 1), REPORT)["install"]
         if len(found) > PACKAGES_MAX:
             raise InstallFailed(f"{len(found)} packages are needed, at most {PACKAGES_MAX} are taken")
         return "".join(sorted(_locked(item) for item in found))
+    except DataTooLarge as error:
+        raise InstallFailed(f"the list of what is needed is {error}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, httpx.InvalidURL) as error:
         raise InstallFailed(f"what pip would install can't be read: {error!r:.200}") from None
 

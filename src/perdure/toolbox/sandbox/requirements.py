@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 import sys
 import sysconfig
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from perdure.core.tools.sandbox import REQUIREMENT_CHARS_MAX, is_requirement
 from perdure.toolbox.sandbox.installer import Installer, InstallFailed
 from perdure.toolbox.sandbox.package_cache import (
     LOCK_POLL_S,
@@ -39,15 +39,8 @@ SETS_OF_CACHE = 4
 """One set may take this part of the cache: as many fit at least."""
 
 REQUIREMENTS_MAX = 50
-LINE_CHARS = 200
 LAYOUT = 2
 """Counted up when older sets must not be used any more: those of 1 were installed outside of a cage."""
-
-_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-_VERSION = r"(?:==|!=|<=|>=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+"
-_REQUIREMENT = re.compile(
-    rf"{_NAME}\s*(?:\[\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\])?\s*(?:{_VERSION}(?:\s*,\s*{_VERSION})*)?"
-)
 
 
 class RequirementsFailed(Exception):
@@ -181,10 +174,10 @@ def _checked(requirements: Sequence[str]) -> tuple[str, ...]:
     if len(requirements) > REQUIREMENTS_MAX:
         raise RequirementsFailed(f"{len(requirements)} requirements are too many: at most {REQUIREMENTS_MAX}")
     for requirement in requirements:
-        if len(requirement) > LINE_CHARS or not _REQUIREMENT.fullmatch(requirement.strip()):
+        if not is_requirement(requirement):
             raise RequirementsFailed(
-                f"requirement {requirement[:LINE_CHARS]!r} can't be used: write a name, with versions if you like, as"
-                " `requests==2.32.3`; no addresses, paths or options"
+                f"requirement {requirement[:REQUIREMENT_CHARS_MAX]!r} can't be used: write a name, with versions if you"
+                " like, as `requests==2.32.3`; no addresses, paths or options"
             )
     return tuple(sorted({requirement.strip() for requirement in requirements}))
 
