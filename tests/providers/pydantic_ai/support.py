@@ -70,7 +70,7 @@ def two_turns(first: tuple[Part, ...] = ()) -> tuple[Message, ...]:
 
 def asking(provider: str, messages: tuple[Message, ...] | None = None, **options: Any) -> ModelRequest:
     return ModelRequest(
-        model=f"{provider}/{MODELS[provider]}",
+        model=f"{provider}/{MODELS.get(provider, 'm')}",
         system="You remember.",
         messages=two_turns() if messages is None else messages,
         tools=TOOLS,
@@ -92,7 +92,7 @@ async def answer(
     async with PayloadServer(payload) as server:
         direct = DirectModel(
             provider=provider,
-            model=model or MODELS[provider],
+            model=model or MODELS.get(provider, "m"),
             api_key=KEY,
             base_url=server.url,
             timeout_s=timeout_s,

@@ -64,16 +64,30 @@ async def test_one_owner_has_half_of_the_places() -> None:
     assert jobs.owners == {"greedy": 4, "modest": 2}
 
 
+async def test_two_owners_together_leave_places_for_others() -> None:
+    """An attacker may have two agents: however many calls they make, a third one's runs at once, and a fourth one's."""
+    jobs = Jobs(8)
+    await jobs.start("first", 100)
+    await jobs.start("second", 100)
+    assert jobs.owners == {"first": 4, "second": 2}
+
+    await jobs.start("newcomer", 1)
+    await jobs.start("another", 1)
+
+    assert jobs.owners == {"first": 4, "second": 2, "newcomer": 1, "another": 1}
+
+
 async def test_a_place_goes_to_who_has_the_fewest() -> None:
+    """So a newcomer waits for the end of one job at most, however many others wait."""
     jobs = Jobs(4)
-    await jobs.start("a", 10)
-    await jobs.start("b", 10)
-    await jobs.start("c", 1)
-    assert jobs.owners == {"a": 2, "b": 2}
+    for owner in "abc":
+        await jobs.start(owner, 10)
+    await jobs.start("newcomer", 1)
+    assert jobs.owners == {"a": 2, "b": 1, "c": 1}
 
     await jobs.end_first()
 
-    assert jobs.owners == {"a": 1, "b": 2, "c": 1}
+    assert jobs.owners == {"a": 1, "b": 1, "c": 1, "newcomer": 1}
 
 
 async def test_equals_take_turns() -> None:
@@ -115,7 +129,8 @@ def test_places_are_never_lost_nor_doubled(concurrency: int, actions: list[tuple
                 continue
             running = jobs.owners
             assert running.total() <= concurrency
-            assert running.total() == concurrency or not jobs.places.waiting or max(running.values()) == share
+            free = concurrency - running.total()
+            assert all(running[owner] >= min(share, free) for owner in jobs.places._waiting)
             assert max(running.values(), default=0) <= share
         while jobs.running:
             await jobs.end_first()
@@ -123,7 +138,8 @@ def test_places_are_never_lost_nor_doubled(concurrency: int, actions: list[tuple
         assert not jobs.places.waiting
         for owner in "ab":
             await jobs.start(owner, concurrency)
-        assert jobs.owners.total() == min(2 * share, concurrency)
+        assert jobs.owners["a"] == share
+        assert jobs.owners["b"] == min(share, -(-(concurrency - share) // 2))
         while jobs.running:
             await jobs.end_first()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import ssl
 from contextvars import ContextVar
@@ -121,15 +122,28 @@ def _connect(
             from pydantic_ai.models import infer_model
             from pydantic_ai.providers import infer_provider_class
 
-            def made(name: str) -> Provider[Any]:
-                given = {"api_key": key if key != NO_KEY else None, "base_url": base_url}
-                return infer_provider_class(name)(**{k: value for k, value in given.items() if value})
+            clients: list[httpx2.AsyncClient] = []
+
+            def make_provider(name: str) -> Provider[Any]:
+                kind = infer_provider_class(name)
+                options: dict[str, Any] = {"api_key": key if key != NO_KEY else None, "base_url": base_url}
+                if _takes_client(kind):
+                    clients.append(_http_client(timeout_s))
+                    options["http_client"] = clients[-1]
+                return kind(**{name: value for name, value in options.items() if value})
 
             try:
-                found = infer_model(f"{provider}:{model}", made)
+                found = infer_model(f"{provider}:{model}", make_provider)
             except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
                 raise ModelRequestRefused(f"{provider}/{model} can't be reached: {error}") from error
-            return Connection(found, loop, provider=found.provider)
+            return Connection(found, loop, clients[0] if clients else None, provider=found.provider)
+
+
+def _takes_client(kind: type[Provider[Any]]) -> bool:
+    """Whether a provider's SDK sends its requests by a client of `httpx2`. Some take one of `httpx`, or ignore it."""
+    parameter = inspect.signature(kind.__init__).parameters.get("http_client")
+    name = "" if parameter is None else str(parameter.annotation).partition(" |")[0]
+    return name in ("httpx2.AsyncClient", "AsyncHTTPClient", "_OpenAIHTTPClient")
 
 
 def _http_client(timeout_s: float) -> httpx2.AsyncClient:

@@ -88,6 +88,8 @@ def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[s
             missing_key = "api key" in detail.lower() or "_API_KEY" in detail
             kind = ModelAuthenticationFailed if missing_key else ModelRequestRefused
             hint = "has no key" if missing_key else "can't be asked like this"
+        case RecursionError():
+            kind, hint = ModelReplyInvalid, "gave an answer that nests too deeply to be read"
         case json.JSONDecodeError() | UnicodeDecodeError():
             kind, hint = (ModelStreamCut if streaming else ModelReplyInvalid), "gave an answer that can't be read"
         case _ if type(error).__module__.partition(".")[0] in _TRANSPORTS:

@@ -116,7 +116,7 @@ def _measures(
         "memory",
         held.get("memory", False),
         "each process of a call has limited memory; five times a second all of them are weighed together, with their"
-        " page tables and sockets",
+        " page tables and sockets" + (", so for 0.2 s a call may hold more" if no_group else ""),
         "memory is not limited, or what the kernel holds for a call in buffers is not",
     )
     yield one(

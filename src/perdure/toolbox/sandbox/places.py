@@ -13,8 +13,9 @@ __all__ = ["Places"]
 class Places:
     """Places for jobs, and slots for processes: a process may end a little later than its job.
 
-    One owner has at most half of the places, so that a job of another one finds one however long those take. A place
-    goes to the owner who has the fewest, and among equals to who was served longest ago.
+    One owner has at most half of the places, and never more than were free when it took its last: of 8 places the first
+    can have 4, then a second 2, a third 1, a fourth 1. So few together can't keep a newcomer waiting, however long
+    their jobs take. A place goes to the owner who has the fewest, and among equals to who was served longest ago.
     """
 
     def __init__(self, concurrency: int, slots: int) -> None:
@@ -61,7 +62,7 @@ class Places:
     def _give(self) -> None:
         """Give free places to those whose turn it is."""
         while self._free:
-            ready = [owner for owner in self._waiting if self._held[owner] < self._share]
+            ready = [owner for owner in self._waiting if self._held[owner] < min(self._share, self._free)]
             if not ready:
                 return
             owner = min(ready, key=lambda owner: (self._held[owner], self._last_turn.get(owner, 0)))
