@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.cli.views.fold import call_line, diff_lines, fold, found_spans, outcome, snippet, visible
-from perdure.core.line_diff import diff_of
 from perdure.core.messages import ToolCall, ToolResult
+from perdure.core.text.line_diff import diff_of
 
 LINES = st.lists(st.sampled_from(["", "-", "+", "@@ -1 +1 @@", "Ada", "Turin", " …"]), max_size=12).map("\n".join)
 

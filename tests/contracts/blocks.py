@@ -13,8 +13,8 @@ from typing import Any
 from perdure.core.blocks import Author, Block, BlockVersion, appended
 from perdure.core.errors import AlreadyExists, Conflict, NotFound, TooMany, VersionConflict
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId
-from perdure.core.line_diff import diff_of
 from perdure.core.ports import Store
+from perdure.core.text.line_diff import diff_of
 from perdure.core.tx import Tx
 from perdure.core.tx.blocks import BlockFilter
 from perdure.domain.blocks.units import edit_block, find_block, restore_block

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core import line_diff
 from perdure.core.blocks import Block, appended, check_label, inserted, replaced, rewritten
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, ToolError
 from perdure.core.ids import DEFAULT_ORG, BlockId
-from perdure.core.line_diff import DIFF_STEPS, diff_of
+from perdure.core.text import line_diff
+from perdure.core.text.line_diff import DIFF_STEPS, diff_of
 from perdure.domain.blocks.patches import apply_patch
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, blocks, effort

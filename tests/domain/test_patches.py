@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import PatchInvalid, ToolError
-from perdure.core.line_diff import diff_of
+from perdure.core.text.line_diff import diff_of
 from perdure.domain.blocks.patches import apply_patch
 
 TEXT = "# Name\nAda\n\n# Likes\n- tea\n- chess\n\n# Open\n- tea"

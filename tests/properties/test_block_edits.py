@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput, PerdureError, ToolError, VersionConflict
-from perdure.core.line_diff import diff_of
+from perdure.core.text.line_diff import diff_of
 from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewBlock
 from perdure.domain.blocks.patches import apply_patch

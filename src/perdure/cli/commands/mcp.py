@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from perdure.cli.open_store import Shown, with_store
 from perdure.cli.views.fold import local_time, visible
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
-from perdure.core.line_diff import diff_of
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
+from perdure.core.text.line_diff import diff_of
 from perdure.domain.mcp import Synced
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings

@@ -13,11 +13,11 @@ from perdure.context.request.assemble import View, canonical
 from perdure.context.window.budget import SegmentName, overcount_measured
 from perdure.context.window.segments import segments
 from perdure.core.ids import StepId
-from perdure.core.line_diff import DIFF_STEPS, diff_steps
 from perdure.core.models import ModelRequest
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Step, StepStatus, Usage
+from perdure.core.text.line_diff import DIFF_STEPS, diff_steps
 
 __all__ = ["Explanation", "Prices", "RequestDiff", "SegmentUse", "diff", "explain", "share_out"]
 

@@ -11,9 +11,9 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block
 from perdure.core.errors import BlockReadOnly
 from perdure.core.ids import FileId, MessageId
-from perdure.core.line_diff import diff_of
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run
+from perdure.core.text.line_diff import diff_of
 from perdure.core.tx import Tx
 from perdure.domain.blocks.units import edit_block, find_block
 

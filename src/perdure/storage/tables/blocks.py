@@ -11,7 +11,7 @@ from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.core.line_diff import diff_of
+from perdure.core.text.line_diff import diff_of
 from perdure.core.text.words import restored, storable
 from perdure.core.tx.blocks import BlockFilter
 from perdure.storage.database.base import (
