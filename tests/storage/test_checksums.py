@@ -15,6 +15,7 @@ from perdure.core.messages import Text
 from perdure.core.ports import Store
 from perdure.core.tx import Fault, Tx
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, Summed
 from perdure.testing.clock import START
 from tests.contracts.base import ADA, AT, Contract
 
@@ -88,6 +89,26 @@ def test_a_letter_that_changed_is_found_and_not_accepted(tmp_path: Path, table: 
 
         assert [(fault.kind, fault.count, fault.repaired) for fault in faults] == [("damage", 1, False)]
         assert bare == 0
+
+
+@pytest.mark.parametrize(
+    ("summed", "changing"),
+    [
+        (MESSAGES, {"revision", "removed"}),
+        (REVISIONS, set()),
+        (PASSAGES, {"embedding", "embedding_model", "updated_at", "uses"}),
+        (VERSIONS, set()),
+    ],
+    ids=lambda one: getattr(one, "table", ""),
+)
+def test_a_checksum_is_of_every_column_that_does_not_change(tmp_path: Path, summed: Summed, changing: set[str]) -> None:
+    """A new column is either in the checksum or listed here as one that changes by itself."""
+    path = tmp_path / "perdure.db"
+    made(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        columns = {row[1] for row in connection.execute(f"PRAGMA table_info({summed.table})")}
+
+    assert columns - {*summed.columns} == {"checksum", *changing}
 
 
 def test_rows_of_before_get_a_checksum_by_a_repair(tmp_path: Path) -> None:
