@@ -45,6 +45,7 @@ from perdure.providers.masking import masked_text, secrets_in
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE, AesCipher, make_key_file
+from perdure.storage.database.base import NOT_DELETED
 from perdure.storage.open import open_store
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
@@ -58,6 +59,7 @@ from perdure.toolbox.router import Toolboxes
 __all__ = [
     "ALIASES",
     "KEY_FILE",
+    "NOT_DELETED",
     "PROVIDERS",
     "App",
     "Choice",

@@ -22,6 +22,7 @@ from perdure.cli.commands.store_checks import store_checks
 from perdure.core.tx import Tx
 from perdure.settings import Settings
 from perdure.testing import HttpModel, ScriptedEmbedder, Status
+from perdure.testing.clock import START
 from tests.cli.running import called, perdure
 from tests.providers.fake_provider import fake_provider, tool_call
 
@@ -227,3 +228,33 @@ def test_vectors_are_told_where_there_are_any(tmp_path: Path) -> None:
 
     assert told().text.endswith("1 given up: too odd")
     assert told().fix == "`perdure reindex` tries them again"
+
+
+def test_what_is_deleted_and_not_removed_yet_is_not_counted(tmp_path: Path) -> None:
+    """Neither the agent nor its texts, with and without vectors, waiting or given up."""
+
+    async def fill() -> None:
+        async with await AsyncPerdure.open(tmp_path / "perdure.db") as perdure:
+            for name in ("ada", "bob"):
+                agent = await perdure.create_agent(name)
+                await agent.import_messages([("user", None, "a walrus", START)])
+            await perdure.app.store.write(lambda tx: tx.agents.delete(agent.id))
+            await perdure.app.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=1))
+
+    asyncio.run(fill())
+    connection = sqlite3.connect(tmp_path / "perdure.db")
+    ((ada, org), (bob, deleted)) = connection.execute("SELECT number, org_id FROM agents ORDER BY number").fetchall()
+    for number, org_id, name in ((ada, org, "ada"), (bob, deleted, "bob")):
+        connection.execute(
+            "INSERT INTO vector_scopes (number, org_id, owner_kind, owner_id, model, row_count)"
+            " VALUES (?, ?, 'agent', ?, 'test/words', 1)",
+            [number, org_id, name],
+        )
+    connection.execute("INSERT INTO embedding_queue VALUES (?, 0, 3, '9', 'too odd')", [bob])
+    connection.execute("UPDATE agents SET embedded = (number = ?), message_count = 1", [ada])
+    connection.commit()
+    connection.close()
+    found = {check.name: check for check in store_checks(Settings(home=str(tmp_path)))}
+
+    assert "1 agent, whole" in found["data"].text
+    assert (found["vectors"].status, found["vectors"].text) == ("ok", "1 text with a vector of test/words")

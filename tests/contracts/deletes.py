@@ -1,23 +1,34 @@
-"""Agents that are deleted: gone for everybody at once, and removed a few rows at a time."""
+"""What is deleted: gone for everybody at once, and removed a few rows at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 from perdure.core.errors import LeaseLost, NotFound
+from perdure.core.ports import Store
 from perdure.core.runs import Lease
 from perdure.core.tx import Tx
+from perdure.storage.tables import deleted
 from tests.contracts.base import LATER, Contract, raises
 from tests.contracts.isolation import calls_of, outcome_of, undone
-from tests.contracts.organisations import fill
+from tests.contracts.organisations import Property, fill
 
 __all__ = ["DeleteContract"]
 
 
-TELLS = {("agents", "carry_out"), ("agents", "unfinished")}
+TELLS = {("upkeep", "carry_out_deletes"), ("upkeep", "unfinished_deletes")}
 """The verbs that see a difference."""
+
+
+def without_revisions(value: Any) -> Any:
+    """An outcome without the settings revisions in it, which grow with each step of removing a tool or folder."""
+    if isinstance(value, dict):
+        return {key: without_revisions(one) for key, one in value.items() if key != "settings_revision"}
+    return [without_revisions(one) for one in value] if isinstance(value, list) else value
 
 
 class DeleteContract(Contract):
@@ -26,29 +37,96 @@ class DeleteContract(Contract):
         async with self.opened() as store:
             await store.write(self.add_agent)
             own = await store.write(lambda tx: fill(self, tx))
-            calls = [call for call in calls_of(own, own) if "=them" not in call.name and " of them" not in call.name]
-            calls = [call for call in calls if (call.noun, call.verb) not in TELLS]
 
-            async def outcomes() -> dict[str, Any]:
-                def outcome(tx: Tx, call: Any) -> Any:
-                    verb = getattr(getattr(tx, call.noun), call.verb)
-                    bound = inspect.BoundArguments(inspect.signature(verb), dict(call.arguments))
-                    return outcome_of(lambda: verb(*bound.args, **bound.kwargs))
+            first, steps = await self.carry_out(store, own, lambda tx: tx.agents.delete(own.agent.id))
 
-                return {call.name: await undone(store, outcome, call) for call in calls}
+            assert steps > 16
+            assert {outcome for name, outcome in first.items() if name.startswith("agents.get(")} == {"NotFound"}
 
-            await store.write(lambda tx: tx.agents.delete(own.agent.id))
+    async def carry_out(self, store: Store, own: Property, unit: Callable[[Tx], None]) -> tuple[dict[str, Any], int]:
+        """Delete something, and remove it row by row: the outcome of every verb after the delete, which stays the same
+        until nothing is left, and the number of steps."""
+        calls = [call for call in calls_of(own, own) if "=them" not in call.name and " of them" not in call.name]
+        calls = [call for call in calls if (call.noun, call.verb) not in TELLS]
+
+        def outcome(tx: Tx, call: Any) -> Any:
+            verb = getattr(getattr(tx, call.noun), call.verb)
+            bound = inspect.BoundArguments(inspect.signature(verb), dict(call.arguments))
+            return without_revisions(outcome_of(lambda: verb(*bound.args, **bound.kwargs)))
+
+        async def outcomes() -> dict[str, Any]:
+            return {call.name: await undone(store, outcome, call) for call in calls}
+
+        with patch.object(deleted, "ROWS_AT_ONCE", 0):
+            await store.write(unit)
             first, steps = await outcomes(), 0
-            while await store.write(lambda tx: tx.agents.carry_out(limit=1, chars=1)):
+            while await store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=1, chars=1)):
                 steps += 1
                 if steps % 8 == 0:
                     now = await outcomes()
                     assert {name: (first[name], now[name]) for name in first if first[name] != now[name]} == {}
             last = await outcomes()
+        assert {name: (first[name], last[name]) for name in first if first[name] != last[name]} == {}
+        return first, steps
 
-            assert steps > 16
-            assert {name: (first[name], last[name]) for name in first if first[name] != last[name]} == {}
-            assert {outcome for name, outcome in first.items() if name.startswith("agents.get(")} == {"NotFound"}
+    async def test_a_deleted_block_is_gone_from_the_first_step_on(self) -> None:
+        """Also for its agents, whose label is free; its versions and places go behind it."""
+        async with self.opened() as store:
+            own = await store.write(lambda tx: fill(self, tx))
+            first, steps = await self.carry_out(store, own, lambda tx: tx.blocks.delete(own.block.id))
+            assert steps >= 2
+            assert first["blocks.of_agent(agent_id=us)"] == []
+
+    async def test_a_deleted_tool_is_gone_from_the_first_step_on(self) -> None:
+        """Its name is free; each of its agents has another settings revision once its place is removed."""
+        async with self.opened() as store:
+            own = await store.write(lambda tx: fill(self, tx))
+            before = (await store.read(lambda tx: tx.agents.get(own.agent.id))).settings_revision
+            first, steps = await self.carry_out(store, own, lambda tx: tx.tools.delete(own.tool.id))
+            assert steps >= 2
+            assert first["tools.of_agent(agent_id=us)"] == []
+            assert (await store.read(lambda tx: tx.agents.get(own.agent.id))).settings_revision == before + 1
+
+    async def test_a_deleted_folder_is_gone_from_the_first_step_on(self) -> None:
+        """And with it its archive."""
+        async with self.opened() as store:
+            own = await store.write(lambda tx: fill(self, tx))
+
+            def delete_files(tx: Tx) -> None:
+                for file in tx.files.list(own.folder.id):
+                    tx.files.delete(file.id)
+                archive_id = own.folder.archive_id
+                tx.passages.delete(archive_id, [one.seq for one in tx.passages.list(archive_id)])
+
+            await store.write(delete_files)
+            first, steps = await self.carry_out(store, own, lambda tx: tx.folders.delete(own.folder.id))
+            assert steps >= 3
+            assert first["folders.of_agent(agent_id=us)"] == []
+
+    async def test_a_deleted_archive_is_gone_from_the_first_step_on(self) -> None:
+        """Its vectors go in steps too."""
+        async with self.opened() as store:
+            own = await store.write(lambda tx: fill(self, tx))
+
+            def delete_passages(tx: Tx) -> None:
+                tx.passages.delete(own.archive.id, [one.seq for one in tx.passages.list(own.archive.id)])
+
+            await store.write(delete_passages)
+            first, steps = await self.carry_out(store, own, lambda tx: tx.archives.delete(own.archive.id))
+            assert steps >= 2
+            assert first["archives.of_agent(agent_id=us)"] == []
+
+    async def test_views_of_a_deleted_file_are_removed_behind_it(self) -> None:
+        """Nobody has it open any more when it is deleted; so many views as are asked for go at once."""
+        async with self.opened() as store:
+            own = await store.write(lambda tx: fill(self, tx))
+            await store.write(lambda tx: tx.files.delete(own.file.id))
+
+            assert await store.read(lambda tx: tx.agent_files.opened(own.agent.id)) == []
+            assert own.file.id not in await store.read(lambda tx: tx.agent_files.shown(own.agent.id))
+            assert not await store.write(lambda tx: tx.agent_files.close(own.agent.id, own.file.id))
+            assert await store.write(lambda tx: tx.files.drop_views(own.file.id, limit=5)) == 1
+            assert await store.write(lambda tx: tx.files.drop_views(own.file.id, limit=5)) == 0
 
     async def test_a_run_of_a_deleted_agent_is_held_by_nobody(self) -> None:
         """Who drives it learns that it is gone, and nobody takes it over; deleting twice is told."""
@@ -70,9 +148,9 @@ class DeleteContract(Contract):
             with contextlib.suppress(NotFound):
                 await store.write(self.say, own.agent.id, "hello")
                 raise AssertionError("a message was taken for an agent that is deleted")
-            assert await store.read(lambda tx: tx.agents.unfinished())
-            while await store.write(lambda tx: tx.agents.carry_out()):
+            assert await store.read(lambda tx: tx.upkeep.unfinished_deletes())
+            while await store.write(lambda tx: tx.upkeep.carry_out_deletes()):
                 pass
-            assert not await store.read(lambda tx: tx.agents.unfinished())
+            assert not await store.read(lambda tx: tx.upkeep.unfinished_deletes())
             with raises(NotFound):
                 await store.read(lambda tx: tx.messages.get(own.message.id))

@@ -409,8 +409,8 @@ class PassageContract(Contract):
             assert await ids() == [one.id, three.id]
             assert await store.read(lambda tx: tx.archives.of_agent(agent.id)) == []
             await store.write(lambda tx: tx.archives.attach(agent.id, one.id))
-            assert await store.write(lambda tx: tx.archives.detach_all(one.id)) == 1
-            assert await store.write(lambda tx: tx.archives.detach_all(one.id)) == 0
+            assert await store.write(lambda tx: tx.archives.detach_all(one.id, limit=9)) == 1
+            assert await store.write(lambda tx: tx.archives.detach_all(one.id, limit=9)) == 0
             assert await store.read(lambda tx: tx.archives.of_agent(agent.id)) == []
             with raises(NotFound):
                 await store.write(lambda tx: tx.archives.put(changed))

@@ -94,7 +94,7 @@ class UpkeepContract(Contract):
                 gone = self.add_agent(tx, "gone")
                 self.say(tx, gone.id, "a walrus")
                 tx.agents.delete(gone.id)
-                tx.agents.carry_out(limit=1)
+                tx.upkeep.carry_out_deletes(limit=1)
                 return agent.id, archive.id
 
             agent_id, archive_id = await store.write(fill)

@@ -74,7 +74,7 @@ async def test_what_a_process_left_of_a_deleted_agent_goes_when_the_store_is_ope
     perdure = await opened(tmp_path)
     agent_id = await talkative(perdure)
     await perdure.app.store.write(lambda tx: tx.agents.delete(agent_id))  # type: ignore[arg-type]
-    await perdure.app.store.write(lambda tx: tx.agents.carry_out(limit=10))
+    await perdure.app.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=10))
     await perdure.close()
     assert rows_of(tmp_path, agent_id) > MESSAGES
 

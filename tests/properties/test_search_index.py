@@ -95,7 +95,7 @@ def revise(tx: Tx, message_id: MessageId, text: str | None) -> None:
 
 def delete(tx: Tx, agent: Agent) -> None:
     tx.agents.delete(agent.id)
-    while tx.agents.carry_out():
+    while tx.upkeep.carry_out_deletes():
         pass
 
 

@@ -71,6 +71,14 @@ class FullStore:
             "system": half,
             "otid": 100,
             "K": 1_000,
+            # What is only kept for clients stands in the metadata.
+            **dict.fromkeys(
+                (
+                    *("template_id", "base_template_id", "template_name", "deployment_id", "entity_id", "project_id"),
+                    "compaction_settings{}",
+                ),
+                self.limits.metadata_limit_chars // 20,
+            ),
         }
         return Largest(document, self._known(), most, size)
 

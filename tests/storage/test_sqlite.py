@@ -301,7 +301,7 @@ async def test_a_full_disk_is_usable_again_once_something_is_deleted(tmp_path: P
         for _ in range(1000):
             await store.write(units.say, big.id, "walrus " + "x" * 3000)
     await store.write(lambda tx: tx.agents.delete(big.id))
-    while await store.write(lambda tx: tx.agents.carry_out()):
+    while await store.write(lambda tx: tx.upkeep.carry_out_deletes()):
         pass
     for _ in range(20):
         await store.write(units.say, small.id, "penguin " + "x" * 3000)
@@ -429,7 +429,7 @@ async def test_a_deleted_agent_leaves_no_row_behind(tmp_path: Path) -> None:
 
     await store.write(fill)
     await store.write(lambda tx: tx.agents.delete(agent.id))
-    while await store.write(lambda tx: tx.agents.carry_out()):
+    while await store.write(lambda tx: tx.upkeep.carry_out_deletes()):
         pass
     await store.close()
 
@@ -574,7 +574,7 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
     await store.write(talk, 0)
     alone = await asyncio.to_thread(taken)
     await store.write(lambda tx: tx.agents.delete(agent.id))
-    while await store.write(lambda tx: tx.agents.carry_out()):
+    while await store.write(lambda tx: tx.upkeep.carry_out_deletes()):
         pass
     agent = await store.write(fill)
     await store.write(talk, 60)

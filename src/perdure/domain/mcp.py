@@ -37,7 +37,7 @@ __all__ = [
     "find_server",
     "is_current",
     "register_server",
-    "remove_server",
+    "remove_server_rows",
     "same_origin",
     "server_of",
     "state_of",
@@ -195,11 +195,17 @@ def find_server(tx: Tx, name_or_id: str) -> McpServer:
     raise NotFound("MCP server", name_or_id, hint=f"there are {names}" if names else "there is none yet")
 
 
-def remove_server(tx: Tx, server_id: McpServerId) -> None:
-    """Remove a server and its tools, which agents then have no more. Raises: NotFound."""
-    for known in tx.mcp.tools(server_id):
+def remove_server_rows(tx: Tx, server_id: McpServerId, *, limit: int) -> bool:
+    """One step of removing a server: up to `limit` of its tools, which agents then have no more; whether the server
+    itself is gone. Steps can be repeated after a crash, and go on where they were. Raises: NotFound."""
+    tools = tx.mcp.tools(server_id)
+    for known in tools[:limit]:
         _drop(tx, known)
+        tx.mcp.delete_tool(server_id, known.name)
+    if len(tools) > limit:
+        return False
     tx.mcp.delete(server_id)
+    return True
 
 
 def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Unpack, get_args
 
 from perdure.app import App
@@ -34,6 +35,7 @@ from perdure.domain.archives.units import (
     update_archive,
 )
 from perdure.domain.values import filter_tags
+from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.search.hits import Hits, PassageHit
 
@@ -90,7 +92,8 @@ class AsyncArchives:
         Raises: NotFound, StoreError; InvalidInput: it holds what a folder's files say, and nothing is removed.
         """
         check_text("archive_id", archive_id)
-        while await self._app.store.write(delete_archive_rows, archive_id, limit=BATCH) is not None:
+        remove_some = partial(delete_archive_rows, archive_id=archive_id, limit=BATCH)
+        while await delete(self._app.ports, remove_some) is not None:
             pass
 
 

@@ -10,6 +10,7 @@ from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion, append
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.tx import Tx
 from perdure.domain.blocks.units import create_block, edit_block, find_block, restore_block, update_block
+from perdure.engine.conversations.reset import delete
 from perdure.library.checks import USER, check_limit, check_number, check_text
 
 __all__ = ["AsyncAgentBlocks", "AsyncBlocks"]
@@ -80,9 +81,9 @@ class AsyncBlocks:
         return await self._app.store.write(update_block, block_id, changes, author=USER, at=now, expected=expected)
 
     async def delete(self, block_id: BlockId) -> None:
-        """Remove the block with its history from every agent. Raises: NotFound."""
+        """Remove the block with its history from every agent, however many there are. Raises: NotFound."""
         check_text("block_id", block_id)
-        await self._app.store.write(lambda tx: tx.blocks.delete(block_id))
+        await delete(self._app.ports, lambda tx: tx.blocks.delete(block_id))
 
 
 class AsyncAgentBlocks:

@@ -23,6 +23,7 @@ from perdure.domain.files.folders import (
 )
 from perdure.domain.files.text import read_lines, read_text
 from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, open_where_room
+from perdure.engine.conversations.reset import delete
 from perdure.engine.ports import Ports, window_tokens
 from perdure.library.checks import check_limit, check_number, check_text
 from perdure.library.uploads import Source, upload
@@ -32,6 +33,7 @@ __all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders", "attach_opening", "
 POLL_S = 0.1
 LOOKED_AT = 16  # files, at a time
 FILES_A_STEP = 200  # of one transaction
+AGENTS_A_STEP = 20
 TEXT_CHARS = 20_000_000  # more than any file has
 
 
@@ -94,14 +96,16 @@ class AsyncFolders:
         check_text("folder_id", folder_id)
         store, worker = self._app.store, self._app.files
         held_up_before = worker.held_up
-        await store.write(_detach_all, folder_id)
         while True:
+            # Step by step, so that nobody waits for one that many agents have.
+            while await store.write(_detach_some, folder_id):
+                pass
             # Step by step, so that nobody waits for a large one; the folder itself goes last.
             while await store.write(delete_files, folder_id, limit=FILES_A_STEP):
                 pass
             worker.wake()
             try:
-                await store.write(lambda tx: tx.folders.delete(folder_id))
+                await delete(self._app.ports, lambda tx: tx.folders.delete(folder_id))
                 return
             except InvalidInput:  # what its files said is still being removed
                 if (error := worker.held_up) is not None and error is not held_up_before:
@@ -360,9 +364,12 @@ def _file(tx: Tx, folder_id: FolderId, name_or_id: str) -> File:
     raise NotFound("file", name_or_id, hint="the folder has no such file")
 
 
-def _detach_all(tx: Tx, folder_id: FolderId) -> None:
-    for agent_id in tx.folders.agents(folder_id):
+def _detach_some(tx: Tx, folder_id: FolderId) -> int:
+    """Take the folder from some of its agents; from how many."""
+    agents = tx.folders.agents(folder_id, limit=AGENTS_A_STEP)
+    for agent_id in agents:
         detach_folder(tx, agent_id, folder_id)
+    return len(agents)
 
 
 def _check_lines(first_line: int, last_line: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from perdure.app import App
@@ -21,15 +22,19 @@ from perdure.domain.mcp import (
     change_server,
     find_server,
     register_server,
-    remove_server,
+    remove_server_rows,
     same_origin,
     server_of,
     state_of,
     tools_of,
 )
+from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_text
 
 __all__ = ["AsyncMcp", "McpState"]
+
+TOOLS_A_STEP = 50
+"""Of a server that is removed, in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +194,8 @@ class AsyncMcp:
     async def remove(self, name: str) -> None:
         """Remove a server with its tools, which agents then have no more. Raises: NotFound."""
         server_id = await self._id(name)
-        await self._app.store.write(remove_server, server_id)
+        while not await delete(self._app.ports, partial(remove_server_rows, server_id=server_id, limit=TOOLS_A_STEP)):
+            pass
         await self._app.mcp.forget(server_id)
 
     async def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:

@@ -18,7 +18,7 @@ from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
 from perdure.domain.tools.specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.values import as_tags
-from perdure.engine.conversations.reset import delete_agent
+from perdure.engine.conversations.reset import delete
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
@@ -252,7 +252,7 @@ class AsyncPerdure:
         hooks, ended = self._app.ports.hooks, []
         if hooks.wants("conversation_end"):
             ended = [*await self._app.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))]
-        await delete_agent(agent_id, self._app.ports)
+        await delete(self._app.ports, lambda tx: tx.agents.delete(agent_id))
         for conversation in ended:
             await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
 

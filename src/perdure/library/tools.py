@@ -25,6 +25,7 @@ from perdure.domain.tools.units import (
     update_tool,
     upsert_tool,
 )
+from perdure.engine.conversations.reset import delete
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_text
 from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
 
@@ -114,7 +115,7 @@ class AsyncTools:
     async def delete(self, name_or_id: str) -> None:
         """Take the tool from all agents and remove it. Raises: NotFound, ToolBuiltIn."""
         check_text("a tool's name or id", name_or_id)
-        await self._app.store.write(lambda tx: delete_tool(tx, _find(tx, name_or_id).id))
+        await delete(self._app.ports, lambda tx: delete_tool(tx, _find(tx, name_or_id).id))
 
     async def test(
         self,

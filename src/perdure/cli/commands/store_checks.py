@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from perdure.app import KEY_FILE, find_damage, schema_version, store_error
+from perdure.app import KEY_FILE, NOT_DELETED, find_damage, schema_version, store_error
 from perdure.cli.commands.checks import Check
 from perdure.core.errors import InvalidInput, StoreDamaged
 from perdure.core.pip_line import pip_line
@@ -64,7 +64,7 @@ def _file(path: Path, *, given: bool) -> Iterator[Check]:
                 yield Check("data", "broken" if tables else "ok", f"{path} {what}", fix)
                 return
             found = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
-            agents = connection.execute("SELECT count(*) FROM agents").fetchone()[0]
+            agents = connection.execute(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}").fetchone()[0]
             fault = _fault(connection) if size <= QUICK_CHECK_BYTES else None
             vectors = _vectors(connection) if "vector_scopes" in tables else None
             servers = list(_mcp_servers(connection)) if "mcp_servers" in tables else []
@@ -134,21 +134,25 @@ def _vectors(connection: sqlite3.Connection) -> Check | None:
     """How many texts have a vector, wait for one or were given up; None where nothing is embedded."""
     scopes, have, models = connection.execute(
         "SELECT count(*), coalesce(sum(row_count), 0), group_concat(DISTINCT model) FROM vector_scopes"
+        f" WHERE {NOT_DELETED}"
     ).fetchone()
     if not scopes:
         return None
+    living = f"number NOT IN (SELECT number FROM vector_scopes WHERE NOT ({NOT_DELETED}))"
     waiting, failed = connection.execute(
         "SELECT count(CASE WHEN not_before < '9' THEN 1 END), count(CASE WHEN not_before = '9' THEN 1 END)"
-        " FROM embedding_queue"
+        f" FROM embedding_queue WHERE {living}"
     ).fetchone()
     without = connection.execute(
-        "SELECT (SELECT coalesce(sum(message_count), 0) FROM agents WHERE embedded = 0)"
-        " + (SELECT coalesce(sum(passage_count), 0) FROM archives WHERE embedding IS NULL)"
+        f"SELECT (SELECT coalesce(sum(message_count), 0) FROM agents WHERE embedded = 0 AND {NOT_DELETED})"
+        f" + (SELECT coalesce(sum(passage_count), 0) FROM archives WHERE embedding IS NULL AND {NOT_DELETED})"
     ).fetchone()[0]
     told = f"{have:,} text{'' if have == 1 else 's'} with a vector of {models.replace(',', ', ')}"
     told += f", {waiting:,} waiting" if waiting else ""
     if failed:
-        why = connection.execute("SELECT failure FROM embedding_queue WHERE not_before = '9' LIMIT 1").fetchone()[0]
+        why = connection.execute(
+            f"SELECT failure FROM embedding_queue WHERE not_before = '9' AND {living} LIMIT 1"
+        ).fetchone()[0]
         return Check("vectors", "note", f"{told}, {failed:,} given up: {why}", "`perdure reindex` tries them again")
     if without:
         told += f"; {without:,} texts are from before and have none"

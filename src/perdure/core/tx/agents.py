@@ -87,15 +87,6 @@ class Agents(Protocol):
         ...
 
     def delete(self, agent_id: AgentId) -> None:
-        """From now on nobody sees the agent nor anything of its own; `carry_out` removes that. The only way a log is
+        """From now on nobody sees the agent nor anything of its own; `tx.upkeep` removes that. The only way a log is
         ever removed. Raises: NotFound."""
-        ...
-
-    def carry_out(self, *, limit: int = 500, chars: int = 250_000) -> bool:
-        """Remove up to `limit` rows of agents that are deleted, or messages of about `chars` characters. False: none is
-        left. Nobody sees a difference but in time and room."""
-        ...
-
-    def unfinished(self) -> bool:
-        """Whether there are rows of deleted agents."""
         ...

@@ -53,8 +53,8 @@ class Archives(Protocol):
         """Raises: NotFound. Detaching what is not attached is no error."""
         ...
 
-    def detach_all(self, archive_id: ArchiveId) -> int:
-        """Take it from every agent; from how many. Raises: NotFound."""
+    def detach_all(self, archive_id: ArchiveId, *, limit: int) -> int:
+        """Take it from up to `limit` of its agents; from how many. Raises: NotFound."""
         ...
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:

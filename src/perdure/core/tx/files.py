@@ -52,8 +52,12 @@ class Files(Protocol):
         `forget`. Raises: NotFound."""
         ...
 
+    def drop_views(self, file_id: FileId, *, limit: int) -> int:
+        """Forget what up to `limit` agents have open of a file; of how many."""
+        ...
+
     def forget(self, file: File) -> None:
-        """Remove a deleted file, whose passages were removed, with its text. Raises: LeaseLost."""
+        """Remove a deleted file, whose passages and views were removed, with its text. Raises: LeaseLost."""
         ...
 
     # its bytes

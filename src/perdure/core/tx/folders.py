@@ -69,6 +69,10 @@ class Folders(Protocol):
         """In the order they were attached."""
         ...
 
-    def agents(self, folder_id: FolderId, *, opening: bool = False) -> Sequence[AgentId]:
-        """The agents that have it, oldest first; with `opening`, those that open what becomes readable."""
+    def agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
+        """The agents that have it, oldest first; with `limit`, some of them, in another order.
+
+        Args:
+            opening: only those that open what becomes readable.
+        """
         ...

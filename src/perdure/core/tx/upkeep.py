@@ -73,6 +73,16 @@ class Upkeep(Protocol):
         """Compare the next `limit` versions of blocks with their checksums, and each block with its newest version."""
         ...
 
+    def carry_out_deletes(self, *, limit: int = 500, chars: int = 250_000) -> bool:
+        """Remove up to `limit` rows of what is deleted, or texts of about `chars` characters. False: nothing is left.
+        Nobody sees a difference but in time and room, and in settings revisions of agents that lose a tool or folder.
+        """
+        ...
+
+    def unfinished_deletes(self) -> bool:
+        """Whether there are rows of what is deleted."""
+        ...
+
     def integrity(self) -> Sequence[str]:
         """What the database itself finds wrong with its file; it reads all of it."""
         ...

@@ -129,12 +129,12 @@ def detach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
 def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | None:
     """One step of removing an archive: how many passages went, at most `limit`; None when the archive itself is gone.
 
-    The first step takes it from all agents, so that none of them finds what is left. Steps can be repeated after a
+    The first steps take it from all agents, so that none of them finds what is left. Steps can be repeated after a
     crash, and go on where they were.
     Raises: NotFound; InvalidInput: it is a folder's, and nothing went.
     """
     check_own(tx, archive_id, help="delete the folder")
-    if tx.archives.detach_all(archive_id):
+    if tx.archives.detach_all(archive_id, limit=limit):
         return 0
     passages = tx.passages.list(archive_id, limit=limit)
     if passages:

@@ -1,4 +1,4 @@
-"""Conversations that begin anew: what was said leaves the view, and stays in the log. And agents that are deleted.
+"""Conversations that begin anew: what was said leaves the view, and stays in the log. And what is deleted.
 
 Leaving the view is one small transaction, however long the log is. What the store keeps for what is in view, words in
 the index and vectors, is given up behind it, some rows at a time; whoever dies over that leaves it to the next.
@@ -7,8 +7,9 @@ the index and vectors, is given up behind it, some rows at a time; whoever dies 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from perdure.core import hooks
 from perdure.core.blocks import Author
@@ -25,9 +26,11 @@ from perdure.engine.hooks.rows import hook_draft, hook_tokens
 from perdure.engine.ports import Ports
 from perdure.engine.workers.capture import capture_rest
 
-__all__ = ["carry_out_left", "delete_agent", "delete_conversation", "reset_conversations"]
+__all__ = ["carry_out_left", "delete", "delete_conversation", "reset_conversations"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PAGE = 500
 ROWS_A_STEP = 200
@@ -75,24 +78,27 @@ async def reset_conversations(
     return resets
 
 
-async def delete_agent(agent_id: AgentId, ports: Ports) -> None:
-    """Remove the agent with its whole history. From the first transaction on nobody sees it.
+async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:
+    """Run a unit that deletes, and remove what it leaves behind, some rows at a time; what the unit gives. From its
+    transaction on nobody sees what is deleted.
 
     What can't be removed now, such as on a full disk, goes with the next recovery of runs, in whichever process.
 
-    Raises: NotFound, StoreError: nothing was done.
+    Raises: what the unit raises; StoreError: nothing was done.
     """
-    await ports.store.write(lambda tx: tx.agents.delete(agent_id))
+    result = await ports.store.write(unit)
     try:
-        await _carry_out_deletes(ports)
+        if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
+            await _carry_out_deletes(ports)
     except StoreError as error:
-        log.warning("%s is deleted, and removing what is left of it waits: %s", agent_id, error)
+        log.warning("what was deleted is gone for everybody, and removing its last rows waits: %s", error)
+    return result
 
 
 async def carry_out_left(ports: Ports) -> None:
-    """Carry out the resets, and remove what there is of deleted agents, that a process left which is gone. Raises:
+    """Carry out the resets, and remove what is left of deleted things, that a process left which is gone. Raises:
     StoreError."""
-    if await ports.store.read(lambda tx: tx.agents.unfinished()):
+    if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
         await _carry_out_deletes(ports)
     damaged: set[AgentId] = set()
     while agents := set(await ports.store.read(lambda tx: tx.resets.unfinished())) - damaged:
@@ -105,7 +111,7 @@ async def carry_out_left(ports: Ports) -> None:
 
 
 async def _carry_out_deletes(ports: Ports) -> None:
-    while await ports.store.write(lambda tx: tx.agents.carry_out(limit=ROWS_A_STEP)):
+    while await ports.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=ROWS_A_STEP)):
         pass
 
 

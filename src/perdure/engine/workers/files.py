@@ -243,8 +243,9 @@ class FileWorker:
         await self._ports.store.write(lambda tx: tx.files.drop_parts(file.id))
 
     async def _remove(self, file: File) -> None:
-        while await self._ports.store.write(_drop, file, until=self._ports.clock.now() + self._lease):
-            pass
+        for step in (_drop, _drop_views):
+            while await self._ports.store.write(step, file, until=self._ports.clock.now() + self._lease):
+                pass
         await self._ports.store.write(lambda tx: tx.files.forget(file))
 
     async def _beat(self, file: File, progress: _Progress) -> None:
@@ -309,6 +310,11 @@ def _put_chunks(tx: Tx, file: File, some: Sequence[Chunk], *, ids: Ids, at: date
 def _drop(tx: Tx, file: File, *, until: datetime) -> int:
     tx.files.hold(file, until=until)
     return drop_chunks(tx, file, limit=CHUNKS_A_STEP)
+
+
+def _drop_views(tx: Tx, file: File, *, until: datetime) -> int:
+    tx.files.hold(file, until=until)
+    return tx.files.drop_views(file.id, limit=CHUNKS_A_STEP)
 
 
 def _end(tx: Tx, file: File, ports: Ports) -> None:

@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, ToolId
 from perdure.core.tools.spec import Tool
 from perdure.core.tx import ToolFilter, Tx
 from perdure.domain.tools.search import search_tools
-from perdure.domain.tools.units import NewTool, create_tool, delete_tool, made_tool, update_tool, upsert_tool
+from perdure.domain.tools.units import NewTool, create_tool, made_tool, update_tool, upsert_tool
 from perdure.library.approval import set_approval
 from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
 from perdure.server.deps import Library
@@ -248,7 +248,7 @@ async def update(tool_id: ToolPath, body: ToolChangesIn, library: Library) -> Re
 @router.delete("/v1/tools/{tool_id}")
 async def delete(tool_id: ToolPath, library: Library) -> Response:
     """Take a tool from all agents and remove it."""
-    await library.app.store.write(lambda tx: delete_tool(tx, tool_id))
+    await library.tools.delete(tool_id)
     return json_answer(None)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "NOT_DELETED",
     "OWN_AGENT",
     "Database",
     "FullText",
@@ -208,9 +209,14 @@ def load(text: str | None) -> Any:
 _NOT_DELETED = "NOT EXISTS (SELECT 1 FROM agents a WHERE a.id = ids.owner_id AND a.org_id = :deleted)"
 
 
+_DELETED = "/deleted"
+NOT_DELETED = f"org_id NOT LIKE '%{_DELETED}'"
+"""The condition of rows, of any organisation, that are not deleted."""
+
+
 def deleted_org(org_id: OrgId) -> str:
-    """Where the agents of an organisation stand that are deleted and not gone yet."""
-    return f"{org_id}/deleted"
+    """Where the things of an organisation stand that are deleted and not gone yet."""
+    return f"{org_id}{_DELETED}"
 
 
 def own_agent(db: Database, org_id: OrgId, agent_id: AgentId, *, lock: bool = False) -> OwnId:

@@ -34,7 +34,8 @@ class AgentFiles:
             "SELECT d.id, d.version FROM agent_folders x JOIN folders d ON d.id = x.folder_id"
             " WHERE x.agent_id = :agent_id AND d.org_id = :org_id"
             " UNION ALL SELECT o.file_id, o.version FROM agent_files o JOIN files f ON f.id = o.file_id"
-            " WHERE o.agent_id = :agent_id AND o.is_open = 1 AND f.org_id = :org_id ORDER BY 1",
+            " WHERE o.agent_id = :agent_id AND o.is_open = 1 AND f.org_id = :org_id AND f.status <> 'deleted'"
+            " ORDER BY 1",
             {"agent_id": agent_id, "org_id": self._org_id},
         )
         return {row[0]: row[1] for row in rows}
@@ -63,7 +64,8 @@ class AgentFiles:
         return bool(
             self._db.run(
                 "UPDATE agent_files SET is_open = 0 WHERE agent_id = :agent_id AND file_id = :file_id AND is_open = 1"
-                " AND EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)",
+                " AND EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
+                " AND EXISTS (SELECT 1 FROM files WHERE id = :file_id AND status <> 'deleted')",
                 {"agent_id": agent_id, "file_id": file_id, "org_id": self._org_id},
             )
         )

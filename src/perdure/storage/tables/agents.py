@@ -16,7 +16,6 @@ from perdure.storage.database.base import (
     Database,
     OwnId,
     Row,
-    deleted_org,
     dump,
     from_iso,
     iso,
@@ -24,7 +23,7 @@ from perdure.storage.database.base import (
     next_number,
     own_agent,
 )
-from perdure.storage.tables.deleted import carry_out_delete, hide_agent
+from perdure.storage.tables.deleted import hide_agent
 from perdure.storage.tables.vectors import Vectors
 
 __all__ = ["Agents", "contains", "has_tags", "pattern_of"]
@@ -201,13 +200,6 @@ class Agents:
         self.lock(agent_id)
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)
 
-    def carry_out(self, *, limit: int = 500, chars: int = 250_000) -> bool:
-        return carry_out_delete(self._db, self._org_id, limit=limit, chars=chars)
-
-    def unfinished(self) -> bool:
-        params = {"deleted": deleted_org(self._org_id)}
-        return bool(self._db.rows("SELECT 1 FROM agents WHERE org_id = :deleted LIMIT 1", params))
-
     def _first(self, sql: str, params: dict[str, Any]) -> Agent | None:
         rows = self._db.rows(sql, params)
         return _agent(rows[0]) if rows else None
@@ -227,7 +219,10 @@ def _conditions(where: AgentFilter) -> tuple[str, dict[str, Any]]:
         clauses.append(tagged)
         params |= names
     if where.block_id is not None:
-        clauses.append("EXISTS (SELECT 1 FROM agent_blocks x WHERE x.agent_id = a.id AND x.block_id = :w_block_id)")
+        clauses.append(
+            "EXISTS (SELECT 1 FROM agent_blocks x JOIN blocks b ON b.id = x.block_id AND b.org_id = a.org_id"
+            " WHERE x.agent_id = a.id AND x.block_id = :w_block_id)"
+        )
         params["w_block_id"] = where.block_id
     if where.created_by is not None:
         clauses.append("a.created_by = :w_created_by")

@@ -15,7 +15,8 @@ from perdure.core.ids import AgentId, ArchiveId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.passages import Archive
 from perdure.core.text.words import restored, storable
-from perdure.storage.database.base import Database, Row, dump, from_iso, iso, load, next_number, own_agent
+from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, iso, load, next_number, own_agent
+from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.vectors import Vectors
 
 __all__ = ["OWN_ARCHIVE", "Archives"]
@@ -105,12 +106,12 @@ class Archives:
         archive = self.get(archive_id)
         if archive.passage_count:
             raise InvalidInput(f"{archive_id} still has passages: delete them first")
-        if self._db.rows("SELECT 1 FROM folders WHERE archive_id = :id", {"id": archive_id}):
+        if self._db.rows(
+            "SELECT 1 FROM folders WHERE archive_id = :id AND org_id = :org_id",
+            {"id": archive_id, "org_id": self._org_id},
+        ):
             raise InvalidInput(f"{archive_id} holds what a folder's files say: delete the folder")
-        for table in ("agent_archives", "archive_tags"):
-            self._db.run(f"DELETE FROM {table} WHERE archive_id = :id", {"id": archive_id})
-        Vectors(self._db, self._org_id).close(archive.number)
-        self._db.run("DELETE FROM archives WHERE id = :id", {"id": archive_id})
+        delete_shared(self._db, self._org_id, "archives", OwnId(archive.id))
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         self.get(archive_id)
@@ -121,8 +122,7 @@ class Archives:
             " ON CONFLICT (agent_id, archive_id) DO NOTHING",
             own,
         ):
-            counted = "SELECT COUNT(*) FROM agent_archives WHERE agent_id = :agent_id"
-            self._limits.check("archives_per_agent", int(self._db.rows(counted, own)[0][0]))
+            self._limits.check("archives_per_agent", len(self.of_agent(agent_id)))
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         self.get(archive_id)
@@ -131,9 +131,13 @@ class Archives:
             {"agent_id": own_agent(self._db, self._org_id, agent_id), "archive_id": archive_id},
         )
 
-    def detach_all(self, archive_id: ArchiveId) -> int:
+    def detach_all(self, archive_id: ArchiveId, *, limit: int) -> int:
         self.get(archive_id)
-        return self._db.run("DELETE FROM agent_archives WHERE archive_id = :id", {"id": archive_id})
+        some = "SELECT agent_id FROM agent_archives WHERE archive_id = :id ORDER BY agent_id LIMIT :limit"
+        return self._db.run(
+            f"DELETE FROM agent_archives WHERE archive_id = :id AND agent_id IN ({some})",
+            {"id": archive_id, "limit": limit},
+        )
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         columns = ", ".join(f"a.{column}" for column in _COLUMNS.split(", "))

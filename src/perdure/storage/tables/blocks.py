@@ -27,6 +27,7 @@ from perdure.storage.database.base import (
     own_agent,
 )
 from perdure.storage.tables.agents import contains, has_tags, pattern_of
+from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.upkeep.checksums import VERSIONS
 
 __all__ = ["Blocks"]
@@ -90,9 +91,7 @@ class Blocks:
         return bool(self._db.run(self._PUT, _params(block) | {"id": own, "expected": expected}))
 
     def delete(self, block_id: BlockId) -> None:
-        self.get(block_id)
-        for table, column in (("agent_blocks", "block_id"), ("block_versions", "block_id"), ("blocks", "id")):
-            self._db.run(f"DELETE FROM {table} WHERE {column} = :id", {"id": block_id})
+        delete_shared(self._db, self._org_id, "blocks", OwnId(self.get(block_id).id))
 
     def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
         where, params = "org_id = :org_id", {"org_id": self._org_id, "limit": limit}
@@ -147,8 +146,8 @@ class Blocks:
         # What it has is read once, so that many blocks at once take no longer each than one.
         had = self._db.rows(
             "SELECT b.label, b.id, x.position FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
-            " WHERE x.agent_id = :agent_id",
-            {"agent_id": own},
+            " WHERE x.agent_id = :agent_id AND b.org_id = :org_id",
+            {"agent_id": own, "org_id": self._org_id},
         )
         known = {restored(row[0]): row[1] for row in had}
         last = max((row[2] for row in had), default=0)
@@ -167,7 +166,8 @@ class Blocks:
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
         if not self._db.run(
-            f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {OWN_AGENT}",
+            f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {OWN_AGENT}"
+            " AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)",
             {"agent_id": agent_id, "block_id": block_id, "org_id": self._org_id},
         ):
             raise NotFound("block of this agent", block_id)
@@ -198,8 +198,8 @@ class Blocks:
 
     def agents_of(self, block_id: BlockId) -> Sequence[AgentId]:
         rows = self._db.rows(
-            "SELECT a.id FROM agent_blocks x JOIN agents a ON a.id = x.agent_id"
-            " WHERE x.block_id = :block_id AND a.org_id = :org_id ORDER BY a.number",
+            "SELECT a.id FROM agent_blocks x JOIN agents a ON a.id = x.agent_id JOIN blocks b ON b.id = x.block_id"
+            " WHERE x.block_id = :block_id AND a.org_id = :org_id AND b.org_id = :org_id ORDER BY a.number",
             {"block_id": block_id, "org_id": self._org_id},
         )
         return [row[0] for row in rows]
@@ -233,8 +233,8 @@ class Blocks:
         taken = self._db.rows(
             "SELECT 1 FROM agent_blocks mine JOIN agent_blocks theirs ON theirs.agent_id = mine.agent_id"
             " JOIN blocks b ON b.id = theirs.block_id"
-            " WHERE mine.block_id = :id AND b.id <> :id AND b.label = :label LIMIT 1",
-            {"id": block.id, "label": storable(block.label)},
+            " WHERE mine.block_id = :id AND b.id <> :id AND b.label = :label AND b.org_id = :org_id LIMIT 1",
+            {"id": block.id, "label": storable(block.label), "org_id": self._org_id},
         )
         if taken:
             raise AlreadyExists("block with label", block.label)

@@ -45,15 +45,17 @@ _OF_C = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
 @functools.cache
 def _opening(versions: str) -> str:
     """The statement for `opening`. Without what is known from the parameters, or most often from before: `sqlite3`
-    takes each column's name and type anew every time. What is attached to an own agent is of its organisation."""
+    takes each column's name and type anew every time. What is attached to an agent may be
+    deleted, and stands under another organisation then."""
     return (
         f"SELECT {_OF_C.replace(' c.agent_id, c.seq,', '')}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r"
         " WHERE r.conversation_id = c.id AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded,"
         " a.message_count, a.settings_revision, a.updated_at, a.timezone,"
-        f" (SELECT {versions} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id WHERE x.agent_id = a.id),"
-        " (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"
-        " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = a.id),"
-        " EXISTS (SELECT 1 FROM agent_folders f WHERE f.agent_id = a.id)"
+        f" (SELECT {versions} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id WHERE x.agent_id = a.id"
+        " AND b.org_id = a.org_id), (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"
+        " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = a.id AND p.org_id = a.org_id),"
+        " EXISTS (SELECT 1 FROM agent_folders f JOIN folders d ON d.id = f.folder_id WHERE f.agent_id = a.id"
+        " AND d.org_id = a.org_id)"
         " FROM agents a LEFT JOIN conversations c ON c.agent_id = a.id AND c.seq = :seq AND c.removed_at IS NULL"
         " WHERE a.id = :agent_id AND a.org_id = :org_id"
     )

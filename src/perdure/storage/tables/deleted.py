@@ -1,22 +1,26 @@
-"""Agents that are deleted: nobody sees them from the first moment on; their rows go some at a time.
+"""What is deleted: nobody sees it from the first moment on; its rows go some at a time.
 
-A deleted agent's row stands under an organisation that nobody is of, until all else of it is gone. So every verb that
-asks for the organisation passes it over, and whoever carries this out after a crash finds it there.
+The row of a deleted agent, block, tool, folder or archive stands under an organisation that nobody is of, until all
+else of it is gone. So every verb that asks for the organisation passes it over, and whoever carries this out after a
+crash finds it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
 from perdure.core.ids import AgentId, OrgId
-from perdure.storage.database.base import Database, Row, deleted_org
+from perdure.storage.database.base import Database, OwnId, Row, deleted_org
 from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.vectors import Vectors
 
-__all__ = ["carry_out_delete", "hide_agent", "within"]
+__all__ = ["CHARS", "carry_out_delete", "delete_shared", "hide_agent", "unfinished_deletes", "within"]
+
+CHARS = 250_000
+"""Characters of texts that are removed in one transaction."""
 
 _FEW = ("agent_blocks", "agent_archives", "agent_folders", "agent_tools")
 """Whose rows are limited for each agent; others would see it by them."""
@@ -47,6 +51,96 @@ _WIDE = ("events", "step_exchanges", "prefixes")
 """Whose rows may each hold a whole request."""
 
 
+_LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "blocks": {"agent_blocks": ("block_id", "agent_id")},
+    "tools": {"agent_tools": ("tool_id", "agent_id")},
+    "folders": {"agent_folders": ("folder_id", "agent_id")},
+    "archives": {"agent_archives": ("archive_id", "agent_id"), "archive_tags": ("archive_id", "tag")},
+}
+"""What many agents may have -> the tables with rows of it -> its column there, and the rest of their key."""
+
+_UNIQUE_NAMES = ("tools", "folders")
+_SHAPING = ("tools", "folders")
+"""Those that are part of a prompt: an agent that loses one has another settings revision."""
+
+ROWS_AT_ONCE = 200
+"""Rows that go in the transaction of the delete itself."""
+PAGE = 20
+"""Versions of a block that are measured at once: each may be as long as a block."""
+
+
+def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
+    """The first step of deleting what agents share, and the last where it has few rows."""
+    name = ", name = id" if table in _UNIQUE_NAMES else ""
+    params = {"id": own, "deleted": deleted_org(org_id)}
+    db.run(f"UPDATE {table} SET org_id = :deleted{name} WHERE id = :id", params)
+    if table == "archives":
+        scopes = db.rows(
+            "UPDATE vector_scopes SET org_id = :deleted"
+            " WHERE number = (SELECT number FROM archives WHERE id = :id) RETURNING number",
+            params,
+        )
+        db.touched.update(row[0] for row in scopes)
+    _remove_some(db, org_id, table, own, limit=ROWS_AT_ONCE, chars=CHARS)
+
+
+def unfinished_deletes(db: Database, org_id: OrgId) -> bool:
+    """Whether there is something deleted whose rows are not all gone."""
+    tables = ("agents", *_LINKS)
+    there = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE org_id = :deleted)" for table in tables)
+    return bool(db.rows(f"SELECT 1 WHERE {there}", {"deleted": deleted_org(org_id)}))
+
+
+def carry_out_delete(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:
+    """Remove some rows of something that is deleted, and at last its own; False if there is none."""
+    for table in _LINKS:
+        found = db.rows(
+            f"SELECT id FROM {table} WHERE org_id = :deleted LIMIT 1{db.for_update}", {"deleted": deleted_org(org_id)}
+        )
+        if found:
+            _remove_some(db, org_id, table, found[0][0], limit=limit, chars=chars)
+            return True
+    return _remove_some_of_agent(db, org_id, limit=limit, chars=chars)
+
+
+def _remove_some(db: Database, org_id: OrgId, table: str, id_: str, *, limit: int, chars: int) -> None:
+    """Remove up to `limit` rows of what is deleted, and its own if nothing else is left."""
+    left = limit
+    for linked, (column, key) in _LINKS[table].items():
+        params = {"id": id_, "rows": left}
+        some = f"SELECT {key} FROM {linked} WHERE {column} = :id ORDER BY {key} LIMIT :rows"
+        if table in _SHAPING:
+            db.run(f"UPDATE agents SET settings_revision = settings_revision + 1 WHERE id IN ({some})", params)
+        left -= db.run(f"DELETE FROM {linked} WHERE {column} = :id AND {key} IN ({some})", params)
+        if left <= 0:
+            return
+    if table == "blocks" and not _remove_versions(db, id_, limit=left, chars=chars):
+        return
+    if table == "archives":
+        number = db.rows("SELECT number FROM archives WHERE id = :id", {"id": id_})[0][0]
+        if not Vectors(db, OrgId(deleted_org(org_id))).close(number, limit=left):
+            return
+    db.run(f"DELETE FROM {table} WHERE id = :id", {"id": id_})
+
+
+def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> bool:
+    """Remove the oldest versions of a block, up to `limit` and of about `chars` characters; whether all are gone."""
+    last = -1
+    while limit > 0 and chars > 0:
+        rows = db.rows(
+            "SELECT version, LENGTH(value) + LENGTH(diff) FROM block_versions WHERE block_id = :id"
+            " AND version > :last ORDER BY version LIMIT :rows",
+            {"id": block_id, "last": last, "rows": min(PAGE, limit)},
+        )
+        page = within(rows, chars)
+        if page:
+            last, limit, chars = page[-1][0], limit - len(page), chars - sum(row[-1] for row in page)
+        if len(page) < len(rows) or not page:
+            break
+    db.run("DELETE FROM block_versions WHERE block_id = :id AND version <= :last", {"id": block_id, "last": last})
+    return not db.rows("SELECT 1 FROM block_versions WHERE block_id = :id LIMIT 1", {"id": block_id})
+
+
 def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> None:
     """The first step: from now on nobody sees it."""
     params = {"agent_id": agent_id, "number": number, "org_id": org_id, "deleted": deleted_org(org_id)}
@@ -60,7 +154,7 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
         db.touched.add(number)
 
 
-def carry_out_delete(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:
+def _remove_some_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:
     """Remove some rows of a deleted agent, and at last its own; False if there is none."""
     params: dict[str, Any] = {"deleted": deleted_org(org_id)}
     found = db.rows(

@@ -126,8 +126,7 @@ class Files:
 
     def delete(self, file_id: FileId) -> None:
         file = self.get(file_id)
-        for table in ("file_uploads", "agent_files"):
-            self._db.run(f"DELETE FROM {table} WHERE file_id = :id", {"id": file_id})
+        self._db.run("DELETE FROM file_uploads WHERE file_id = :id", {"id": file_id})
         # Whoever works on it has lost it; its id is the one name that is surely free.
         self._db.run(
             "UPDATE files SET status = 'deleted', name = id, lease_owner = NULL, lease_until = NULL, tries = 0"
@@ -137,6 +136,13 @@ class Files:
         self._db.run(
             "UPDATE folders SET file_count = file_count - 1, version = version + 1 WHERE id = :id",
             {"id": file.folder_id},
+        )
+
+    def drop_views(self, file_id: FileId, *, limit: int) -> int:
+        some = "SELECT agent_id FROM agent_files WHERE file_id = :file_id ORDER BY agent_id LIMIT :limit"
+        return self._db.run(
+            f"DELETE FROM agent_files WHERE file_id = :file_id AND agent_id IN ({some}) AND {_OWN_FILE}",
+            {"file_id": file_id, "limit": limit, "org_id": self._org_id},
         )
 
     def forget(self, file: File) -> None:

@@ -24,6 +24,7 @@ from perdure.storage.database.base import (
     revise_settings,
 )
 from perdure.storage.tables.archives import Archives
+from perdure.storage.tables.deleted import delete_shared
 
 __all__ = ["Folders", "between"]
 
@@ -105,8 +106,7 @@ class Folders:
         held = self._db.rows("SELECT passage_count FROM archives WHERE id = :id", {"id": folder.archive_id})
         if folder.file_count or (held and held[0][0]):
             raise InvalidInput(f"{folder_id} still has files: delete them first")
-        self._db.run("DELETE FROM agent_folders WHERE folder_id = :id", {"id": folder_id})
-        self._db.run("DELETE FROM folders WHERE id = :id", {"id": folder_id})
+        delete_shared(self._db, self._org_id, "folders", OwnId(folder.id))
         Archives(self._db, self._org_id).delete(folder.archive_id)
 
     def attach(self, agent_id: AgentId, folder_id: FolderId, *, opens: bool) -> bool:
@@ -124,8 +124,7 @@ class Folders:
                 "UPDATE agent_folders SET opens = :opens WHERE agent_id = :agent_id AND folder_id = :folder_id", own
             )
             return False
-        counted = "SELECT COUNT(*) FROM agent_folders WHERE agent_id = :agent_id"
-        self._limits.check("folders_per_agent", int(self._db.rows(counted, own)[0][0]))
+        self._limits.check("folders_per_agent", len(self.of_agent(agent_id)))
         revise_settings(self._db, own_id)
         return True
 
@@ -137,7 +136,7 @@ class Folders:
             return False
         self._db.run(
             "DELETE FROM agent_files WHERE agent_id = :agent_id"
-            " AND file_id IN (SELECT id FROM files WHERE folder_id = :folder_id)",
+            " AND EXISTS (SELECT 1 FROM files f WHERE f.id = agent_files.file_id AND f.folder_id = :folder_id)",
             own,
         )
         revise_settings(self._db, own_id)
@@ -152,14 +151,15 @@ class Folders:
         )
         return [_folder(row) for row in rows]
 
-    def agents(self, folder_id: FolderId, *, opening: bool = False) -> Sequence[AgentId]:
-        return self._agents(OwnId(self.get(folder_id).id), opening=opening)
+    def agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
+        return self._agents(OwnId(self.get(folder_id).id), opening=opening, limit=limit)
 
-    def _agents(self, own: OwnId, *, opening: bool) -> Sequence[AgentId]:
+    def _agents(self, own: OwnId, *, opening: bool, limit: int | None) -> Sequence[AgentId]:
         rows = self._db.rows(
             "SELECT a.id FROM agent_folders x JOIN agents a ON a.id = x.agent_id WHERE x.folder_id = :folder_id"
-            f"{' AND x.opens = 1' if opening else ''} ORDER BY a.number",
-            {"folder_id": own},
+            f"{' AND x.opens = 1' if opening else ''}"
+            f" ORDER BY {'a.number' if limit is None else 'x.agent_id LIMIT :limit'}",
+            {"folder_id": own, "limit": limit},
         )
         return [row[0] for row in rows]
 

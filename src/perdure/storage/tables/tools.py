@@ -21,6 +21,7 @@ from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.tx.tools import ToolFilter
 from perdure.storage.database.base import Database, OwnId, Row, dump, iso, load, next_number, own_agent, revise_settings
 from perdure.storage.tables.agents import contains, has_tags, pattern_of
+from perdure.storage.tables.deleted import delete_shared
 
 __all__ = ["Tools"]
 
@@ -75,10 +76,7 @@ class Tools:
         return tool
 
     def delete(self, tool_id: ToolId) -> None:
-        own = OwnId(self.get(tool_id).id)
-        self._revise_agents(own)
-        self._change(own, "DELETE FROM agent_tools WHERE tool_id = :id")
-        self._change(own, "DELETE FROM tools WHERE id = :id")
+        delete_shared(self._db, self._org_id, "tools", OwnId(self.get(tool_id).id))
 
     def _change(self, own: OwnId, sql: str, params: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._db.run(sql, {**params, "id": own})
@@ -193,7 +191,11 @@ class Tools:
         return [AgentId(row[0]) for row in rows]
 
     def _count(self, agent_id: OwnId) -> int:
-        rows = self._db.rows("SELECT COUNT(*) FROM agent_tools WHERE agent_id = :agent_id", {"agent_id": agent_id})
+        rows = self._db.rows(
+            "SELECT COUNT(*) FROM agent_tools x JOIN tools t ON t.id = x.tool_id"
+            " WHERE x.agent_id = :agent_id AND t.org_id = :org_id",
+            {"agent_id": agent_id, "org_id": self._org_id},
+        )
         return int(rows[0][0])
 
     def _id_of(self, name: str) -> OwnId | None:

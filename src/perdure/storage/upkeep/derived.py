@@ -1,4 +1,5 @@
-"""`tx.upkeep`: what is derived, compared with the rows it was derived from, some rows at a time.
+"""`tx.upkeep`: work behind the scenes, some rows at a time: what is deleted is removed, and what is derived is compared
+with the rows it was derived from.
 
 On SQLite the full-text index keeps no texts, so a row of it is known by how many words it has; what it should be is
 made again from the text.
@@ -15,6 +16,7 @@ from perdure.core.tx import Checked, CheckedBlocks, Fault, FaultKind, Owner, Own
 from perdure.storage.database.base import Database, load
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
+from perdure.storage.tables.deleted import CHARS, carry_out_delete, unfinished_deletes
 from perdure.storage.tables.message_filters import SHOWN, being_reset
 from perdure.storage.tables.messages import embedded_texts_of
 from perdure.storage.tables.vectors import forget_texts, queue_texts
@@ -88,6 +90,12 @@ class Upkeep:
             if differs and (block_id, version) not in wrong
         ]
         return CheckedBlocks(faults, last if len(rows) == limit else None, bare)
+
+    def carry_out_deletes(self, *, limit: int = 500, chars: int = CHARS) -> bool:
+        return carry_out_delete(self._db, self._org_id, limit=limit, chars=chars)
+
+    def unfinished_deletes(self) -> bool:
+        return unfinished_deletes(self._db, self._org_id)
 
     def integrity(self) -> Sequence[str]:
         return self._db.integrity()
