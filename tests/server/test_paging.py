@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import NotFound
-from perdure.server.wire.paging import Page
+from perdure.library.paging import Page
 from tests.server.routed import new_agent, routed
 
 LETTERS = list("abcdefg")
@@ -15,7 +15,7 @@ LETTERS = list("abcdefg")
 
 def page(**fields: Any) -> list[str]:
     asked = Page(**{"limit": 3, "ascending": True} | fields)
-    return asked.of(LETTERS, kind="letter", id_of=lambda letter: letter)
+    return asked.select(LETTERS, kind="letter", id_of=lambda letter: letter)
 
 
 @pytest.mark.parametrize(

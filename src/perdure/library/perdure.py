@@ -27,6 +27,7 @@ from perdure.library.folders import AsyncFolders
 from perdure.library.mcp import AsyncMcp
 from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
 from perdure.library.secrets import AsyncSecrets
+from perdure.library.services import Services
 from perdure.library.tools import AsyncTools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
@@ -41,6 +42,7 @@ class AsyncPerdure:
 
     def __init__(self, app: App, *, path: Path | None = None) -> None:
         self._app = app
+        self.services = Services(app)
         self.blocks = AsyncBlocks(app)
         self.archives = AsyncArchives(app)
         self.folders = AsyncFolders(app)

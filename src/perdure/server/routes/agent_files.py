@@ -14,12 +14,13 @@ from perdure.domain.files.folders import detach_folder
 from perdure.domain.files.views import limits_of, view_of
 from perdure.engine.ports import window_tokens
 from perdure.library.folders import AsyncAgentFiles, attach_opening
+from perdure.library.paging import Page
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, FilePath, FolderPath
 from perdure.server.routes.agents import changed_agent
 from perdure.server.wire.folders import agent_file_shape, file_id_of, folder_shape
-from perdure.server.wire.paging import Limit, Order, Page, pages
+from perdure.server.wire.paging import Limit, Order, pages
 
 __all__ = ["router"]
 
@@ -40,7 +41,7 @@ async def list_folders(
 
     def unit(tx: Tx) -> list[dict[str, Any]]:
         tx.agents.model(agent_id)
-        found = page.of(tx.folders.of_agent(agent_id), kind="folder of this agent", id_of=lambda folder: folder.id)
+        found = page.select(tx.folders.of_agent(agent_id), kind="folder of this agent", id_of=lambda folder: folder.id)
         return [folder_shape(folder, library.app.embedder) for folder in found]
 
     return json_answer(await library.app.store.read(unit))

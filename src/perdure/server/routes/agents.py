@@ -22,6 +22,7 @@ from perdure.domain.agents.units import AgentChanges, NewAgent, check_filled, cr
 from perdure.domain.files.folders import detach_folder
 from perdure.engine.approvals.answers import find_pending
 from perdure.library.folders import attach_opening
+from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
@@ -41,7 +42,7 @@ from perdure.server.wire.approvals import in_context_ids, pending_shape
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.blocks import add_block, block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
-from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.paging import pages
 from perdure.server.wire.secrets import set_secrets
 
 __all__ = ["agent_replies", "agent_reply", "changed_agent", "parts_of", "router"]

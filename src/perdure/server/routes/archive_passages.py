@@ -13,12 +13,13 @@ from perdure.core.tx import PassageFilter, Tx
 from perdure.domain.archives.batching import batches
 from perdure.domain.archives.passages import delete_passage, new_passages, passage_in, update_passage
 from perdure.domain.values import filter_tags
+from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import ArchivePath, PassagePath
 from perdure.server.limits import Tags
-from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.paging import pages
 from perdure.server.wire.passages import (
     DeleteSelected,
     PassageChangesIn,

@@ -11,11 +11,12 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
 from perdure.domain.archives.units import attach_archive, create_archive, detach_archive, update_archive
+from perdure.library.paging import Page
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ArchivePath, IdFormat
 from perdure.server.wire.archives import ArchiveChangesIn, ArchiveIn, archive_shape
-from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.paging import pages
 
 __all__ = ["router"]
 

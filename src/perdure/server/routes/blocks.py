@@ -11,6 +11,7 @@ from perdure.core.ids import AgentId, BlockId
 from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter
 from perdure.core.tx.blocks import BlockFilter
+from perdure.library.paging import Page
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, BlockPath
@@ -24,7 +25,7 @@ from perdure.server.wire.blocks import (
     block_shape,
     change_block,
 )
-from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.paging import pages
 
 __all__ = ["router"]
 
@@ -50,7 +51,7 @@ async def list_of_agent(
 
     def unit(tx: Tx) -> list[Block]:
         tx.agents.model(agent_id)
-        return page.of(tx.blocks.of_agent(agent_id), kind="block of this agent", id_of=lambda block: block.id)
+        return page.select(tx.blocks.of_agent(agent_id), kind="block of this agent", id_of=lambda block: block.id)
 
     return json_answer([block_shape(block) for block in await library.app.store.read(unit)])
 

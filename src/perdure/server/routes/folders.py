@@ -15,13 +15,14 @@ from perdure.core.tx import Tx
 from perdure.domain.files.folders import create_folder, update_folder
 from perdure.domain.files.text import read_text
 from perdure.library.folders import AsyncFolder, embedding
+from perdure.library.paging import Page
 from perdure.library.uploads import upload as take
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import FilePath, FolderPath
 from perdure.server.routes.archive_passages import passages_page
 from perdure.server.wire.folders import FolderChangesIn, FolderIn, file_shape, folder_shape
-from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.paging import pages
 from perdure.server.wire.passages import passage_shape
 
 __all__ = ["router"]
@@ -107,7 +108,7 @@ async def list_agents(
 ) -> Response:
     """The ids of the agents that have the folder, newest first by default."""
     agents = await library.app.store.read(lambda tx: tx.folders.agents(folder_id))
-    return json_answer(page.of(agents, kind="agent of this folder", id_of=str))
+    return json_answer(page.select(agents, kind="agent of this folder", id_of=str))
 
 
 @router.get("/v1/folders/{folder_id}/passages")

@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Run, Step, StopReason, Usage
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
+from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
@@ -25,7 +26,7 @@ from perdure.server.sse import Streams, stream
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.input import ResumeRequest, read_body, take_body
 from perdure.server.wire.messages import Shown, wire_messages
-from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.paging import pages
 from perdure.server.wire.runs import RUN_STATUSES, WireRunStatus, wire_run, wire_step, wire_usage
 
 __all__ = ["resumed", "router"]
@@ -110,7 +111,7 @@ async def list_run_messages(
             if message.kind in ("message", "approval") and message.run_seq == run.key.seq
         ]
         shown = [shapes for message in messages if (shapes := wire_messages(message, Shown()))]
-        return page.of(shown, kind="message", id_of=lambda shapes: str(shapes[0]["id"]))
+        return page.select(shown, kind="message", id_of=lambda shapes: str(shapes[0]["id"]))
 
     found = await library.app.store.read(of_run)
     return json_answer([shape for shapes in found for shape in (shapes if page.ascending else shapes[::-1])])
@@ -125,7 +126,7 @@ async def list_run_steps(
 ) -> Response:
     """The run's model calls."""
     run, steps = await library.app.store.read(_with_steps, run_id)
-    return json_answer([wire_step(step, run) for step in page.of(steps, kind="step", id_of=lambda step: step.id)])
+    return json_answer([wire_step(step, run) for step in page.select(steps, kind="step", id_of=lambda step: step.id)])
 
 
 @router.get("/v1/runs/{run_id}/usage")

@@ -14,6 +14,7 @@ from perdure.core.tx import ToolFilter, Tx
 from perdure.domain.tools.search import search_tools
 from perdure.domain.tools.units import NewTool, create_tool, made_tool, update_tool, upsert_tool
 from perdure.library.approval import set_approval
+from perdure.library.paging import Page
 from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
 from perdure.server.deps import Library
 from perdure.server.disconnect import ClientGone, while_connected
@@ -23,7 +24,7 @@ from perdure.server.limits import Items
 from perdure.server.routes.agents import agent_reply, changed_agent, parts_of
 from perdure.server.wire.base import WIRE_AUTHOR, stamp
 from perdure.server.wire.input import read_body
-from perdure.server.wire.paging import Page, pages
+from perdure.server.wire.paging import pages
 from perdure.server.wire.tools import (
     AgentToolRunIn,
     ApprovalWanted,
@@ -263,7 +264,7 @@ async def list_of_agent(
 
     def unit(tx: Tx) -> Any:
         tx.agents.model(agent_id)
-        tools = page.of(tx.tools.of_agent(agent_id), kind="tool of this agent", id_of=lambda tool: tool.id)
+        tools = page.select(tx.tools.of_agent(agent_id), kind="tool of this agent", id_of=lambda tool: tool.id)
         return _shapes(tx, tools)
 
     return json_answer(await library.app.store.read(unit))

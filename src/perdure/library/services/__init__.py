@@ -1,0 +1,18 @@
+"""The services: one class per noun, with everything that can be done to it.
+
+Library, HTTP and CLI call them. A service owns its units of work, its paging and its checks; who calls it parses the
+input and shapes the answer.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Services"]
+
+from perdure.app import App
+
+
+class Services:
+    """All services of one open store."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
