@@ -20,7 +20,7 @@ from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelReque
 from perdure.providers.extractive import ExtractiveModel
 from perdure.providers.extractive.phrases import NOTICE
 from perdure.providers.extractive.sentences import Language, language_of
-from perdure.providers.extractive.view import offered_tools, read_turn, today, visible_blocks
+from perdure.providers.extractive.view import offered_tools, read_turn, visible_blocks
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TOOLS = ("archival_memory_insert", "archival_memory_search", "conversation_search", "memory_insert", "memory_replace")
@@ -283,15 +283,13 @@ def test_without_an_edit_tool_it_says_so() -> None:
     """It does not pretend to have noted."""
     world = World(tools=("conversation_search",))
 
-    assert "could not note Lives in: Turin: I have no tool memory_insert." in world.tell("I live in Turin.")
+    assert "could not note Lives in: Turin: there is no block 'human', or no tool to edit it." in world.tell(
+        "I live in Turin."
+    )
 
 
-def test_without_the_block_a_fact_goes_to_the_archive() -> None:
-    """An agent without the block `human` may still have an archive; else it says what is missing."""
-    world = World({"persona": "I help."})
-
-    assert "no block 'human', so I noted in my archive: Lives in: Turin." in world.tell("I live in Turin.")
-    assert world.archive[0]["content"] == "Lives in: Turin"
+def test_without_the_block_it_says_what_is_missing() -> None:
+    """It does not pretend to have noted."""
     assert "there is no block 'human'" in World({}, tools=("memory_insert",)).tell("I live in Turin.")
 
 
@@ -304,31 +302,6 @@ def test_a_refused_edit_is_reported_with_its_reason() -> None:
     assert "I could not note Lives in: Turin: block 'human' would hold 15 characters, its limit is 10." in reply
     assert "Shorten" not in reply
     assert len(world.calls) == 1
-
-
-def test_a_long_text_is_archived_whole() -> None:
-    """Facts are not sought in it; the whole of it can be found again."""
-    world = World()
-    text = "The Helsinki conference has a budget of 4,000 euros. " + "Nothing else was decided. " * 30
-
-    assert f"({len(text):,} characters) into my archive" in world.tell(text)
-    assert world.archive[0]["content"] == text
-    assert world.archive[0]["tags"] == ["note"]
-    world.log.clear()
-    answer = world.tell("What is the budget of the conference?")
-    assert 'From my archive (2026-11-20): "The Helsinki conference has a budget of 4,000 euros.' in answer
-    assert len(answer) < 800
-
-
-def test_paragraphs_are_archived_unless_they_are_facts() -> None:
-    """Two paragraphs of prose are a note; two of facts are facts."""
-    prose, facts = World(), World()
-
-    prose.tell("The roof leaks.\n\nThe cellar is dry.")
-    facts.tell("My name is Ada.\n\nI live in Turin.")
-
-    assert len(prose.archive) == 1
-    assert facts.blocks["human"] == "Name: Ada\nLives in: Turin"
 
 
 def test_what_the_block_does_not_hold_is_searched_and_quoted_with_its_date() -> None:
@@ -448,12 +421,6 @@ def test_calls_are_streamed_by_name_and_arguments() -> None:
     assert [part.call_id for part in reply.parts if isinstance(part, ToolCall)] == [
         delta.call_id for delta in deltas if isinstance(delta, ModelDelta) and delta.kind == "tool_name"
     ]
-
-
-def test_the_date_is_read_from_the_tail() -> None:
-    """It knows the day because the engine tells it."""
-    assert today(request_of()) == "2026-11-20"
-    assert World().tell("What day is it today?").startswith("Today is 2026-11-20.")
 
 
 def test_blocks_are_seen_as_the_log_leaves_them() -> None:

@@ -33,7 +33,6 @@ from perdure.providers.extractive.notes import note_on, plan_edits
         ('My favourite book is "Dune".', ["My favourite book: Dune"]),
         ("Remember that the door code is 4711.", ["Remember: the door code is 4711"]),
         ("Could you remember that I live in Rome?", ["Lives in: Rome"]),
-        ("My name is Ada, what's yours?", ["Name: Ada"]),
         ("我叫小明。", ["Name: 小明"]),
         (
             "我的名字是小明，今年20岁，住在北京，在谷歌工作！",

@@ -1,7 +1,7 @@
 """What people tell of themselves, as keyed lines: "I live in Turin" is `Lives in: Turin`.
 
-A sentence is cut into clauses, and each clause is held against the `patterns`. One that asks, supposes or quotes tells
-nothing.
+A sentence is cut into clauses, and each clause is held against the patterns of `FACTS`. One that asks, supposes or
+quotes tells nothing.
 """
 
 from __future__ import annotations
@@ -10,17 +10,109 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from perdure.providers.extractive import patterns
-from perdure.providers.extractive.patterns import DISLIKES, LIKES, REMEMBER
 from perdure.providers.extractive.questions import is_question, stem
 from perdure.providers.extractive.sentences import Sentence, one_line, sentences_in
 
-__all__ = ["DISLIKES", "LIKES", "REMEMBER", "Fact", "facts_in", "slot_of"]
+__all__ = ["DISLIKES", "LIKES", "REMEMBER", "Fact", "facts_in"]
 
 MAX_VALUE_CHARS = 600
+LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 
-_SHORT_KEYS = frozenset({"Lives in", "From", "Works at", "Works as", LIKES, DISLIKES})
+
+def _re(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.VERBOSE)
+
+
+# What may stand before a statement without changing it.
+_LEAD = _re(
+    r"""\s*(?:
+      (?:hi|hello|hey|well|so|ok|yes|no|actually|also|and|but|by\ the\ way|now|sorry|please|there|today|because)\b
+      [\s,:!.–—-]*
+    | (?:你好|您好|嗨|对了|其实|另外|还有|不对|好的|而且|但是|但|不过|所以|因为)[\s，,、！!。：:]*
+    )*"""
+)
+_GREETS = _re(r"\s*(?:hi|hello|hey)\b")
+_INTRODUCES = re.compile(
+    r"(?i:I'm|I\s+am|this\s+is)\s+(?P<v>[A-Z][\w'-]*(?:\s[A-Z][\w'.-]*){0,3})(?=[\s.!,]*$|\s+(?:from|and)\b)"
+)
+_REMEMBERS = _re(
+    r"""(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:remember|don't\s+forget|note|keep\s+in\s+mind)
+        (?:\s+that\b)?(?!\s+(?:when|how|me)\b)(?:\s*[:,]\s*|\s+)
+    | (?:请|帮我|你|要|一定)*(?:记住|記住|记得|記得|记下|别忘了)[\s：:，,]*"""
+)
+# A sentence that opens so tells what might be.
+_SUPPOSES = _re(
+    r"(?:if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps)\b|如果|假如|要是|若|也许|可能|除非|当"
+)
+_OPENS_WITH_I = _re(r"I\b|I'|我")
+# Between two statements of one sentence.
+_AND = r"(?:and|but|so|while|though|because|since|then|also)\s+"
+_BREAK = _re(
+    rf"""(?: [,–—]\s*(?:{_AND}){{0,4}} | \s+(?:{_AND}){{1,4}})
+        (?= I\s | I'm\s | I've\s | my\s | (?:please\s+|just\s+)*call\s+me\s | (?:also\s+|now\s+|really\s+)*
+            (?:live\s+in|work\s+(?:at|as|for)|like|love|hate|dislike|enjoy|don't\s+like|come\s+from|am\s)\s?)
+    | [，,；]\s*(?=[我叫住来喜讨不也还很在今最请但而])"""
+)
+_SUBORDINATE = _re(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
+_TRAILING = _re(
+    r"(?:[\s,]+(?:now|too|as\s+well|anymore|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
+)
+
+# Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
+_ADV = r"(?:(?:really|also|just|now|currently|still|do)\s+)*"
+_I = rf"(?P<i>I\s+)?{_ADV}"
+_IM = rf"(?P<i>(?:I\s+am|I'm)\s+|am\s+){_ADV}"
+_NOUN = r"(?P<k>(?!name\s)[^\W\d_][\w'-]*(?:\s+[\w'-]+){0,4}?)"
+_WO = r"(?P<i>我)?(?:现在|目前|今年|一直|最近|特别|非常|真的|其实|也|还|很|最|都|就)*"
+_KIN = r"(?:妈妈|爸爸|老婆|老公|妻子|丈夫|儿子|女儿|哥哥|姐姐|弟弟|妹妹|狗|猫|生日)"
+
+FACTS: Final = tuple(
+    (key, _re(pattern))
+    for key, pattern in (
+        ("Name", r"my\s+(?:full\s+)?name(?:\s+is|'s)\s+(?:now\s+)?(?P<v>.+)"),
+        ("Name", rf"{_IM}(?:called|named)\s+(?P<v>.+)"),
+        ("Name", r"(?:you\s+(?:can\s+)?|please\s+|just\s+)*call\s+me\s+(?P<v>.+)"),
+        ("Name", r"我的(?:名字|姓名)(?:叫|是)\s*(?P<v>.+)"),
+        ("Name", r"(?P<i>我)?叫(?!我)\s*(?P<v>.+)"),
+        ("Name", r"(?:请|你|可以)*叫我\s*(?P<v>.+)"),
+        ("Age", rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b"),
+        ("Age", rf"{_IM}(?P<v>\d{{1,3}})[\s.!]*$"),
+        ("Age", rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲]"),
+        ("Lives in", rf"{_I}live\s+in\s+(?P<v>.+)"),
+        ("Lives in", rf"{_IM}(?:living|based)\s+in\s+(?P<v>.+)"),
+        ("Lives in", r"(?:I|I've|I\s+have)\s+(?:just\s+)?moved\s+to\s+(?P<v>.+)"),
+        ("Lives in", rf"{_WO}(?:居?住在|搬到了?)\s*(?P<v>.+)"),
+        ("From", rf"(?:{_IM}|I\s+come\s+|come\s+)from\s+(?P<v>.+)"),
+        ("From", rf"{_WO}[来來]自\s*(?P<v>.+)"),
+        ("Works as", rf"{_I}work\s+as\s+(?P<v>.+)"),
+        ("Works at", rf"{_I}work\s+(?:at|for)\s+(?P<v>.+)"),
+        ("Works at", rf"{_WO}在\s*(?P<v>.+?)\s*(?:工作|上班)[了的啊\s。.!！]*$"),
+        (DISLIKES, rf"{_I}(?:(?:don't|do\s+not)\s+(?:like|love|enjoy)|dislike|hate|can't\s+stand)\s+(?P<v>.+)"),
+        (LIKES, rf"{_I}(?:like|love|enjoy)\s+(?P<v>.+)"),
+        ("我{}", r"我(?P<k>最?喜[欢歡]的[^是]{1,12})是\s*(?P<v>.+)"),
+        (DISLIKES, rf"{_WO}(?:(?:不太?|不怎么)(?:喜[欢歡]|爱)|讨厌|討厭)\s*(?P<v>.+)"),
+        (LIKES, rf"{_WO}(?:喜[欢歡]|热爱|[爱愛])\s*(?P<v>.+)"),
+        ("My {}'s name", r"I\s+have\s+(?:an?|one)\s+(?P<k>\w[\w\s-]{0,30}?)\s+(?:called|named)\s+(?P<v>.+)"),
+        ("My {}'s name", rf"my\s+{_NOUN}(?:\s+(?:is|are)|'s)\s+(?:called|named)\s+(?P<v>.+)"),
+        ("My {}", rf"my\s+{_NOUN}\s+(?:is|are)\s+(?P<v>.+)"),
+        ("我的{}的名字", rf"我(?:的|家的)?(?P<k>{_KIN}|(?<=的)[^，,]{{1,8}}?)(?:的名字)?(?:叫|名字是)\s*(?P<v>.+)"),
+        ("我的{}", rf"我(?:的|家的)?(?P<k>{_KIN}|(?<=的)[^，,]{{1,12}}?)是\s*(?P<v>.+)"),
+    )
+)
+"""Key -> pattern of one clause; `v` is the value, `k` the noun that stands for `{}` in the key, `i` the subject, which
+a clause that continues another may leave out. The first that matches counts."""
+
+# The form of a fact, and nothing to keep: "my question is simple", "I like that", "call me tomorrow".
+_IDLE_NOUN = _re(
+    r"\b(?:questions?|points?|guess|opinion|fault|turn|answers?|I|you|who|which|that|if|when|what)\b|问题|意思|想法"
+)
+_IDLE_VALUE = _re(
+    r"""(?:not|never|it|that|this|those|you|him|her|them|us|what|how|when|where|who|why|if|whether|because|so|too|very
+        |here|there|later|tomorrow|today|back|to\s+(?:say|ask|tell|think|know|see)|the\s+(?:way|idea))\b
+    | 不 | [你您他她它这那谁誰哪] | 什[么麼]"""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +128,10 @@ class Fact:
 
     @property
     def slot(self) -> tuple[str, str]:
-        return slot_of(self.key, self.value)
-
-
-def slot_of(key: str, value: str) -> tuple[str, str]:
-    """What a fact is about: two facts of one slot can't both stand. Liking and disliking a thing share a slot."""
-    if key in (LIKES, DISLIKES):
-        return "taste", value.casefold()
-    if key == REMEMBER:
-        return key, value.casefold()
-    return " ".join(map(stem, key.split())), ""
+        """What the fact is about: two facts of one slot can't both stand. Liking and disliking a thing share one."""
+        if self.key in (LIKES, DISLIKES, REMEMBER):
+            return REMEMBER if self.key == REMEMBER else LIKES, self.value.casefold()
+        return " ".join(map(stem, self.key.split())), ""
 
 
 def facts_in(text: str) -> tuple[Fact, ...]:
@@ -53,97 +139,84 @@ def facts_in(text: str) -> tuple[Fact, ...]:
     facts: dict[tuple[str, str], Fact] = {}
     greeted = False
     for sentence in sentences_in(text):
-        greeted = greeted or patterns.GREETS.match(sentence.masked) is not None
-        for fact in _facts_of(sentence, greeted=greeted):
-            facts.pop(fact.slot, None)
-            facts[fact.slot] = fact
+        greeted = greeted or _GREETS.match(sentence.masked) is not None
+        if not is_question(sentence):
+            for fact in _facts_of(_without_lead(sentence), greeted=greeted):
+                facts.pop(fact.slot, None)
+                facts[fact.slot] = fact
     return tuple(facts.values())
 
 
 def _facts_of(sentence: Sentence, *, greeted: bool) -> Iterator[Fact]:
-    if is_question(sentence):
+    request = _REMEMBERS.match(sentence.masked)
+    if request is None:
+        yield from _facts_of_statement(sentence, greeted=greeted)
         return
-    lead = patterns.LEAD.match(sentence.masked)
-    sentence = sentence.cut(lead.end() if lead else 0)
-    asked = patterns.REMEMBERS.match(sentence.masked)
-    if asked is None:
-        yield from _told_in(sentence, greeted=greeted)
-        return
-    sentence = sentence.cut(asked.end(), len(sentence.masked.rstrip(" ?？")))
-    told = list(_told_in(sentence, greeted=greeted))
+    sentence = sentence.cut(request.end(), len(sentence.masked.rstrip(" ?？")))
+    facts = list(_facts_of_statement(sentence, greeted=greeted))
     value = _tidy(sentence.text)
-    if told:  # "remember that I live in Turin": better kept under its own key
-        yield from told
-    elif _says_something(value) and len(value) <= MAX_VALUE_CHARS and value not in ("me", "我"):
+    if facts:  # "remember that I live in Turin": better kept under its own key
+        yield from facts
+    elif _says_something(value):
         yield Fact(REMEMBER, value)
 
 
-def _told_in(sentence: Sentence, *, greeted: bool) -> Iterator[Fact]:
-    """The facts of the clauses of one statement."""
-    if patterns.SUPPOSES.match(sentence.masked):
+def _facts_of_statement(sentence: Sentence, *, greeted: bool) -> Iterator[Fact]:
+    if _SUPPOSES.match(sentence.masked):
         return
+    starts = [0, *(gap.end() for gap in _BREAK.finditer(sentence.masked))]
+    ends = [*(gap.start() for gap in _BREAK.finditer(sentence.masked)), None]
     speaking = False  # a clause without subject continues the one before: "I live in Turin and work at Fiat"
-    for clause in _clauses(sentence):
-        found = list(_facts_of_clause(clause, carried=speaking, greeted=greeted))
+    for start, end in zip(starts, ends, strict=True):
+        clause = _without_lead(sentence.cut(start, end))
+        found = list(_facts_of_clause(clause, speaking=speaking, greeted=greeted))
         yield from found
-        speaking = bool(found) or patterns.OPENS_WITH_I.match(clause.masked) is not None
+        speaking = bool(found) or _OPENS_WITH_I.match(clause.masked) is not None
 
 
-def _clauses(sentence: Sentence) -> Iterator[Sentence]:
-    start = 0
-    for gap in patterns.BREAK.finditer(sentence.masked):
-        yield sentence.cut(start, gap.start())
-        start = gap.end()
-    yield sentence.cut(start)
-
-
-def _facts_of_clause(clause: Sentence, *, carried: bool, greeted: bool) -> Iterator[Fact]:
-    lead = patterns.LEAD.match(clause.masked)
-    clause = clause.cut(lead.end() if lead else 0)
-    if greeted and (introduced := patterns.INTRODUCES.match(clause.masked)):
+def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[Fact]:
+    if greeted and (introduced := _INTRODUCES.match(clause.masked)):
         yield Fact("Name", introduced["v"])
         return
-    for key, pattern in patterns.FACTS:
+    for key, pattern in FACTS:
         match = pattern.match(clause.masked)
-        if match is None or (match.groupdict().get("i", "") is None and not carried):
+        if match is None or (match.groupdict(default=None).get("i", "") is None and not speaking):
             continue
-        value = clause.cut(*match.span("v"))
-        if key in _SHORT_KEYS and (ending := patterns.SUBORDINATE.search(value.masked)):
+        value, noun = clause.cut(*match.span("v")), ""
+        if "{}" in key:
+            noun = one_line(clause.cut(*match.span("k")).text)
+        elif ending := _SUBORDINATE.search(value.masked):
             value = value.cut(0, ending.start())
-        noun = clause.cut(*match.span("k")).text if "{}" in key else ""
-        fact = Fact(key.format(one_line(noun)), _tidy(value.text))
-        if _is_sound(key, noun, fact.value):
-            yield from _split_list(fact)
+        tidy = _tidy(value.text)
+        if _says_something(tidy) and not _IDLE_VALUE.match(tidy) and not (noun and _IDLE_NOUN.search(noun)):
+            items = _items(tidy) if key in (LIKES, DISLIKES) else [tidy]
+            yield from (Fact(key.format(noun), item) for item in items)
         return
 
 
-def _split_list(fact: Fact) -> Iterator[Fact]:
-    """A list of three and more short things as one fact each; "fish and chips" and "Turin, Italy" stay whole."""
-    items = [fact.value]
-    if fact.key in (LIKES, DISLIKES):
-        if "、" in fact.value:
-            items = re.split(r"、|[和与]", fact.value)
-        elif fact.value.count(",") >= 2 or re.search(r",\s.*\s(?:and|or)\s", fact.value):
-            items = re.split(r",\s*(?:and\s+|or\s+)?|\s+(?:and|or)\s+", fact.value)
-    items = [tidy for item in items if _says_something(tidy := _tidy(item))]
-    if len(items) > 1 and any(len(item.split()) > 3 for item in items):
-        items = [fact.value]
-    yield from (Fact(fact.key, item) for item in items)
+def _items(value: str) -> list[str]:
+    """A list of three and more short things, each by itself; "fish and chips" and "Turin, Italy" stay whole."""
+    items = [value]
+    if "、" in value:
+        items = re.split(r"、|[和与]", value)
+    elif value.count(",") >= 2 or re.search(r",\s.*\s(?:and|or)\s", value):
+        items = re.split(r",\s*(?:and\s+|or\s+)?|\s+(?:and|or)\s+", value)
+    items = [item for item in map(_tidy, items) if _says_something(item)]
+    return [value] if any(len(item.split()) > 3 for item in items) else items
 
 
-def _is_sound(key: str, noun: str, value: str) -> bool:
-    if not _says_something(value) or len(value) > MAX_VALUE_CHARS or patterns.NEGATES.match(value):
-        return False
-    if "{}" in key and (patterns.IDLE_NOUN.search(noun) or patterns.IDLE_VALUE.match(value)):
-        return False
-    return key not in patterns.IDLE_VALUES or patterns.IDLE_VALUES[key].match(value) is None
+def _without_lead(sentence: Sentence) -> Sentence:
+    lead = _LEAD.match(sentence.masked)
+    return sentence.cut(lead.end() if lead else 0)
 
 
 def _says_something(value: str) -> bool:
-    return any(char.isalnum() or unicodedata.category(char)[0] == "S" for char in value)
+    return len(value) <= MAX_VALUE_CHARS and any(
+        char.isalnum() or unicodedata.category(char)[0] == "S" for char in value
+    )
 
 
 def _tidy(value: str) -> str:
-    value = one_line(value).rstrip(" .!?,:;…。！？，、：；~～")
-    value = patterns.TRAILING.sub("", value).rstrip(" ,，")
-    return value[1:-1].strip() if len(value) > 2 and value[0] + value[-1] in ('""', "''", "“”", "«»", "「」") else value
+    value = one_line(value).rstrip(" .!?,:;…。！？，、：；~")
+    value = _TRAILING.sub("", value).rstrip(" ,，")
+    return value[1:-1].strip() if len(value) > 2 and value[0] + value[-1] in ('""', "''", "“”", "「」") else value

@@ -23,59 +23,28 @@ NOTICE: Final[dict[Language, str]] = {
 
 _PHRASES: Final[dict[str, tuple[str, str]]] = {
     "noted": ("Noted: {0}.", "记下了：{0}。"),
-    "noted in archive": (
-        "There is no block 'human', so I noted in my archive: {0}.",
-        "没有 human 记忆块，已记入档案：{0}。",
-    ),
     "known": ("I have that already: {0}.", "这个我已经记着：{0}。"),
     "not noted": ("I could not note {0}: {1}", "没能记下 {0}：{1}"),
-    "no block": (
-        "there is no block 'human' to note it in, and no tool archival_memory_insert.",
-        "没有 human 记忆块，也没有 archival_memory_insert 工具。",
-    ),
-    "no tool": ("I have no tool {0}.", "我没有 {0} 工具。"),
+    "no tool": ("there is no block 'human', or no tool to edit it.", "没有 human 记忆块，或没有编辑它的工具。"),
     "no answer": ("the tool gave no result.", "工具没有返回结果。"),
-    "too many rounds": ("it was left over, tell me again.", "这次没来得及，请再说一遍。"),
-    "archived": ("I put the whole text ({0} characters) into my archive.", "全文（{0} 字）已存入档案。"),
-    "not archived": ("I could not archive this text: {0}", "没能把这段文字存入档案：{0}"),
-    "ask again": ("Ask me about it in a message of its own.", "有问题请另发一条消息问我。"),
-    "you said": ('On {0} you said: "{1}"', "你在 {0} 说过：“{1}”"),
-    "you said once": ('Earlier you said: "{0}"', "你之前说过：“{0}”"),
-    "I said": ('On {0} I said: "{1}"', "我在 {0} 说过：“{1}”"),
-    "I said once": ('Earlier I said: "{0}"', "我之前说过：“{0}”"),
+    "left over": ("it was left over, tell me again.", "这次没来得及，请再说一遍。"),
+    "user": ('On {0} you said: "{1}"', "你在 {0} 说过：“{1}”"),
+    "assistant": ('On {0} I said: "{1}"', "我在 {0} 说过：“{1}”"),
     "archive": ('From my archive ({0}): "{1}"', "我的档案（{0}）：“{1}”"),
-    "archive once": ('From my archive: "{0}"', "我的档案：“{0}”"),
     "notes": ('From my notes: "{0}"', "我的笔记：“{0}”"),
     "all notes": ("I noted: {0}.", "我记着：{0}。"),
-    "nothing": ("I looked for {0} and found nothing.", "我查了{0}，没有找到。"),
-    "nothing to look for": (
-        "I found nothing in that question to look for: name the thing you mean.",
-        "没有找到可以查的关键词，请说出你指的是什么。",
-    ),
-    "no search": (
-        "I have no tool conversation_search and no archival_memory_search: I looked at my notes and found nothing.",
-        "我没有 conversation_search 和 archival_memory_search 工具，只看了笔记，没有找到。",
-    ),
+    "nothing": ('I looked for "{0}" and found nothing.', "我查了“{0}”，没有找到。"),
     "search failed": ("The search with {0} failed: {1}", "用 {0} 查找失败：{1}"),
-    "but noted": ("What I have noted: {0}.", "我记着的是：{0}。"),
-    "today": ("Today is {0}.", "今天是 {0}。"),
     "hello": (
         "Hello! Tell me about yourself, or ask me what you told me.",
         "你好！可以告诉我你的事，也可以问我你说过什么。",
     ),
     "hello name": ("Hello, {0}!", "你好，{0}！"),
-    "thanks": ("You're welcome.", "不客气。"),
-    "bye": ("Goodbye. What you told me stays noted.", "再见，你告诉我的都记着。"),
-    "myself": (
-        "I am a small program, no language model: I note what you tell me and find it again.",
-        "我是一个小程序，不是语言模型：记下你告诉我的，并能再找出来。",
-    ),
     "nothing to note": (
         'I read that, but found no fact to note. I understand sentences such as "I live in Turin" or "Remember that'
         ' the key is under the mat", and questions about what you told me.',
         "我看到了，但没有可以记的内容。我能听懂“我住在都灵”“记住钥匙在垫子下面”这样的话，以及关于这些内容的问题。",
     ),
-    "nothing said": ("I have nothing to answer: I can read text only.", "没有可以回答的内容：我只能读文字。"),
 }
 
 

@@ -7,25 +7,21 @@ from dataclasses import dataclass
 
 from perdure.providers.extractive.sentences import CJK, Sentence
 
-__all__ = ["Keywords", "is_question", "keywords_of"]
+__all__ = ["Keywords", "is_question", "keywords_of", "stem"]
 
 _ASKS_EN = re.compile(
-    r"""\s*(?:(?:hi|hello|hey|so|and|but|ok|okay|well|now|please|then|perdure)\b[\s,!]*)*(?:
-        (?:what|who|whose|whom|which)(?:'s|'re|\s+(?!(?:i|you|we|an?|nice)\b)\w+)
-      | (?:where|when|why|how)(?:'s|\s+(?:is|are|am|was|were|do|does|did|can|could|will|would|should|have|has|had
-            |old|much|many|long|far|often|big|tall)\b)
-      | (?:do|have|can|could|would|will|should|must|shall)(?:n't)?\s+(?:i|you|we|they|my)\b
-      | (?:does|did|has|had|is|are|am|was|were)(?:n't)?\s+(?:i|you|he|she|it|we|they|my|the|there|this|that|any\w*)\b
-      | (?:tell|remind|show)\s+me\b | say\s+my\s+name\b
-      | (?:search|look)\s+(?:for|up)\b | find\s+(?:my|the|out|what|where)\b
+    r"""\s*(?:(?:hi|hello|hey|so|and|but|ok|well|now|please)\b[\s,!]*)*(?:
+        (?:what|who|whose|which)(?:'s|\s+(?!(?:i|you|we|an?|nice)\b)\w+)
+      | (?:where|when|why|how)(?:'s|\s+(?:is|are|am|was|were|do|does|did|can|could|will|would|old|much|many|long)\b)
+      | (?:do|have|can|could|would|will|should)\s+(?:i|you|we|they|my)\b
+      | (?:does|did|has|is|are|am|was|were)\s+(?:i|you|he|she|it|we|they|my|the|there|this|that)\b
+      | (?:tell|remind|show)\s+me\b | (?:search|look)\s+(?:for|up)\b
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_TELLS_ZH = re.compile(r"没有?什么|沒有?什麼|什么都|什么的|不管|无论|不怎么|怎么也|哪怕|没几|好几|谁都")
 _ASKS_ZH = re.compile(
-    r"什[么麼]|啥|[谁誰]|哪[里裡儿兒个個些位种種天家年国國]|哪$|[几幾](?:[岁歲点點号號月个個]|时)|多少|多大|多久|多远"
-    r"|怎[么麼]|怎样|为何|何时|是不是|有没有|能不能|会不会|喜不喜欢|[吗嗎呢]\s*[。.!！]*\s*$"
-    r"|^\s*(?:请)?(?:告[诉訴]我|说说|找一下|搜索|查一下|查找|回忆)"
+    r"(?<!没)(?<!没有)什[么麼](?!都|的)|[谁誰](?!都)|哪[里裡儿兒个個些天国國]|[几幾](?:[岁歲点點号號月个個])|多少|多[大久远]"
+    r"|(?<!不)怎[么麼]|怎样|为何|是不是|有没有|能不能|[吗嗎呢]\s*[。.!！]*\s*$|^\s*(?:请)?(?:告[诉訴]我|说说|搜索|查)"
 )
 # "Could you remember that I live in Turin?" tells.
 _ASKS_TO_NOTE = re.compile(
@@ -34,43 +30,37 @@ _ASKS_TO_NOTE = re.compile(
 _ENDS_ASKING = re.compile(r"[?？][\s.!?。！？\"'”’)）]*$")
 
 
-def _words_of(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
 
 
-_STOP_EN = _words_of(
-    """
-    a about again all also am an and any anything are as at be been but by can could date day did do does don't
-    else ever find for forget give had has have he hello her hey hi him his how i i'd i'll i'm i've if in into
-    is it its just know let long look many me mention mentioned message mine much must my myself now of off
-    often old on once or our out over please remember remind said say search she should show so some something
-    tell than that the their them then there they thing things think this those time to told up us was we were
-    what when where which who whom whose why will with would you your yours yes no not
-    """
+_STOP_EN = _set(
+    "a about again all also am an and any anything are as at be but by can could day did do does don't else find "
+    "for had has have he her hi him his how i i'd i'll i'm i've if in into is it its know let look many me "
+    "mention mentioned much must my now of often on or our please remember remind said say she should so some "
+    "something tell than that the their them there they thing this those time to told up was we were what when "
+    "where which who whose why will with would you your yes no not "
 )
 # Words that name a kind of fact. They are looked for only when a question has no other word.
-_WEAK_EN = _words_of(
-    """
-    age aged birthplace born call called city come company country dislike employer enjoy from hate home job
-    like live love name named occupation old place prefer profession town work
-    """
-)
+_WEAK_EN = _set("age born call city come company dislike enjoy from hate job like live love name old town work")
 _STOP_ZH = re.compile(
-    r"什[么麼](?:[时時]候|地方)?|为什[么麼]|怎[么麼][样樣]?|哪[里裡儿兒个個些位种種天家年国國]"
-    r"|多少|多大|多久|多远|有没有|是不是|能不能|会不会"
-    r"|[几幾](?:[点點号號月岁歲个個])|告[诉訴]|还记得|记得|知道|说过|提到过?|提过|说说|关于|请问|一下|一些|最近|之前|以前|现在|我们|你们|他们"
-    r"|[我你您她它啊呀吗嗎呢谁誰啥哪是请吧最过]|(?<!目)的|(?<![吉其])他|了(?!解)"
+    r"什[么麼](?:[时時]候|地方)?|为什[么麼]|怎[么麼][样樣]?|哪[里裡儿兒个個些天国國]|多少|多[久远]|有没有|是不是|能不能"
+    r"|[几幾][点點号號月个個]?|告[诉訴]|还?记得|知道|说过|提到过?|说说|关于|请问|一下|[我你您她它啊呀吗嗎呢谁誰是请吧过]"
+    r"|(?<!目)的|(?<![吉其])他|了(?!解)"
 )
 _WEAK_ZH = re.compile(
-    r"喜[欢歡爱]|讨厌|討厭|热爱|居住|名字|姓名|来自|來自|工作|上班|[岁歲]|年[龄齡]|职业|(?<!呼)叫|住(?!院|宿)|[爱愛](?!人|情)"
+    r"不喜欢|多大|喜[欢歡爱]|讨厌|名字|姓名|[来來]自|工作|上班|[岁歲]|年[龄齡]|(?<!呼)叫|住(?!院|宿)|[爱愛](?!人|情)"
 )
-_EDGE_ZH = re.compile(r"^[在去有要想把被给跟和对说不也还都]+|[在去有要想来和说不]+$")
+_EDGE_ZH = re.compile(r"^[在去有要想把给和说不也还都]+|[在去有要想来和说不]+$")
 
 _WORD = re.compile(rf"(?:(?![{CJK}])[^\W_])+(?:[-'.@/_](?:(?![{CJK}])[^\W_])+)*")
 _CJK_RUN = re.compile(f"[{CJK}]+")
-_SAME = {"favourite": "favorite", "colour": "color", "favourites": "favorite", "named": "name", "called": "name"}
-_SAME |= {"children": "child", "aged": "age", "mum": "mother", "mom": "mother", "dad": "father"}
-_SAME |= {"叫": "name", "名字": "name", "姓名": "name", "call": "name"}
+_SAME = {"favourite": "favorite", "colour": "color", "mum": "mother", "mom": "mother", "dad": "father", "old": "age"}
+_SAME |= dict.fromkeys(("named", "called", "call", "叫", "名字", "姓名"), "name")
+_SAME |= {"住": "live", "工作": "work", "上班": "work", "来自": "from", "來自": "from"}
+_SAME |= dict.fromkeys(("喜欢", "喜歡", "爱", "愛", "love", "enjoy"), "like")
+_SAME |= dict.fromkeys(("不喜欢", "讨厌", "討厭", "hate"), "dislike")
+_SAME |= dict.fromkeys(("岁", "歲", "多大", "年龄", "年齡"), "age")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +76,12 @@ class Keywords:
     weak: tuple[str, ...]
 
     @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.strong or self.weak))
+
+    @property
     def query(self) -> str:
-        return " ".join(dict.fromkeys(self.strong or self.weak))
+        return " ".join(self.words)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -99,11 +93,15 @@ class Keywords:
         """The weak words, comparable."""
         return frozenset(map(stem, self.weak))
 
+    def are_all_in(self, text: str) -> bool:
+        """Whether the text has each of `words`."""
+        return self.shared_with(text) == len(self.words)
+
     def shared_with(self, text: str) -> int:
-        """How many of the words of `query` are in `text`; a Chinese run counts when half of its pairs are."""
+        """How many of `words` are in `text`; a Chinese run counts when half of its pairs are."""
         folded = text.casefold()
-        words = {stem(word) for word in _words(folded)}
-        return sum(_is_in(word, folded, words) for word in dict.fromkeys(self.strong or self.weak))
+        known = set(map(stem, _words(folded)))
+        return sum(_is_in(word, folded, known) for word in self.words)
 
 
 def is_question(sentence: Sentence) -> bool:
@@ -111,9 +109,7 @@ def is_question(sentence: Sentence) -> bool:
     masked = sentence.masked.strip()
     if _ASKS_TO_NOTE.match(masked):
         return False
-    if _ENDS_ASKING.search(masked):
-        return True
-    if _ASKS_ZH.search(masked) and not _TELLS_ZH.search(masked):
+    if _ENDS_ASKING.search(masked) or _ASKS_ZH.search(masked):
         return True
     return not masked.endswith("!") and _ASKS_EN.match(masked) is not None
 
@@ -123,10 +119,9 @@ def keywords_of(text: str) -> Keywords:
     strong: list[str] = []
     weak: list[str] = []
     for word in _words(text):
-        folded = word.casefold()
-        if stem(folded) in _WEAK_EN or folded in _WEAK_EN or stem(folded) == "name":
+        if stem(word) in _WEAK_EN:
             weak.append(word)
-        elif folded not in _STOP_EN and (len(word) > 1 or word.isdigit()):
+        elif word.casefold() not in _STOP_EN and (len(word) > 1 or word.isdigit()):
             strong.append(word)
     for run in _CJK_RUN.findall(text):
         for piece in _STOP_ZH.sub(" ", run).split():
@@ -137,26 +132,23 @@ def keywords_of(text: str) -> Keywords:
 
 def stem(word: str) -> str:
     """A comparable form: folded, spelled one way, without the commonest endings."""
-    word = word.casefold()
-    word = _SAME.get(word, word)
-    if not word.isascii():
+    word = _SAME.get(word.casefold(), word.casefold())
+    if not word.isascii() or word in _WEAK_EN:
         return word
     for ending, rest in (("ies", "y"), ("ing", ""), ("ed", ""), ("s", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(("ss", "us", "is")):
-            word = word[: -len(ending)] + rest
+            word = word.removesuffix(ending) + rest
             break
     # "like", "liked" and "liking" meet without their e.
-    return word if word in _WEAK_EN else (word + "e" if word + "e" in _WEAK_EN else word.removesuffix("e"))
+    return word if word in _WEAK_EN else word + "e" if word + "e" in _WEAK_EN else word.removesuffix("e")
 
 
 def _words(text: str) -> list[str]:
     return [word.removesuffix("'s") for word in _WORD.findall(text)]
 
 
-def _is_in(word: str, folded: str, words: set[str]) -> bool:
+def _is_in(word: str, folded: str, known: set[str]) -> bool:
     if not _CJK_RUN.fullmatch(word):
-        return stem(word) in words
-    if word in folded:
-        return True
+        return stem(word) in known
     pairs = [word[at : at + 2] for at in range(len(word) - 1)]
-    return sum(pair in folded for pair in pairs) * 2 >= len(pairs) > 0
+    return word in folded or sum(pair in folded for pair in pairs) * 2 >= len(pairs) > 0

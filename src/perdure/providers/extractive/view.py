@@ -13,21 +13,17 @@ from perdure.core.models import ModelRequest
 from perdure.core.text.markup import unescape_tags
 from perdure.providers.extractive.sentences import clean
 
-__all__ = ["Turn", "arguments_of", "offered_tools", "read_turn", "today", "visible_blocks"]
+__all__ = ["Turn", "arguments_of", "offered_tools", "read_turn", "visible_blocks"]
 
 # The result of one of these is the whole new value of the block it edited.
 EDIT_TOOLS = frozenset(
-    {
-        "memory_insert",
-        "memory_replace",
-        "memory_rethink",
-        "memory_apply_patch",
-        "core_memory_append",
-        "core_memory_replace",
-    }
+    (
+        *("memory_insert", "memory_replace", "memory_rethink", "memory_apply_patch"),
+        *("core_memory_append", "core_memory_replace"),
+    )
 )
 
-_SECTION = re.compile(r"^<memory_blocks>[ \t]*$", re.MULTILINE)
+_SECTION = re.compile(r"^<memory_blocks>[ \t]*\n(.*?)(?:^</memory_blocks>$|\Z)", re.MULTILINE | re.DOTALL)
 _OPENING = re.compile(r"<([^\s<>/][^\s<>]*)>")
 
 
@@ -59,12 +55,11 @@ def visible_blocks(request: ModelRequest) -> dict[str, str]:
             calls.update((call.call_id, call) for call in message.calls)
             for result in message.results:
                 call = calls.get(result.call_id)
-                if call is None or call.name not in EDIT_TOOLS or result.status != "success":
-                    continue
-                arguments = arguments_of(call)
-                label = arguments.get("label", arguments.get("block_label"))
-                if isinstance(label, str):
-                    blocks[label] = result.text
+                if call is not None and call.name in EDIT_TOOLS and result.status == "success":
+                    arguments = arguments_of(call)
+                    label = arguments.get("label", arguments.get("block_label"))
+                    if isinstance(label, str):
+                        blocks[label] = result.text
     return {label: clean(value) for label, value in blocks.items()}
 
 
@@ -101,31 +96,17 @@ def arguments_of(call: ToolCall) -> Mapping[str, Any]:
     return _json_object(call.arguments)
 
 
-def today(request: ModelRequest) -> str | None:
-    """The date the engine tells in the tail, as it stands there."""
-    date = _json_object(request.tail).get("date")
-    return date if isinstance(date, str) and date else None
-
-
 def _blocks_in_system(system: str) -> dict[str, str]:
     """The blocks of the memory section, read line by line: a tag inside a value is text."""
-    section = _SECTION.search(system)
-    if section is None:
-        return {}
     values: dict[str, str] = {}
-    lines = iter(system[section.end() :].split("\n"))
+    lines = iter(section[1].split("\n") if (section := _SECTION.search(system)) else ())
     for line in lines:
-        if line == "</memory_blocks>":
-            break
-        opening = _OPENING.fullmatch(line)
-        if opening is None:
+        if (opening := _OPENING.fullmatch(line)) is None:
             continue
-        label = opening[1]
         for before in lines:
             if before == "<value>":
-                value = list(iter(lambda: next(lines, "</value>"), "</value>"))
-                values[label] = "\n".join(value)
-            elif before == f"</{label}>":
+                values[opening[1]] = "\n".join(iter(lambda: next(lines, "</value>"), "</value>"))
+            elif before == f"</{opening[1]}>":
                 break
     return {label: unescape_tags(value, values) for label, value in values.items()}
 
