@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from perdure.testing.clock import START
+from tests.simulator.faults import Crash
 
 __all__ = ["UnhandledErrors", "VirtualClock", "VirtualLoop", "run_virtually"]
 
@@ -56,6 +57,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._virtual)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), Crash):  # of a dead process: nobody is left to take note of it
+            return
         work = context.get("task") or context.get("future")
         self.unhandled.append(f"{context['message']}: {context.get('exception')!r} of {work!r}")
 
