@@ -1,4 +1,7 @@
-"""`perdure`, run in a process whose number is known, with two defects in it where `DEFECT` asks for them."""
+"""`perdure`, run in a process whose number is known.
+
+With two defects in it where `DEFECT` asks for them. `RECOVERY_S`: seconds between looks for what is left to do.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,10 @@ def plant() -> None:
 
 
 if __name__ == "__main__":
+    if "RECOVERY_S" in os.environ:
+        from perdure.engine.run import runner
+
+        runner.RECOVERY_S = float(os.environ["RECOVERY_S"])
     if "DEFECT" in os.environ:
         plant()
     (Path(os.environ["PERDURE_HOME"]) / PID_FILE).write_text(str(os.getpid()))

@@ -3,6 +3,8 @@
    FILE_LAYER_ROOT  the folder
    FILE_LAYER_LOG   where the record goes: for each operation one byte for its kind, then path length, data length
                     (32 bits each) and offset (64 bits), all little-endian, then path and data
+   FILE_LAYER_DISK  a file that says what the disk of the folder is just now: "full" (what grows or writes a file fails
+                    with ENOSPC) or "readonly" (so does what opens a file for writing, with EROFS); else it is well
    FILE_LAYER_FAIL  the flush of a file "-wal" that fails with EIO, counted from 1; 0 or unset: none
 
    Kinds: w write, t truncate (to the offset), s flush, f flush that failed, u unlink, o a line on standard output.
@@ -10,22 +12,25 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const char *root;
+static const char *root, *disk;
 static int log_fd = -1, flushes, fail_at;
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("FILE_LAYER_LOG"), *fail = getenv("FILE_LAYER_FAIL");
     root = getenv("FILE_LAYER_ROOT");
+    disk = getenv("FILE_LAYER_DISK");
     fail_at = fail ? atoi(fail) : 0;
     if (path && root) log_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
@@ -33,6 +38,16 @@ __attribute__((constructor)) static void begin(void) {
 static int below(const char *path) {
     size_t length = strlen(root);
     return strncmp(path, root, length) == 0 && path[length] == '/';
+}
+
+/* What a write fails with now; 0: it does not. */
+static int trouble(void) {
+    char said = 0;
+    int fd = disk ? (int)syscall(SYS_openat, AT_FDCWD, disk, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) return 0;
+    if (syscall(SYS_read, fd, &said, 1) < 0) said = 0;
+    syscall(SYS_close, fd);
+    return said == 'f' ? ENOSPC : said == 'r' ? EROFS : 0;
 }
 
 static int place(int fd, char *path, size_t size) {
@@ -61,6 +76,11 @@ static void record(char kind, const char *path, uint64_t offset, const void *dat
 static ssize_t written(int fd, const void *data, size_t size, off_t offset, int here) {
     char path[4096];
     int known = place(fd, path, sizeof path);
+    int failure = known && fd != 1 ? trouble() : 0;
+    if (failure) {
+        errno = failure;
+        return -1;
+    }
     pthread_mutex_lock(&lock);
     if (known && here) offset = fd == 1 ? 0 : lseek(fd, 0, SEEK_CUR);
     if (known && fd == 1) record('o', path, 0, data, (uint32_t)size);
@@ -92,6 +112,36 @@ static int flushed(int fd, long call) {
     pthread_mutex_unlock(&lock);
     errno = error;
     return done;
+}
+
+static int opened(int folder, const char *path, int flags, mode_t mode) {
+    char whole[4096];
+    int wants = (flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT);
+    if (root && wants && realpath(path, whole) == NULL) snprintf(whole, sizeof whole, "%s", path);
+    if (root && wants && below(whole) && trouble() == EROFS) {
+        errno = EROFS;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+#define OPEN(name)                                   \
+    int name(const char *path, int flags, ...) {     \
+        va_list more;                                \
+        va_start(more, flags);                       \
+        mode_t mode = va_arg(more, mode_t);          \
+        va_end(more);                                \
+        return opened(AT_FDCWD, path, flags, mode);  \
+    }
+OPEN(open)
+OPEN(open64)
+
+int mkdir(const char *path, mode_t mode) {
+    if (root && (below(path) || strcmp(path, root) == 0) && trouble() == EROFS) {
+        errno = EROFS;
+        return -1;
+    }
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
 int fsync(int fd) { return flushed(fd, SYS_fsync); }

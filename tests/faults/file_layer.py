@@ -34,8 +34,12 @@ class Operation:
     data: bytes
 
 
-def layer_variables(root: Path, record: Path, *, fail_flush: int = 0) -> dict[str, str]:
-    """The environment of a process whose writes below `root` are recorded."""
+def layer_variables(root: Path, record: Path, *, fail_flush: int = 0, disk: Path | None = None) -> dict[str, str]:
+    """The environment of a process whose writes below `root` are recorded.
+
+    Args:
+        disk: a file that says what the disk is while it does: "full", "readonly".
+    """
     assert COMPILER is not None
     library = record.with_name("file_layer.so")
     source = Path(__file__).with_suffix(".c")
@@ -45,6 +49,7 @@ def layer_variables(root: Path, record: Path, *, fail_flush: int = 0) -> dict[st
         "FILE_LAYER_ROOT": str(root.resolve()),
         "FILE_LAYER_LOG": str(record),
         "FILE_LAYER_FAIL": str(fail_flush),
+        **({} if disk is None else {"FILE_LAYER_DISK": str(disk)}),
     }
 
 

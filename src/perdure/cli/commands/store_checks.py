@@ -177,7 +177,8 @@ def _writable(path: Path) -> Check:
     try:
         uri = f"{path.absolute().as_uri()}?mode=rw"
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN")  # an immediate one succeeds on a read-only file
+            connection.execute("UPDATE counters SET value = value WHERE name = ''")
             connection.execute("ROLLBACK")
     except sqlite3.OperationalError as error:
         if "locked" in str(error) or "busy" in str(error):

@@ -199,9 +199,9 @@ class Runner:
         except StoreClosed:
             return
         except StoreError as error:
-            log.warning("carrying out resets failed: %s", error)
+            log.warning("carrying out what is left failed: %s", error)
         except Exception:
-            log.exception("carrying out resets stopped at a defect")
+            log.exception("carrying out what is left stopped at a defect")
 
     async def _recover_for_ever(self) -> None:
         while True:

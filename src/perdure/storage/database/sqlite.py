@@ -235,6 +235,7 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
             if found == SCHEMA_VERSION:
                 if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":  # a copy made by VACUUM INTO
                     _use_wal(connection)
+                _check_writable(connection)
                 return
         _use_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -264,13 +265,30 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
+def _check_writable(connection: sqlite3.Connection) -> None:
+    """Raises: OperationalError: the file is read-only. Its connection stays so, also when the disk is well again."""
+    waits = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        connection.execute("BEGIN")  # an immediate one succeeds on a read-only file
+        connection.execute("UPDATE counters SET value = value WHERE name = ''")
+    except sqlite3.OperationalError as error:
+        if not error.sqlite_errorname.startswith("SQLITE_BUSY"):  # who is busy writing can write
+            raise
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute(f"PRAGMA busy_timeout = {int(waits)}")
+
+
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     """Our error for one of SQLite's."""
     name = getattr(error, "sqlite_errorname", None) or ""
     text = str(error)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(f"{path} was locked by another process for more than {BUSY_TIMEOUT_S:.0f} s: try again")
-    if name.startswith("SQLITE_FULL"):
+    # SHMSIZE: the small file beside the store that its processes share can't grow, as at a start on a full disk.
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")):
         return StoreFull(f"no space left for {path}: free some, then send again; nothing of this was written")
     if name.startswith("SQLITE_READONLY"):
         return StoreReadOnly(f"{path} can't be written: check its permissions, or choose another folder (PERDURE_HOME)")
