@@ -105,7 +105,7 @@ def embedding_rows() -> Iterator[str]:
 
 def context_figures(folder: Path) -> Iterator[Figure]:
     """What a small window costs in a long conversation, and what a provider's cache serves of the requests sent."""
-    from tests.real_tokens import real_tokens
+    from tests.support.real_tokens import real_tokens
 
     long = long_conversation(folder, messages=5_000)
     yield Figure("message after 100, window of 8,000 (CPU)", long.early_ms, "ms")

@@ -225,7 +225,7 @@ def _marks(texts: tuple[str, ...]) -> set[int]:
 
 def main() -> None:
     """Print the figures, tokens counted by a real tokenizer."""
-    from tests.real_tokens import real_tokens
+    from tests.support.real_tokens import real_tokens
 
     print(asyncio.run(cache_cost(real_tokens)))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.server.full_store import fill
 from tests.server.largest import operations
-from tests.server.served import MODEL, in_process
+from tests.support.servers import MODEL, in_process
 
 SIZE = 4_500_000
 """Characters of a body; the limit is 5 MiB."""

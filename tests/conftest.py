@@ -49,7 +49,7 @@ def _new_stores_are_copies(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.node.get_closest_marker("migrates"):
         yield
         return
-    from tests.new_stores import copied_stores  # not sooner: what it imports has assertions to be rewritten
+    from tests.support.new_stores import copied_stores  # not sooner: what it imports has assertions to be rewritten
 
     with copied_stores():
         yield
@@ -67,6 +67,6 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     """Stop what the tests of this process have shared."""
-    from tests.at_end import at_end
+    from tests.support.at_end import at_end
 
     at_end.close()

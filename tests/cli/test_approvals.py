@@ -14,7 +14,7 @@ from perdure.core.messages import ToolCall
 from perdure.core.tools.rules import RequiresApproval
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
-from tests.cli.running import Chat, open_chat, perdure
+from tests.support.programs import Chat, open_chat, perdure
 
 BUILT_IN = "perdure/extractive"
 

@@ -12,7 +12,7 @@ from perdure import Perdure
 from perdure.cli.views.context import cost
 from perdure.core.tools.rules import ExitLoop
 from perdure.settings import Settings
-from tests.cli.running import called, perdure
+from tests.support.programs import called, perdure
 
 
 @pytest.fixture

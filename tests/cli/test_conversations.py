@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perdure import Perdure
 from perdure.settings import Settings
-from tests.cli.running import called, open_chat
+from tests.support.programs import called, open_chat
 
 SETTINGS = Settings(model="perdure/extractive", embedding="none")
 CHANGES = (("--rename", "1", "greetings"), ("--delete", "1", "--yes"))

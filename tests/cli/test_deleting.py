@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.running import called
-from tests.library.opened import open_sync
+from tests.support.library import open_sync
+from tests.support.programs import called
 
 
 def test_an_agent_is_deleted_only_if_somebody_agrees(tmp_path: Path) -> None:

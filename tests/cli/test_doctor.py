@@ -23,8 +23,8 @@ from perdure.core.tx import Tx
 from perdure.settings import Settings
 from perdure.testing import HttpModel, ScriptedEmbedder, Status
 from perdure.testing.clock import START
-from tests.cli.running import called, perdure
 from tests.providers.fake_provider import fake_provider, tool_call
+from tests.support.programs import called, perdure
 
 SECRET = "sk-very-secret-0123456789"
 

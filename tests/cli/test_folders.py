@@ -7,7 +7,7 @@ from pathlib import Path
 from perdure.cli.tree import Picked, Skipped, picked
 from perdure.cli.views.fold import outcome
 from perdure.core.messages import ToolResult
-from tests.cli.running import perdure
+from tests.support.programs import perdure
 
 
 def tree(root: Path) -> Path:

@@ -17,7 +17,7 @@ import pytest
 from perdure.cli.commands import serve as serving
 from perdure.server.config import ServerConfig
 from perdure.server.key import load_key
-from tests.cli.running import called, environment
+from tests.support.programs import called, environment
 
 
 def status(url: str, key: str) -> int:

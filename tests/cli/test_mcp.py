@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import perdure.testing
-from tests.cli.running import called
+from tests.support.programs import called
 from tests.toolbox.mcp.servers import Running, running
 
 CANARY = "canary-88d0"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perdure.library import transfer as library_transfer
-from tests.cli.running import called, perdure
-from tests.library.opened import open_sync
+from tests.support.library import open_sync
+from tests.support.programs import called, perdure
 
 HEADER = {"perdure": "archive", "version": 1, "name": "house", "created_at": "2024-01-01T00:00:00Z"}
 

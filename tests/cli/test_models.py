@@ -17,9 +17,9 @@ from perdure.cli.views.facts import cells
 from perdure.cli.views.text import TextView
 from perdure.settings import Settings
 from perdure.testing import InlineStore
-from tests.cli.running import called, open_chat, perdure
-from tests.library.opened import MODEL
 from tests.providers.fake_provider import fake_provider
+from tests.support.library import MODEL
+from tests.support.programs import called, open_chat, perdure
 
 SECRET = "sk-very-secret-0123456789"
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import called, environment, perdure, perdure_from_cold
-from tests.library.opened import open_sync
+from tests.support.library import open_sync
+from tests.support.programs import called, environment, perdure, perdure_from_cold
 
 Child = subprocess.Popen[bytes]
 

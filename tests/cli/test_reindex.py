@@ -14,7 +14,7 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.ports import EmbedPurpose
 from perdure.engine.workers import embedding
 from perdure.testing import ScriptedEmbedder
-from tests.cli.running import called
+from tests.support.programs import called
 
 
 class Picky(ScriptedEmbedder):

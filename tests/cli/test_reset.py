@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perdure import Perdure
 from perdure.settings import Settings
-from tests.cli.running import called, open_chat, perdure
+from tests.support.programs import called, open_chat, perdure
 
 
 async def test_the_chat_asks_before_it_resets() -> None:

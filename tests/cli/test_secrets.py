@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.running import called, perdure
+from tests.support.programs import called, perdure
 
 CANARY = "canary-5f1d7c0a"
 

@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from tests.cli.running import called, environment
+from tests.support.programs import called, environment
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])

@@ -22,8 +22,8 @@ from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from perdure.testing.clock import START
-from tests.cli.running import Chat, Screen, open_chat
-from tests.library.opened import SlowSpeaker, open_async
+from tests.support.library import SlowSpeaker, open_async
+from tests.support.programs import Chat, Screen, open_chat
 
 
 @tool

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import called
-from tests.library.opened import open_sync
+from tests.support.library import open_sync
+from tests.support.programs import called
 
 ROLL = '''
 def helper(sides): return min(sides, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from perdure import AsyncPerdure
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
-from tests.cli.running import called
+from tests.support.programs import called
 
 
 def fill(home: Path) -> None:

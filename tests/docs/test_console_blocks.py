@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import environment
 from tests.docs.markdown import PAGES, ROOT, RUN_PAGES, Fence, fences, page_name
-from tests.warm import warm
+from tests.support.programs import environment
+from tests.support.warm import warm
 
 BIN = Path(sys.executable).parent
 TIMEOUT_S = 30

@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.markdown import ROOT, fences
 from tests.docs.test_python_blocks import NO_RUN
-from tests.storage.postgres_server import address_of_a_new_schema
+from tests.support.postgres_server import address_of_a_new_schema
 
 
 def test_the_postgresql_example_works_on_a_server(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from perdure.domain.tools.specs import DEFAULT_TOOLS, MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import put_tools
 from perdure.testing import InlineStore, SequentialIds
 from perdure.testing.clock import START
-from tests.domain.scene import USER
+from tests.support.agents import USER
 
 
 async def a_store() -> tuple[InlineStore, SequentialIds]:

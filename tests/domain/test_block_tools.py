@@ -18,7 +18,7 @@ from perdure.core.errors import (
 )
 from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewBlock
-from tests.domain.scene import scene
+from tests.support.agents import agent_in_run
 
 HUMAN = NewBlock(label="human", value="Name: Ada\nLikes: tea\nWork: maths", limit_chars=60)
 LOCKED = NewBlock(label="persona", value="I am kind.", read_only=True)
@@ -69,7 +69,7 @@ LONG_EDIT: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(("tool", "arguments", "value"), EDITS)
 async def test_an_edit_answers_with_the_new_value(tool: str, arguments: dict[str, Any], value: str) -> None:
     """The block holds the new value as its next version, made by the agent's call, and the answer shows it."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     result = await s.call(tool, label="human", **arguments)
     block = await s.block("human")
     (version, *_) = await s.store.read(lambda tx: tx.blocks.versions(block.id))
@@ -85,7 +85,7 @@ async def test_an_edit_answers_with_the_new_value(tool: str, arguments: dict[str
 @pytest.mark.parametrize("tool", SOME_EDIT)
 async def test_a_read_only_block_is_not_edited(tool: str) -> None:
     """Every tool is refused, whatever it would have done, and the block stays at its version."""
-    s = await scene(LOCKED)
+    s = await agent_in_run(LOCKED)
     with pytest.raises(BlockReadOnly, match="'persona' is read-only"):
         await s.call(tool, label="persona", **SOME_EDIT[tool] | ({"insert_line": 0} if tool == "memory_insert" else {}))
 
@@ -95,7 +95,7 @@ async def test_a_read_only_block_is_not_edited(tool: str) -> None:
 @pytest.mark.parametrize("tool", SOME_EDIT)
 async def test_an_unknown_label_names_those_there_are(tool: str) -> None:
     """The model is told which blocks it has."""
-    s = await scene(HUMAN, LOCKED)
+    s = await agent_in_run(HUMAN, LOCKED)
     with pytest.raises(BlockNotFound, match="'humans' not found: there are human, persona") as caught:
         await s.call(tool, label="humans", **SOME_EDIT[tool])
 
@@ -105,7 +105,7 @@ async def test_an_unknown_label_names_those_there_are(tool: str) -> None:
 @pytest.mark.parametrize("tool", LONG_EDIT)
 async def test_an_edit_beyond_the_limit_is_refused(tool: str) -> None:
     """With size and limit in the message; the block stays as it was."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     with pytest.raises(BlockLimitExceeded, match="its limit is 60") as caught:
         await s.call(tool, label="human", **LONG_EDIT[tool])
 
@@ -115,7 +115,7 @@ async def test_an_edit_beyond_the_limit_is_refused(tool: str) -> None:
 
 async def test_an_edit_up_to_the_limit_is_made() -> None:
     """The limit itself is allowed."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     await s.call("memory_rethink", label="human", new_memory="字" * 60)
 
     assert (await s.block("human")).value == "字" * 60
@@ -127,7 +127,7 @@ async def test_an_edit_up_to_the_limit_is_made() -> None:
 )
 async def test_text_to_replace_stands_there_once(tool: str, old: str, new: str) -> None:
     """Text that is absent, or there twice, is not replaced; in the second case the lines are named."""
-    s = await scene(NewBlock(label="human", value="tea\ncoffee\ntea and tea"))
+    s = await agent_in_run(NewBlock(label="human", value="tea\ncoffee\ntea and tea"))
     with pytest.raises(TextNotFound, match="'Tea' does not appear verbatim"):
         await s.call(tool, label="human", **{old: "Tea", new: "x"})
     with pytest.raises(TextNotFound):
@@ -145,14 +145,14 @@ async def test_text_to_replace_stands_there_once(tool: str, old: str, new: str) 
 
 async def test_overlapping_occurrences_are_more_than_one() -> None:
     """In `aaa`, `aa` stands twice: which one is meant can't be known."""
-    s = await scene(NewBlock(label="human", value="aaa"))
+    s = await agent_in_run(NewBlock(label="human", value="aaa"))
     with pytest.raises(TextAmbiguous):
         await s.call("memory_replace", label="human", old_string="aa", new_string="b")
 
 
 async def test_text_to_replace_is_no_pattern() -> None:
     """What looks like a regular expression, or a reference in the new text, is taken as it is."""
-    s = await scene(NewBlock(label="human", value=r"a.b (c) \1 $"))
+    s = await agent_in_run(NewBlock(label="human", value=r"a.b (c) \1 $"))
     result = await s.call("memory_replace", label="human", old_string="(c) \\1 $", new_string=r"\g<0> \2")
 
     assert result.text == r"a.b \g<0> \2"
@@ -161,7 +161,7 @@ async def test_text_to_replace_is_no_pattern() -> None:
 @pytest.mark.parametrize("line", [-2, 4, 99])
 async def test_a_line_that_is_not_there_is_told(line: int) -> None:
     """The message says how many lines there are."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     with pytest.raises(InvalidInput, match=f"insert_line {line} .* it has 3 lines"):
         await s.call("memory_insert", label="human", new_string="x", insert_line=line)
 
@@ -174,14 +174,14 @@ async def test_the_first_line_of_an_empty_block() -> None:
         ("memory_insert", {"new_string": "a", "insert_line": 0}),
         ("memory_replace", {"old_string": "", "new_string": "a"}),
     ):
-        s = await scene(NewBlock(label="human"))
+        s = await agent_in_run(NewBlock(label="human"))
 
         assert (await s.call(tool, label="human", **arguments)).text == "a", tool
 
 
 async def test_an_edit_that_changes_nothing_makes_no_version() -> None:
     """Writing what is there already is answered with the value, and is no edit."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     result = await s.call("memory_rethink", label="human", new_memory=HUMAN.value)
 
     assert (result.text, result.edits) == (HUMAN.value, ())
@@ -190,7 +190,7 @@ async def test_an_edit_that_changes_nothing_makes_no_version() -> None:
 
 async def test_a_patch_that_does_not_fit_changes_nothing() -> None:
     """All of it or nothing: the first hunk would have fitted."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     with pytest.raises(PatchInvalid, match="hunk 2 does not fit"):
         await s.call(
             "memory_apply_patch", label="human", patch="@@ -1 +1 @@\n-Name: Ada\n+Name: A\n@@ -3 +3 @@\n-absent\n+x"
@@ -201,7 +201,7 @@ async def test_a_patch_that_does_not_fit_changes_nothing() -> None:
 
 async def test_finishing_edits_only_says_so() -> None:
     """It takes nothing and changes nothing."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     result = await s.call("memory_finish_edits")
 
     assert (result.text, result.edits) == ("Done.", ())
@@ -210,7 +210,7 @@ async def test_finishing_edits_only_says_so() -> None:
 @pytest.mark.parametrize("tool", SOME_EDIT)
 async def test_arguments_that_do_not_fit_are_told(tool: str) -> None:
     """A missing or an unknown argument is named; the tool is not run."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     with pytest.raises(InvalidArguments, match="missing 'label'"):
         await s.call(tool, **SOME_EDIT[tool])
     with pytest.raises(InvalidArguments, match="unknown 'colour'"):
@@ -221,7 +221,7 @@ async def test_arguments_that_do_not_fit_are_told(tool: str) -> None:
 
 async def test_a_refused_tool_leaves_the_whole_transaction_undone() -> None:
     """What the unit did before the tool raised is undone too."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
 
     def detach_and_edit(tx: Tx) -> None:
         tx.blocks.detach(s.agent.id, tx.blocks.of_agent(s.agent.id)[0].id)

@@ -16,7 +16,7 @@ from perdure.core.errors import (
     TextNotFound,
 )
 from perdure.domain.agents.units import NewBlock
-from tests.domain.scene import scene
+from tests.support.agents import agent_in_run
 
 HUMAN = NewBlock(label="human", value="Name: Ada\nLikes: tea", description="The person.")
 LOCKED = NewBlock(label="persona", value="I am kind.", read_only=True)
@@ -24,7 +24,7 @@ LOCKED = NewBlock(label="persona", value="I am kind.", read_only=True)
 
 async def test_the_root_lists_the_blocks() -> None:
     """With sizes, limits and descriptions, in their order; without any, it says so."""
-    s = await scene(HUMAN, LOCKED)
+    s = await agent_in_run(HUMAN, LOCKED)
     for path in ({}, {"path": "/memories"}, {"path": "/memories/"}):
         lines = (await s.call("memory", command="view", **path)).text.splitlines()
 
@@ -32,13 +32,13 @@ async def test_the_root_lists_the_blocks() -> None:
         assert lines[1].startswith("/memories/persona (10 of 5000 characters)")
         assert len(lines) == 2
 
-    assert (await (await scene()).call("memory", command="view")).text == "There are no memory blocks."
+    assert (await (await agent_in_run()).call("memory", command="view")).text == "There are no memory blocks."
 
 
 @pytest.mark.parametrize("path", ["/memories/human", "human", "/human", " /memories/human ", "/memories/human/"])
 async def test_a_block_is_viewed_by_its_path(path: str) -> None:
     """The ways in which models write a path lead to the same block."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     result = await s.call("memory", command="view", path=path)
 
     assert (result.text, result.edits) == (HUMAN.value, ())
@@ -46,7 +46,7 @@ async def test_a_block_is_viewed_by_its_path(path: str) -> None:
 
 async def test_a_block_is_created_for_the_agent() -> None:
     """It has the text and description given, and stands last."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     result = await s.call(
         "memory", command="create", path="/memories/todo", file_text="buy tea", description="What to do."
     )
@@ -63,7 +63,7 @@ async def test_a_block_is_created_for_the_agent() -> None:
 
 async def test_a_block_may_stand_in_a_folder() -> None:
     """A label may have slashes."""
-    s = await scene()
+    s = await agent_in_run()
     await s.call("memory", command="create", path="/memories/projects/perdure", file_text="a")
 
     assert (await s.call("memory", command="view", path="/memories/projects/perdure")).text == "a"
@@ -71,7 +71,7 @@ async def test_a_block_may_stand_in_a_folder() -> None:
 
 async def test_text_is_replaced_and_inserted() -> None:
     """As with the tools for one edit; the answer shows the new value."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     replaced = await s.call(
         "memory", command="str_replace", path="/memories/human", old_string="tea", new_string="coffee"
     )
@@ -86,7 +86,7 @@ async def test_text_is_replaced_and_inserted() -> None:
 
 async def test_a_deleted_block_leaves_this_agents_memory_only() -> None:
     """Its history stays, so that others go on and people can bring it back."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     block = await s.block("human")
     result = await s.call("memory", command="delete", path="/memories/human")
 
@@ -97,7 +97,7 @@ async def test_a_deleted_block_leaves_this_agents_memory_only() -> None:
 
 async def test_a_block_is_renamed_and_described_anew() -> None:
     """Either or both; the value stays, and the change is a version."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     await s.call("memory", command="rename", old_path="/memories/human", new_path="/memories/user")
     await s.call("memory", command="rename", path="/memories/user", description="Who it is.")
     block = await s.block("user")
@@ -108,7 +108,7 @@ async def test_a_block_is_renamed_and_described_anew() -> None:
 
 async def test_renaming_keeps_labels_apart() -> None:
     """A label that another block has is refused."""
-    s = await scene(HUMAN, NewBlock(label="notes"))
+    s = await agent_in_run(HUMAN, NewBlock(label="notes"))
     with pytest.raises(AlreadyExists):
         await s.call("memory", command="rename", old_path="/memories/notes", new_path="/memories/human")
 
@@ -127,7 +127,7 @@ async def test_renaming_keeps_labels_apart() -> None:
 )
 async def test_a_read_only_block_is_left_alone(arguments: dict[str, Any]) -> None:
     """No command edits, removes or renames it; it can be viewed."""
-    s = await scene(LOCKED)
+    s = await agent_in_run(LOCKED)
     with pytest.raises(BlockReadOnly):
         await s.call("memory", **arguments)
 
@@ -175,7 +175,7 @@ async def test_a_command_that_cannot_be_done_is_told(
     arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     """What is missing, unknown or unusable is named, and nothing changes."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     with pytest.raises(error, match=message):
         await s.call("memory", **arguments)
 
@@ -185,7 +185,7 @@ async def test_a_command_that_cannot_be_done_is_told(
 
 async def test_only_the_root_itself_is_left_out_of_a_label() -> None:
     """A name that begins like the root is a name; the block of the shorter name is not made in its place."""
-    s = await scene()
+    s = await agent_in_run()
     await s.call("memory", command="create", path="/memories_backup", file_text="a")
 
     assert await s.labels() == ["memories_backup"]
@@ -195,7 +195,7 @@ async def test_only_the_root_itself_is_left_out_of_a_label() -> None:
 
 async def test_a_command_that_leaves_the_text_as_it_was_is_no_edit() -> None:
     """The result shows the block, and nobody is told of an edit; the block keeps its version."""
-    s = await scene(HUMAN)
+    s = await agent_in_run(HUMAN)
     same = await s.call("memory", command="str_replace", path="human", old_string="tea", new_string="tea")
     await s.call("memory", command="create", path="notes", file_text="")
     inserted = await s.call("memory", command="insert", path="notes", insert_line=0, insert_text="")

@@ -12,15 +12,15 @@ from perdure.core.messages import Reasoning, ToolCall, ToolResult
 from perdure.engine.search.tools import MAX_RESULTS, SHOWN_CHARS
 from perdure.search.query.request import parse_time
 from perdure.testing.clock import START
-from tests.domain.scene import Scene, scene
+from tests.support.agents import AgentInRun, agent_in_run
 
 
-async def found(s: Scene, **arguments: Any) -> list[str]:
+async def found(s: AgentInRun, **arguments: Any) -> list[str]:
     """The contents that conversation_search gives."""
     return [result["content"] for result in (await s.json("conversation_search", **arguments))["results"]]
 
 
-async def archived(s: Scene, **arguments: Any) -> list[str]:
+async def archived(s: AgentInRun, **arguments: Any) -> list[str]:
     """The contents that archival_memory_search gives."""
     return [result["content"] for result in await s.json("archival_memory_search", **arguments)]
 
@@ -30,7 +30,7 @@ async def archived(s: Scene, **arguments: Any) -> list[str]:
 
 async def test_history_is_searched_best_first() -> None:
     """Each result says when, how long ago, by whom and what; the message says how many there are."""
-    s = await scene()
+    s = await agent_in_run()
     await s.say("the walrus and the walrus", at=START - timedelta(days=3))
     await s.say("a walrus once sat beside the sea and sang to many other animals", role="assistant")
     await s.say("nothing of interest")
@@ -55,7 +55,7 @@ async def test_history_is_searched_best_first() -> None:
 
 async def test_roles_are_kept_to() -> None:
     """One role or several; other roles are refused before anything is searched."""
-    s = await scene()
+    s = await agent_in_run()
     await s.say("walrus one")
     await s.say("walrus two", role="assistant")
     await s.say(ToolResult("c", "look", "walrus three"), role="tool")
@@ -69,7 +69,7 @@ async def test_roles_are_kept_to() -> None:
 
 async def test_dates_are_the_agents_own() -> None:
     """A date is a whole day where the agent lives: in Tokyo the 20th begins on the 19th at 15:00 UTC."""
-    s = await scene(timezone="Asia/Tokyo")
+    s = await agent_in_run(timezone="Asia/Tokyo")
     for hour, text in (
         (14, "walrus before"),
         (15, "walrus at midnight"),
@@ -90,7 +90,7 @@ async def test_dates_are_the_agents_own() -> None:
 
 async def test_dates_that_are_none_are_told() -> None:
     """The message shows how to write one."""
-    s = await scene()
+    s = await agent_in_run()
     for text in ("yesterday", "2026-13-01", "20.11.2026", "2026-11-20T25:00"):
         with pytest.raises(InvalidInput, match="2026-11-20T15:30"):
             await found(s, query="walrus", start_date=text)
@@ -98,7 +98,7 @@ async def test_dates_that_are_none_are_told() -> None:
 
 async def test_results_are_limited() -> None:
     """Five unless asked otherwise, never more than fifty, never less than one."""
-    s = await scene()
+    s = await agent_in_run()
     for index in range(MAX_RESULTS + 5):
         await s.say(f"walrus {index}")
 
@@ -108,7 +108,7 @@ async def test_results_are_limited() -> None:
 
 async def test_what_is_being_said_just_now_is_not_found() -> None:
     """The current run is in view anyway."""
-    s = await scene()
+    s = await agent_in_run()
     await s.say("an old walrus")
     await s.begin_run()
     await s.say("where is the walrus?")
@@ -120,7 +120,7 @@ async def test_what_is_being_said_just_now_is_not_found() -> None:
 @pytest.mark.parametrize("query", [{}, {"query": ""}, {"query": "  "}])
 async def test_without_a_query_the_newest_come(query: dict[str, str]) -> None:
     """Newest first, within the dates and roles given."""
-    s = await scene()
+    s = await agent_in_run()
     for index in range(4):
         await s.say(
             f"message {index}", role="assistant" if index == 3 else "user", at=START - timedelta(days=9 - index)
@@ -132,7 +132,7 @@ async def test_without_a_query_the_newest_come(query: dict[str, str]) -> None:
 
 async def test_a_phrase_is_loosened_only_when_it_finds_nothing() -> None:
     """First the words side by side, then each by itself."""
-    s = await scene()
+    s = await agent_in_run()
     await s.say("the big red dog")
     await s.say("the red and big house")
 
@@ -142,7 +142,7 @@ async def test_a_phrase_is_loosened_only_when_it_finds_nothing() -> None:
 
 async def test_words_without_spaces_between_them_are_loosened_too() -> None:
     """A Chinese query that stands nowhere as a whole finds texts that share parts of it."""
-    s = await scene()
+    s = await agent_in_run()
     await s.say("我喜欢喝绿茶")
 
     assert await found(s, query="喝绿茶") == ["我喜欢喝绿茶"]
@@ -151,7 +151,7 @@ async def test_words_without_spaces_between_them_are_loosened_too() -> None:
 
 async def test_finding_nothing_is_said() -> None:
     """An empty list with a sentence, not an error; also for a query without any word."""
-    s = await scene()
+    s = await agent_in_run()
     await s.say("hello")
     for query in ("walrus", "?!", '""', "( ) AND NOT *"):
         assert await s.json("conversation_search", query=query) == {"message": "No results found.", "results": []}
@@ -159,7 +159,7 @@ async def test_finding_nothing_is_said() -> None:
 
 async def test_long_messages_are_cut_in_results() -> None:
     """With the number of characters left out; the message itself stays whole."""
-    s = await scene()
+    s = await agent_in_run()
     await s.say("walrus " + "x" * SHOWN_CHARS)
     (content,) = await found(s, query="walrus")
 
@@ -169,7 +169,7 @@ async def test_long_messages_are_cut_in_results() -> None:
 
 async def test_only_what_was_said_is_searched() -> None:
     """Reasoning and the arguments of calls are not; search results that repeat history are not."""
-    s = await scene()
+    s = await agent_in_run()
     await s.say(Reasoning("walrus"), ToolCall("c", "look", '{"for": "walrus"}'), "I look.", role="assistant")
     await s.say(ToolResult("c", "conversation_search", "walrus"), role="tool")
 
@@ -178,7 +178,7 @@ async def test_only_what_was_said_is_searched() -> None:
 
 async def test_ages_are_told_in_the_largest_unit() -> None:
     """Days, hours, minutes, just now; one is singular."""
-    s = await scene()
+    s = await agent_in_run()
     ages = {
         timedelta(days=400): "400 days ago",
         timedelta(hours=47): "1 day ago",
@@ -199,7 +199,7 @@ async def test_ages_are_told_in_the_largest_unit() -> None:
 
 async def test_what_is_archived_is_found_again() -> None:
     """The answer names the passage, its length and tags; it remembers which call stored it."""
-    s = await scene()
+    s = await agent_in_run()
     answer = await s.json(
         "archival_memory_insert", content="The walrus weighs a tonne.", tags=["sea", " sea ", "", "big"]
     )
@@ -218,7 +218,7 @@ async def test_what_is_archived_is_found_again() -> None:
 
 async def test_the_first_insert_makes_the_archive() -> None:
     """And the second one uses it."""
-    s = await scene()
+    s = await agent_in_run()
     for text in ("one", "two"):
         await s.call("archival_memory_insert", content=text)
     (archive,) = await s.store.read(lambda tx: tx.archives.of_agent(s.agent.id))
@@ -228,7 +228,7 @@ async def test_the_first_insert_makes_the_archive() -> None:
 
 async def test_an_empty_passage_is_refused() -> None:
     """White space is no memory, and no archive is made for it."""
-    s = await scene()
+    s = await agent_in_run()
     with pytest.raises(InvalidInput, match="the passage is empty"):
         await s.call("archival_memory_insert", content=" \n ")
 
@@ -237,7 +237,7 @@ async def test_an_empty_passage_is_refused() -> None:
 
 async def test_the_archive_is_searched_by_tags() -> None:
     """Any of them, unless all are asked for."""
-    s = await scene()
+    s = await agent_in_run()
     for text, tags in (("walrus a", ["x"]), ("walrus b", ["x", "y"]), ("walrus c", ["y"]), ("walrus d", [])):
         await s.call("archival_memory_insert", content=text, tags=tags)
 
@@ -252,7 +252,7 @@ async def test_the_archive_is_searched_by_tags() -> None:
 
 async def test_the_archive_is_searched_by_dates() -> None:
     """In the agent's time zone, as the history is."""
-    s = await scene(timezone="America/New_York")
+    s = await agent_in_run(timezone="America/New_York")
     for _ in range(3):
         s.clock.advance(86_400)
         await s.call("archival_memory_insert", content=f"walrus of the {s.clock.now():%d}")
@@ -268,7 +268,7 @@ async def test_the_archive_is_searched_by_dates() -> None:
 
 async def test_the_archive_gives_its_best_matches_first() -> None:
     """As many as asked for, ten by default."""
-    s = await scene()
+    s = await agent_in_run()
     for index in range(12):
         await s.call("archival_memory_insert", content=f"a text that mentions a walrus in passing, number {index}")
     await s.call("archival_memory_insert", content="walrus walrus")
@@ -281,7 +281,7 @@ async def test_the_archive_gives_its_best_matches_first() -> None:
 
 async def test_a_search_before_any_insert_finds_nothing() -> None:
     """There is no archive yet, which is no error."""
-    s = await scene()
+    s = await agent_in_run()
 
     assert await archived(s, query="walrus") == []
 

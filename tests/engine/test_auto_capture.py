@@ -17,7 +17,7 @@ from perdure.core.messages import Text
 from perdure.domain.agents.capture import capture, due
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
-from tests.library.opened import MODEL
+from tests.support.library import MODEL
 
 ON = {"auto_capture": {"commit_token_threshold": 100}}
 LONG = "The walrus at the pier of Torshavn eats clams every morning before the ferry comes in."

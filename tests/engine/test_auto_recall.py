@@ -16,7 +16,7 @@ from perdure.core.events import MemoryRecalled, StoredEvent
 from perdure.engine.run.runner import Runner
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedEmbedder, ScriptedModel, calls
-from tests.library.opened import MODEL, open_async
+from tests.support.library import MODEL, open_async
 
 INSERT = calls("memory_insert", label="human", new_string="Likes clams.")
 ON = {"auto_recall": {"budget_tokens": 200, "floor": 0.3}}

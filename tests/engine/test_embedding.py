@@ -24,7 +24,7 @@ from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing import InlineStore, ScriptedEmbedder
 from perdure.testing.clock import START
 from tests.contracts.base import AWKWARD, Contract
-from tests.passing_time import time_passes
+from tests.support.passing_time import time_passes
 
 if TYPE_CHECKING:
     import numpy as np

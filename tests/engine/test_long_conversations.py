@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.cache_cost import cache_cost
 from benchmarks.long_conversation import long_conversation
-from tests.real_tokens import real_tokens, tokens_of_request
+from tests.support.real_tokens import real_tokens, tokens_of_request
 
 
 def test_facts_of_long_ago_are_found_through_handles(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.core.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
-from tests.real_tokens import tokens_of_request
+from tests.support.real_tokens import tokens_of_request
 
 MODEL = "test/scripted"
 WINDOW = 8_000

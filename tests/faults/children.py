@@ -16,7 +16,7 @@ from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.domain.agents.units import NewBlock
 from perdure.library import AsyncPerdure
 from tests.support.kill_target import MODEL, TOOLS, effect_tools, obedient_model
-from tests.warm import KILL, killed, warm
+from tests.support.warm import KILL, killed, warm
 
 __all__ = ["Child", "Line", "Place", "make_agents", "open_store"]
 

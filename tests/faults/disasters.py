@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx
 
-from tests.cli.running import environment
 from tests.faults.disaster_program import PID_FILE
-from tests.warm import KILL, warm
+from tests.support.programs import environment
+from tests.support.warm import KILL, warm
 
 __all__ = ["PROGRAM", "Served", "serving"]
 

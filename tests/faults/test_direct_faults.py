@@ -211,7 +211,7 @@ class SamePort(PayloadServer):
 
 
 @dataclass
-class Scene:
+class AgentWithProvider:
     """An agent whose model is behind a double of its provider."""
 
     provider: str
@@ -275,9 +275,9 @@ LEGAL: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
 
 
 @asynccontextmanager
-async def scene(
+async def agent_with_provider(
     provider: str, *payloads: Payload, before: int = 0, closes_after: int | None = None
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[AgentWithProvider]:
     """A provider that answers with `before` calls, then these payloads, and from then on "Hello!".
 
     Args:
@@ -314,7 +314,7 @@ async def scene(
         try:
             async with await opened as perdure:
                 agent = await perdure.create_agent("a", model=name, tools=["get_weather", "list_cities"])
-                yield Scene(provider, agent, server, ran)
+                yield AgentWithProvider(provider, agent, server, ran)
         finally:
             await direct.aclose()
 
@@ -331,7 +331,7 @@ def assert_failed(outcome: Reply | RunFailed, kind: str, stop_reason: str = "llm
 @pytest.mark.parametrize("fault", [*PASSING, *FINAL], ids=str)
 async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, before: int) -> None:
     """After a bounded number of tries; the message is kept."""
-    async with scene(fault.provider, *[fault.payload] * fault.tries, before=before) as it:
+    async with agent_with_provider(fault.provider, *[fault.payload] * fault.tries, before=before) as it:
         assert_failed(await it.send("go"), fault.kind, fault.stop_reason)
         assert len(it.server.received) == bool(before) + fault.tries
         await it.check(ran=before)
@@ -341,7 +341,7 @@ async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, bef
 @pytest.mark.parametrize("fault", PASSING, ids=str)
 async def test_a_fault_that_passes_is_not_noticed(fault: Fault, before: int) -> None:
     """The next try succeeds, and the run goes on as if nothing had been."""
-    async with scene(fault.provider, fault.payload, before=before) as it:
+    async with agent_with_provider(fault.provider, fault.payload, before=before) as it:
         reply = await it.send("go")
 
         assert isinstance(reply, Reply)
@@ -370,7 +370,7 @@ async def test_a_stream_may_be_cut_anywhere(provider: str, after: int, breaks: b
     calls in it run only if it was whole."""
     tries = 1 if after > FIRST_DELTA[provider] else TRIES
     cut = Payload.sse(b"".join(RICH[provider][:after]), cut=breaks)
-    async with scene(provider, *[cut] * tries, before=before) as it:
+    async with agent_with_provider(provider, *[cut] * tries, before=before) as it:
         outcome = await it.send("go")
 
         if after > END[provider] and not breaks:
@@ -393,7 +393,7 @@ async def test_any_event_may_be_malformed(provider: str, at: int, before: int) -
     head, mark, _ = sent[at].partition(b"data: ")
     sent[at] = head + mark + MALFORMED + b"\n\n"
     tries = 1 if at > FIRST_DELTA[provider] else TRIES
-    async with scene(provider, *[Payload.sse(b"".join(sent))] * tries, before=before) as it:
+    async with agent_with_provider(provider, *[Payload.sse(b"".join(sent))] * tries, before=before) as it:
         assert_failed(await it.send("go"), "llm_error" if at <= BEGUN[provider] else "stream_incomplete")
         assert len(it.server.received) == bool(before) + tries
         await it.check(ran=before)
@@ -403,7 +403,7 @@ async def test_any_event_may_be_malformed(provider: str, at: int, before: int) -
 @both
 async def test_a_provider_that_is_not_there_fails_the_run_until_it_is_back(provider: str, before: int) -> None:
     """A refused connection, also right after calls; the server comes up again at the same address."""
-    async with scene(provider, before=before, closes_after=before) as it:
+    async with agent_with_provider(provider, before=before, closes_after=before) as it:
         if not before:
             await it.server.close()
         for _ in range(2):

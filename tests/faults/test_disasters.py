@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.running import called, perdure
 from tests.faults.disasters import Served, serving
 from tests.faults.file_layer import COMPILER, layer_variables
+from tests.support.programs import called, perdure
 
 pytestmark = pytest.mark.faults
 

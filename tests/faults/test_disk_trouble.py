@@ -25,9 +25,9 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.ids import AgentId
 from perdure.testing.clock import START
-from tests.cli.running import environment
 from tests.faults.disasters import Served, serving
 from tests.faults.file_layer import COMPILER, layer_variables
+from tests.support.programs import environment
 
 pytestmark = [
     pytest.mark.faults,

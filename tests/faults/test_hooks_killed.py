@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm import warm
+from tests.support.warm import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("hooked_program.py")

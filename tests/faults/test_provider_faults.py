@@ -34,7 +34,7 @@ from perdure.testing import (
     thinks,
 )
 from perdure.testing.http_model import HttpLine
-from tests.passing_time import when_it_hangs
+from tests.support.passing_time import when_it_hangs
 
 pytestmark = pytest.mark.faults
 
@@ -117,7 +117,7 @@ def before_lines(count: int) -> list[HttpLine]:
 
 
 @dataclass
-class Scene:
+class AgentWithProvider:
     """An agent whose model is behind a server that can be broken."""
 
     agent: AsyncAgent
@@ -164,11 +164,11 @@ def assert_legal_body(body: Mapping[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def scene(
+async def agent_with_provider(
     *lines: HttpLine,
     then: HttpLine | None = None,
     stream: bool,
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[AgentWithProvider]:
     """A server that says these lines and `then`, as long as it is broken; else "OK."."""
     looked: list[int] = []
     outcome: dict[str, Any] = {"broken": then is not None}
@@ -198,7 +198,7 @@ async def scene(
         model = Retrying(chat, policy=POLICY, random=lambda: 0.5)
         async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
             agent = await perdure.create_agent("a", model=MODEL, tools=["look"])
-            yield Scene(agent, server, looked, outcome)
+            yield AgentWithProvider(agent, server, looked, outcome)
 
 
 @after_calls
@@ -208,7 +208,7 @@ async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, str
     """After a bounded number of tries; the message is kept."""
     # A reply of white space is text that was handed out already.
     tries = TRIES if fault.retried and not (stream and fault.name == "empty reply") else 1
-    async with scene(*before_lines(before), then=fault.line, stream=stream) as it:
+    async with agent_with_provider(*before_lines(before), then=fault.line, stream=stream) as it:
         failed = await it.send("go")
 
         assert isinstance(failed, RunFailed)
@@ -225,7 +225,7 @@ async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, str
 @pytest.mark.parametrize("fault", RETRIED[:-1], ids=str)
 async def test_a_fault_that_passes_is_not_noticed(fault: Fault, stream: bool, before: int) -> None:
     """The next try succeeds, and the run goes on as if nothing had been."""
-    async with scene(*before_lines(before), fault.line, stream=stream) as it:
+    async with agent_with_provider(*before_lines(before), fault.line, stream=stream) as it:
         reply = await it.send("go")
 
         assert isinstance(reply, Reply)
@@ -241,7 +241,9 @@ async def test_a_stream_may_be_cut_at_every_chunk(after: int, clean: bool, befor
     """Before the first words it is tried again; then the run fails, unless the answer was whole but for its usage. The
     call in it runs only if the answer was whole."""
     cut = CutOff(ANSWER, after=after, clean=clean)
-    async with scene(*before_lines(before), *[cut] * (TRIES if after <= FIRST_DELTA else 1), stream=True) as it:
+    async with agent_with_provider(
+        *before_lines(before), *[cut] * (TRIES if after <= FIRST_DELTA else 1), stream=True
+    ) as it:
         outcome = await it.send("go")
 
         if after > FINISH:
@@ -260,7 +262,7 @@ async def test_a_stream_may_be_cut_at_every_chunk(after: int, clean: bool, befor
 @pytest.mark.parametrize("after", range(8))
 async def test_an_answer_in_one_piece_may_be_cut_anywhere(after: int, before: int) -> None:
     """Nothing of it was handed out, so it is tried again."""
-    async with scene(*before_lines(before), CutOff(ANSWER, after=after), stream=False) as it:
+    async with agent_with_provider(*before_lines(before), CutOff(ANSWER, after=after), stream=False) as it:
         reply = await it.send("go")
 
         assert isinstance(reply, Reply)
@@ -272,7 +274,9 @@ async def test_an_answer_in_one_piece_may_be_cut_anywhere(after: int, before: in
 @pytest.mark.parametrize("at", range(CHUNKS))
 async def test_every_chunk_may_be_malformed(at: int, before: int) -> None:
     """An answer with a hole is no answer; nothing of it is run."""
-    async with scene(*before_lines(before), Malformed(ANSWER, at=at, text='{"choices": [}'), stream=True) as it:
+    async with agent_with_provider(
+        *before_lines(before), Malformed(ANSWER, at=at, text='{"choices": [}'), stream=True
+    ) as it:
         failed = await it.send("go")
 
         assert isinstance(failed, RunFailed)
@@ -287,7 +291,7 @@ async def test_a_call_that_can_not_be_run_is_answered_to_the_model(name: str, st
     """It is not run, has one result that says so, and the run goes on to an answer; the good ones do run."""
     broken = BROKEN_CALLS[name]
     good = sum(call.name == "look" and call.arguments in ('{"at": 9}', '{"at": 10}') for call in broken)
-    async with scene(*before_lines(before), ModelReply(parts=broken), stream=stream) as it:
+    async with agent_with_provider(*before_lines(before), ModelReply(parts=broken), stream=stream) as it:
         reply = await it.send("go")
 
         assert isinstance(reply, Reply)
@@ -305,7 +309,7 @@ async def test_an_answer_that_grew_too_long_never_runs_its_last_call(stream: boo
     long = replace(
         ANSWER, parts=(*ANSWER.parts[:2], ToolCall("c9", "look", '{"at": ')), stop_reason="max_tokens_exceeded"
     )
-    async with scene(*before_lines(before), long, stream=stream) as it:
+    async with agent_with_provider(*before_lines(before), long, stream=stream) as it:
         outcome = await it.send("go")
 
         assert outcome.stop_reason == "max_tokens_exceeded"
@@ -316,7 +320,7 @@ async def test_an_answer_that_grew_too_long_never_runs_its_last_call(stream: boo
 async def test_the_same_id_in_every_answer_is_no_confusion(stream: bool) -> None:
     """Some servers number their calls anew each time; all have their own result."""
     same = ModelReply(parts=(ToolCall("call_0", "look", '{"at": 1}'),))
-    async with scene(same, same, same, stream=stream) as it:
+    async with agent_with_provider(same, same, same, stream=stream) as it:
         reply = await it.send("go")
 
         assert isinstance(reply, Reply)
@@ -353,7 +357,7 @@ async def test_a_server_that_is_not_there_fails_the_run_until_it_is_back(stream:
         )
         model = Retrying(chat, policy=POLICY, random=lambda: 0.5)
         async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
-            it = Scene(await perdure.create_agent("a", model=MODEL, tools=["look"]), server, looked, {})
+            it = AgentWithProvider(await perdure.create_agent("a", model=MODEL, tools=["look"]), server, looked, {})
             for _ in range(2):
                 failed = await it.send("go")
                 assert isinstance(failed, RunFailed)

@@ -23,7 +23,7 @@ from perdure import (
 )
 from perdure.core.errors import NameInvalid, NotAStore, StoreClosed
 from perdure.testing import InlineStore, ScriptedModel, says
-from tests.library.opened import MODEL, open_async, open_sync
+from tests.support.library import MODEL, open_async, open_sync
 
 
 def test_an_agent_remembers_in_the_next_process(tmp_path: Path) -> None:

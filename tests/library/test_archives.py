@@ -13,7 +13,7 @@ from perdure import InvalidInput, NewPassage, NotFound
 from perdure.core.tx import PassageFilter
 from perdure.domain.archives.units import Selection, delete_selected, selected_seqs
 from perdure.library import archives as library_archives
-from tests.library.opened import open_async, open_sync
+from tests.support.library import open_async, open_sync
 
 NIGHT = "a walrus\0 and half a \ud83d pair"
 

@@ -10,7 +10,7 @@ import pytest
 from perdure import Perdure, Question
 from perdure.core.messages import ToolCall, ToolResult, parts_from_json, parts_to_json
 from perdure.testing import ScriptedModel, calls, says
-from tests.library.opened import MODEL
+from tests.support.library import MODEL
 
 COLOURS = Question("Which colour?", ("red", "dark blue"))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, InvalidInput, NotFound
-from tests.library.opened import open_sync
+from tests.support.library import open_sync
 
 HUGE = 10**30
 

@@ -10,7 +10,7 @@ import pytest
 from perdure import BlockLimitExceeded, BlockNotFound, InvalidInput, NotFound, Perdure, VersionConflict
 from perdure.core.errors import AlreadyExists, BlockReadOnly
 from perdure.testing import ScriptedModel, calls, says
-from tests.library.opened import MODEL, open_sync
+from tests.support.library import MODEL, open_sync
 
 
 def test_an_update_names_the_version_it_has_seen(tmp_path: Path) -> None:

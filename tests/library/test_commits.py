@@ -11,7 +11,7 @@ from perdure.core.tx import Fault
 from perdure.testing import InlineStore, ScriptedEmbedder, ScriptedModel, calls, says
 from tests.contracts.base import ADA
 from tests.contracts.upkeep import faults_of
-from tests.library.opened import MODEL
+from tests.support.library import MODEL
 
 TOOLS = ("archival_memory_insert", "core_memory_append")
 SCRIPT = (

@@ -9,7 +9,7 @@ import pytest
 from perdure import InvalidInput, NotFound, Perdure
 from perdure.core.ids import ConversationId
 from perdure.domain.conversations.units import SUMMARY_CHARS
-from tests.library.opened import open_sync
+from tests.support.library import open_sync
 
 
 def test_a_conversation_is_named_and_put_aside_and_taken_up_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import StoreFull
-from tests.library.opened import open_async
+from tests.support.library import open_async
 
 WAIT_S = 30
 PLAN = b"Open the valve.\nLight the boiler.\n"

@@ -11,7 +11,7 @@ from perdure import StoreFull
 from perdure.core.ids import ArchiveId, FileId
 from perdure.core.tx import Tx
 from perdure.engine.workers import files
-from tests.library.opened import open_async
+from tests.support.library import open_async
 
 WAIT_S = 30
 LINES = [f"Valve {number} of the boiler is checked every {number} days.\n" for number in range(1, 401)]

@@ -18,7 +18,7 @@ from perdure.core.errors import FileNameInvalid, FileTooLarge, FileTypeUnsupport
 from perdure.core.messages import ToolResult
 from perdure.core.tx import PassageFilter, Tx
 from perdure.testing import ScriptedModel, calls, says
-from tests.library.opened import MODEL, open_async, open_sync
+from tests.support.library import MODEL, open_async, open_sync
 
 PLAN = "".join(f"line {number} of the plan\n" for number in range(1, 41))
 WAIT_S = 30.0

@@ -18,7 +18,7 @@ from perdure.core.hooks import HOOK_POINTS, payload_to_json
 from perdure.core.ids import RunId
 from perdure.core.messages import ToolCall
 from perdure.testing import ScriptedModel, calls, fails, says
-from tests.library.opened import MODEL
+from tests.support.library import MODEL
 
 Hooked = Callable[[Any], Verdict | None]
 

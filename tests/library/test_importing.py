@@ -11,7 +11,7 @@ import pytest
 
 from perdure import ConversationBusy, ImportedMessage, InvalidInput, NotFound
 from perdure.core.models import ModelRequest
-from tests.library.opened import SlowSpeaker, open_async, open_sync
+from tests.support.library import SlowSpeaker, open_async, open_sync
 
 THEN = datetime(2023, 5, 7, 9, 0, tzinfo=UTC)
 NIGHT = "a walrus\0 and half a \ud83d pair"

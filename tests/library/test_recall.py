@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from perdure import InvalidInput, NotFound, Perdure
 from perdure.testing import InlineStore, ScriptedModel
-from tests.library.opened import MODEL, open_sync
 from tests.server.routed import new_agent, routed
+from tests.support.library import MODEL, open_sync
 
 HISTORY = ("I saw a walrus at the pier.", "The train to Torino leaves at nine.", "My sister is called Bea.")
 DAY = datetime(2024, 5, 17, 12, tzinfo=UTC)

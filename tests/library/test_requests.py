@@ -15,7 +15,7 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.models import ModelOptions
 from perdure.settings import Settings
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, fails, says
-from tests.library.opened import open_sync
+from tests.support.library import open_sync
 
 MODEL = "openai/gpt-4.1"  # its prices are in the catalog
 FILLER = "word " * 400

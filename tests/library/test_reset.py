@@ -20,7 +20,7 @@ from perdure.library.checks import USER
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.contracts.nodes import node_of
-from tests.library.opened import MODEL, SlowSpeaker, open_async, open_sync
+from tests.support.library import MODEL, SlowSpeaker, open_async, open_sync
 
 
 @tool

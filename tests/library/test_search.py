@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure import InvalidInput, NotFound
-from tests.library.opened import open_sync
+from tests.support.library import open_sync
 
 HISTORY = ("I planted a quince tree in the garden.", "The train to Torino leaves at nine.", "我喜欢下围棋。")
 

@@ -20,7 +20,7 @@ from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore, calls, says
 from perdure.testing.clock import START, SequentialIds
-from tests.library.opened import open_async, open_sync
+from tests.support.library import open_async, open_sync
 
 CANARY = "canary-5f1d7c0a"
 

@@ -27,7 +27,7 @@ from perdure.core.runs import Usage
 from perdure.storage.database.sqlite import store_error
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says, thinks
 from perdure.testing.inline_store import FaultPoint
-from tests.library.opened import MODEL, SlowSpeaker, open_async, open_sync
+from tests.support.library import MODEL, SlowSpeaker, open_async, open_sync
 
 
 def test_a_reply_tells_what_its_run_did(tmp_path: Path) -> None:

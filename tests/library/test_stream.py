@@ -12,7 +12,7 @@ from perdure.core.events import DeltaStreamed, RunQueued, RunStarted, StepStarte
 from perdure.core.ids import RunId
 from perdure.library.agent import AsyncAgent
 from perdure.testing import calls, fails, says
-from tests.library.opened import SlowSpeaker, open_async, open_sync
+from tests.support.library import SlowSpeaker, open_async, open_sync
 
 
 def kinds(sent: list[StoredEvent | Delta]) -> list[str]:

@@ -17,7 +17,7 @@ from perdure.core.tools.environment import open_environment
 from perdure.core.tools.spec import ToolCode
 from perdure.core.tx import Tx
 from perdure.domain.tools.units import unsealed_tools
-from tests.library.opened import open_async
+from tests.support.library import open_async
 
 CANARY = "canary-83bc11d0"
 SOURCE = 'def note(text: str) -> str:\n    """Note it.\n\n    Args:\n        text: what.\n    """\n    return text\n'

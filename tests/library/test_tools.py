@@ -17,7 +17,7 @@ from perdure.core.errors import StoreError
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.testing import ScriptedModel, calls, says
-from tests.library.opened import MODEL, Tools, open_async, open_sync
+from tests.support.library import MODEL, Tools, open_async, open_sync
 
 
 def results_of(tmp_path: Path, tools: Tools, *script: object) -> list[ToolResult]:

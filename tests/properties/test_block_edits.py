@@ -16,7 +16,7 @@ from perdure.domain.agents.units import NewBlock
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import restore_block, update_block
 from perdure.testing.strategies import effort
-from tests.domain.scene import USER, Scene, scene
+from tests.support.agents import USER, AgentInRun, agent_in_run
 
 LIMIT = 40
 TEXT = st.text(alphabet="ab 字\n", max_size=12)
@@ -72,7 +72,7 @@ def expected(edit: Edit, values: list[str]) -> str | None:
     return new if new is not None and len(new) <= LIMIT else None
 
 
-async def make(s: Scene, edit: Edit, values: list[str]) -> None:
+async def make(s: AgentInRun, edit: Edit, values: list[str]) -> None:
     """Carry the edit out. Raises: PerdureError."""
     block = await s.block("human")
     arguments = edit.arguments
@@ -95,7 +95,7 @@ async def make(s: Scene, edit: Edit, values: list[str]) -> None:
 @given(TEXT.filter(lambda text: len(text) <= LIMIT), st.lists(EDITS, max_size=12))
 async def test_the_block_is_what_its_edits_made_of_it(first: str, edits: list[Edit]) -> None:
     """Each edit is made or refused as the model says; versions have no gap; every diff repeats its edit."""
-    s = await scene(NewBlock(label="human", value=first, limit_chars=LIMIT))
+    s = await agent_in_run(NewBlock(label="human", value=first, limit_chars=LIMIT))
     values = [first]
     for edit in edits:
         s.clock.advance(1)
@@ -125,7 +125,7 @@ async def test_the_block_is_what_its_edits_made_of_it(first: str, edits: list[Ed
 @given(st.lists(st.tuples(st.integers(0, 1), TEXT.filter(bool)), max_size=8))
 async def test_editors_with_their_own_copies_lose_nothing(appends: list[tuple[int, str]]) -> None:
     """Two people append to what each saw last, and repeat on a conflict: every line of both is there, in some order."""
-    s = await scene(NewBlock(label="human", limit_chars=1000))
+    s = await agent_in_run(NewBlock(label="human", limit_chars=1000))
     block = await s.block("human")
     seen = [block, block]
 

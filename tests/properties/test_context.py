@@ -32,7 +32,7 @@ from perdure.domain.agents.units import NewBlock
 from perdure.engine.run.request import load_view
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 from perdure.testing.strategies import effort
-from tests.real_tokens import tokens_of_request
+from tests.support.real_tokens import tokens_of_request
 
 MODEL = "test/talker"
 RESERVE = 8_000  # of the engine, but of a small window a quarter

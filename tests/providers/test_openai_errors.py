@@ -46,7 +46,7 @@ from perdure.testing import (
     thinks,
 )
 from perdure.testing.strategies import any_text, effort
-from tests.passing_time import when_it_hangs
+from tests.support.passing_time import when_it_hangs
 
 KEY = "sk-canary-0123456789"
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

@@ -13,7 +13,7 @@ from perdure.core.messages import ToolCall
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.testing import calls, says
-from tests.server.served import in_process
+from tests.support.servers import in_process
 
 done: list[int] = []
 

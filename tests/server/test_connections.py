@@ -19,7 +19,7 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.server.config import ServerConfig
 from perdure.server.connections import PROBES, Connection, Connections, _network_of
 from perdure.testing import says
-from tests.server.served import served
+from tests.support.servers import served
 
 HEALTH = b"GET /v1/health/ HTTP/1.1\r\nhost: localhost\r\n"
 POST = b"POST /v1/blocks/ HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

@@ -10,7 +10,7 @@ import pytest
 from perdure.core.messages import ToolCall
 from perdure.testing import calls, says
 from tests.server.routed import Routed, keys, new_agent, routed
-from tests.server.served import chunks_of
+from tests.support.servers import chunks_of
 
 UNKNOWN = "conv-123e4567-e89b-42d3-a456-426614174000"
 BASH = {"name": "Bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}

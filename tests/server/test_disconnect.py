@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult
 from tests.server.routed import MODEL
-from tests.server.served import served
+from tests.support.servers import served
 
 SOURCE = 'def wait():\n    """Wait."""\n'
 

@@ -30,7 +30,7 @@ from perdure.library.reply import Reply
 from perdure.server.errors import answer_of
 from perdure.server.unsupported import NotSupported
 from tests.server.routed import JSON
-from tests.server.served import in_process
+from tests.support.servers import in_process
 
 UUID = "123e4567-e89b-42d3-a456-426614174000"
 AGENT = f"/v1/agents/agent-{UUID}/messages"

@@ -21,7 +21,7 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.server import guards
 from perdure.server.config import ServerConfig
 from perdure.testing import says
-from tests.server.served import BASE, MODEL, in_process, served
+from tests.support.servers import BASE, MODEL, in_process, served
 
 KEY = "a long random text"
 HEALTH = "/v1/health/"

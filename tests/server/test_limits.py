@@ -15,7 +15,7 @@ from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, says
-from tests.server.served import BASE, MODEL, in_process
+from tests.support.servers import BASE, MODEL, in_process
 
 FEW = replace(
     Settings(), model=MODEL, blocks_per_agent=4, tags_per_item=2, metadata_limit_chars=100, block_limit_chars=9

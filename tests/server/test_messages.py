@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 
 from perdure.core.messages import ToolCall
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
-from tests.library.opened import SlowSpeaker
-from tests.server.served import in_process, letta, served
+from tests.support.library import SlowSpeaker
+from tests.support.servers import in_process, letta, served
 
 MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 UNKNOWN = "agent-123e4567-e89b-42d3-a456-426614174000"

@@ -14,7 +14,7 @@ from perdure import InvalidInput
 from perdure.server.config import ServerConfig
 from perdure.server.guards import OPEN_PATHS
 from tests.server.routed import Routed, routed
-from tests.server.served import letta, served
+from tests.support.servers import letta, served
 
 HEALTH = "/v1/health/"
 OWN = "http://127.0.0.1:8283"

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from perdure import Model
 from perdure.providers.openai_chat import OpenAIChat
 from perdure.testing import HttpModel, ScriptedModel, calls, fails, says
-from tests.library.opened import SlowSpeaker
-from tests.server.served import chunks_of, in_process, letta, served
+from tests.support.library import SlowSpeaker
+from tests.support.servers import chunks_of, in_process, letta, served
 
 RUNS: TypeAdapter[list[Run]] = TypeAdapter(list[Run])
 STEPS: TypeAdapter[list[Step]] = TypeAdapter(list[Step])

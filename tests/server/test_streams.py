@@ -21,8 +21,8 @@ from perdure.server import sse
 from perdure.server.config import ServerConfig
 from perdure.server.serve import serve
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
-from tests.library.opened import SlowSpeaker
-from tests.server.served import chunks_of, in_process, letta, served
+from tests.support.library import SlowSpeaker
+from tests.support.servers import chunks_of, in_process, letta, served
 
 STREAMED: TypeAdapter[Any] = TypeAdapter(LettaStreamingResponse)
 TOKENS = {"input": "hi", "streaming": True, "stream_tokens": True}

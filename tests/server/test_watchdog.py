@@ -18,7 +18,7 @@ import pytest
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from tests.server.bulk import KINDS, Schemas, bodies, json_of, operations, queries
-from tests.server.served import MODEL, in_process
+from tests.support.servers import MODEL, in_process
 
 LIMIT_S = 0.25
 FULL = os.environ.get("PERDURE_FAULTS") == "full"

@@ -16,7 +16,7 @@ from perdure.server.openapi import Api
 from perdure.storage.database.sqlite_store import SqliteStore
 from tests.server.full_store import fill
 from tests.server.largest import operations
-from tests.server.served import MODEL, in_process
+from tests.support.servers import MODEL, in_process
 
 LONGEST_S = 0.5
 """Of CPU: that of the writer's thread, for one transaction. Other work of the machine does not count."""

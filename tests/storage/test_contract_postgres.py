@@ -9,7 +9,7 @@ from perdure.core.ports import Store
 from perdure.storage.database.postgres import PostgresStore
 from perdure.testing.clock import START
 from tests.contracts import StoreContract
-from tests.storage.postgres_server import address_of_an_empty_store
+from tests.support.postgres_server import address_of_an_empty_store
 
 
 class TestPostgresStore(StoreContract):

@@ -20,7 +20,7 @@ from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, found_messages, said
-from tests.storage.postgres_server import address_of_a_new_schema, run_sql
+from tests.support.postgres_server import address_of_a_new_schema, run_sql
 
 pytestmark = pytest.mark.migrates
 

@@ -30,7 +30,7 @@ from perdure.storage.database.postgres import PostgresDatabase, PostgresStore
 from perdure.testing.clock import START
 from tests.contracts.base import ADA, AT, Contract, said
 from tests.simulator.invariants import check_moment
-from tests.storage.postgres_server import address_of_an_empty_store
+from tests.support.postgres_server import address_of_an_empty_store
 
 WAIT_S = 0.2
 """How long a unit waits for the other. One that is kept out by a lock comes later."""

@@ -18,7 +18,7 @@ from perdure.testing.clock import START
 from tests.contracts.base import Contract, found_messages, found_passages
 from tests.contracts.upkeep import KINDS, faults_of
 from tests.contracts.vectors import MODEL, blob, vectors_in
-from tests.storage.postgres_server import address_of_a_new_schema, run_sql
+from tests.support.postgres_server import address_of_a_new_schema, run_sql
 
 units = Contract()
 Run = Callable[[str], None]

@@ -18,7 +18,7 @@ from perdure.core.messages import ToolCall
 from perdure.core.models import ModelReply
 from perdure.testing import HttpModel, says
 from perdure.testing.http_model import HttpLine, Later
-from tests.warm import KILL, killed, warm
+from tests.support.warm import KILL, killed, warm
 
 __all__ = ["MODEL", "Server", "free_port", "obey", "served"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import perdure.testing
-from tests.warm import KILL, warm
+from tests.support.warm import KILL, warm
 
 __all__ = ["COMMAND", "Running", "child_arguments", "running", "wait_until_gone", "warm_command"]
 

@@ -16,7 +16,7 @@ from perdure.core.errors import McpUnreachable
 from perdure.core.incoming.http_answers import bound_body
 from perdure.core.incoming.json_limits import JsonLimits
 from perdure.toolbox.mcp.limits import ANSWER, LINES, TOO_LARGE
-from tests.library.opened import open_async
+from tests.support.library import open_async
 from tests.toolbox.web_site import page, serving
 
 FULL = b'{"jsonrpc":"2.0","id":1,"result":{"a":[0' + b',{"":[]}' * 1_100_000 + b"]}}"

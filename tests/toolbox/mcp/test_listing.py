@@ -13,7 +13,7 @@ from perdure import AsyncPerdure
 from perdure.core.errors import McpUnreachable
 from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, LeftOut
 from perdure.toolbox.mcp.listing import LeftOutTools
-from tests.library.opened import open_async
+from tests.support.library import open_async
 from tests.toolbox.mcp.servers import COMMAND
 
 RAW = str(Path(perdure.testing.__file__).with_name("mcp_raw_server.py"))

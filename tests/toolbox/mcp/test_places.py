@@ -12,7 +12,7 @@ import pytest
 from perdure.core.errors import McpUnreachable
 from perdure.toolbox.mcp.pinned import PinnedTransport
 from perdure.toolbox.mcp.places import addresses_of, leads_inside
-from tests.library.opened import open_async
+from tests.support.library import open_async
 from tests.toolbox.mcp.servers import running
 from tests.toolbox.names import PUBLIC, PUBLIC_TOO, Names, certificate
 from tests.toolbox.web_site import page, serving

@@ -18,7 +18,7 @@ from perdure.core.errors import InvalidInput, McpUnreachable, NotFound
 from perdure.core.messages import ToolResult
 from perdure.library.agent import AsyncAgent
 from perdure.testing import calls, says
-from tests.library.opened import open_async
+from tests.support.library import open_async
 from tests.toolbox.mcp.servers import COMMAND, Running, child_arguments, running, wait_until_gone, warm_command
 
 CANARY = "canary-7be1"

@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.at_end import at_end
-from tests.warm_server import LENGTH_BYTES
+from tests.support.at_end import at_end
+from tests.support.warm_server import LENGTH_BYTES
 
 __all__ = ["KILL", "killed", "warm"]
 

@@ -24,8 +24,8 @@ from perdure.cli.views.text import TextView
 from perdure.library.agent import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
-from tests.library.opened import MODEL
-from tests.warm import warm
+from tests.support.library import MODEL
+from tests.support.warm import warm
 
 __all__ = ["Chat", "Screen", "called", "environment", "open_chat", "perdure", "perdure_from_cold"]
 

@@ -1,4 +1,4 @@
-"""A scene for memory tools: an agent on an inline store, and calls of its tools as the engine makes them."""
+"""An agent on an inline store with a run in progress, and calls of its tools as the engine makes them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from perdure.engine.search.search import Search
 from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall, run_search_tool
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 
-__all__ = ["USER", "Scene", "scene"]
+__all__ = ["USER", "AgentInRun", "agent_in_run"]
 
 USER = Author(kind="user", id="user-1")
 
 
 @dataclass
-class Scene:
+class AgentInRun:
     store: InlineStore
     clock: FakeClock
     ids: SequentialIds
@@ -100,7 +100,7 @@ class Scene:
         await self.store.write(begin)
 
 
-async def scene(*blocks: NewBlock, timezone: str = "UTC") -> Scene:
+async def agent_in_run(*blocks: NewBlock, timezone: str = "UTC") -> AgentInRun:
     """An agent with these blocks, all memory tools, and a run in progress."""
     clock, ids, store = FakeClock(), SequentialIds(), InlineStore()
 
@@ -124,4 +124,4 @@ async def scene(*blocks: NewBlock, timezone: str = "UTC") -> Scene:
         return agent, claimed
 
     agent, run = await store.write(make)
-    return Scene(store, clock, ids, agent, run)
+    return AgentInRun(store, clock, ids, agent, run)
