@@ -25,7 +25,7 @@ from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.conversations import matches, patterns
 from perdure.domain.tools.calls import MemoryCall
-from perdure.domain.tools.memory_tools import run_memory_tool
+from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, effort, parts, sentences
@@ -52,7 +52,7 @@ async def opened(
             counter=counter,
             result_tokens=cap,
         )
-        return run_memory_tool(tx, name, checked, call).text
+        return MEMORY_TOOLS[name](tx, call, **checked).text
 
     return await s.store.write(run)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 
@@ -14,9 +14,11 @@ from perdure.context.request.assemble import check_legal
 from perdure.core.events import RunCancelRequested
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.models import ModelReply
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
-from perdure.domain.tools.memory_tools import run_memory_tool
+from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.run import tool_calls
+from perdure.engine.run.built_in_tools import BuiltInTool
 from perdure.library.agent import AsyncAgent
 from perdure.testing import InlineStore, ScriptedModel
 from perdure.testing.clock import START
@@ -51,19 +53,18 @@ async def test_a_defect_leaves_no_call_open(
     """Each call that was not made is answered as the run ends, so the next message can be answered on the log."""
     caplog.set_level(logging.CRITICAL)
     store, made = InlineStore(), 0
-    inner = run_memory_tool
 
-    def fail(*arguments: object) -> object:
+    def fail(*arguments: Any, **named: Any) -> ToolOutcome:
         nonlocal made
         if made == calls_before:
             raise RuntimeError("planted")
         made += 1
-        return inner(*arguments)  # type: ignore[arg-type]
+        return MEMORY_TOOLS[TOOL](*arguments, **named)
 
     async with await AsyncPerdure.open(store=store, models={MODEL: ScriptedModel(two_calls())}) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, tools=[TOOL])
         with monkeypatch.context() as patch:
-            patch.setattr(tool_calls, "run_memory_tool", fail)
+            patch.setattr(tool_calls, "BUILT_IN_TOOLS", {TOOL: BuiltInTool(edit=fail)})
             with pytest.raises(RunFailed, match="planted"):
                 await agent.send("go")
         results = await results_of(perdure, agent)

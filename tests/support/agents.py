@@ -15,14 +15,15 @@ from perdure.core.ids import MessageId, RunId
 from perdure.core.messages import Draft, Part, Role, Text
 from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
-from perdure.domain.tools.calls import MemoryCall, MemoryResult
-from perdure.domain.tools.memory_tools import run_memory_tool
+from perdure.domain.tools.calls import MemoryCall
+from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import put_tools
 from perdure.engine.search.search import Search
-from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall, run_search_tool
+from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 
 __all__ = ["USER", "AgentInRun", "agent_in_run"]
@@ -38,7 +39,7 @@ class AgentInRun:
     agent: Agent
     run: Run
 
-    async def call(self, name: str, **arguments: Any) -> MemoryResult:
+    async def call(self, name: str, **arguments: Any) -> ToolOutcome:
         """What the tool gives for these arguments, which are checked first as a model's are."""
         checked = parse_arguments(name, MEMORY_TOOL_SPECS[name].parameters, json.dumps(arguments))
         if name in SEARCH_TOOLS:
@@ -52,10 +53,10 @@ class AgentInRun:
                 store=self.store,
                 budget=Budget(ScriptTokenCounter(), 4_000),
             )
-            return MemoryResult((await run_search_tool(name, checked, called)).text)
+            return await SEARCH_TOOLS[name](called, **checked)
         return await self.store.write(self.run_tool, name, checked)
 
-    def run_tool(self, tx: Tx, name: str, arguments: dict[str, Any]) -> MemoryResult:
+    def run_tool(self, tx: Tx, name: str, arguments: dict[str, Any]) -> ToolOutcome:
         call = MemoryCall(
             agent=tx.agents.get(self.agent.id),
             run=tx.runs.at(self.run.key),
@@ -63,7 +64,7 @@ class AgentInRun:
             now=self.clock.now(),
             ids=self.ids,
         )
-        return run_memory_tool(tx, name, arguments, call)
+        return MEMORY_TOOLS[name](tx, call, **arguments)
 
     async def json(self, name: str, **arguments: Any) -> Any:
         """The tool's result, read as JSON."""

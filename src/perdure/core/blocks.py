@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, TextAmbiguous, TextNotFound
 from perdure.core.ids import AgentId, BlockId, MessageId, OrgId, RunId
+from perdure.core.text.line_diff import diff_of
 from perdure.core.text.markup import unescape_tags
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Author",
     "Block",
     "BlockVersion",
+    "MemoryEdit",
     "appended",
     "check_label",
     "checked",
@@ -82,6 +84,22 @@ class BlockVersion:
     diff: str
     author: Author
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEdit:
+    """A block as an edit left it; `gone` when it is no longer the agent's."""
+
+    block: Block
+    diff: str
+    gone: bool = False
+
+    @classmethod
+    def of(cls, before: Block | None, after: Block | None) -> MemoryEdit:
+        """The edit that led from one to the other; None is a block that is not there. One of them must be."""
+        block = after or before
+        assert block is not None
+        return cls(block, diff_of(before.value if before else "", after.value if after else ""), gone=after is None)
 
 
 def check_label(label: str) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.core.ids import ToolId
-from perdure.core.messages import Question, ToolStatus
+from perdure.core.blocks import MemoryEdit
+from perdure.core.ids import FileId, ToolId
+from perdure.core.messages import Question, ToolCall, ToolResult, ToolStatus
+from perdure.core.passages import Passage
 
 __all__ = ["REPEATING_TOOLS", "BlockChange", "Tool", "ToolCode", "ToolKind", "ToolOutcome", "ToolSpec"]
 
@@ -129,10 +131,15 @@ class BlockChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """What came of a call: the text the model sees, and what it printed. `refused`: as in `messages.ToolResult`.
+    """What came of a call, from whatever ran it to the log: the text the model sees, and what the tool printed.
+
+    `refused`: as in `messages.ToolResult`.
 
     Args:
-        blocks: what it changed of the agent's blocks.
+        blocks: the block changes that a tool outside asks for; they are stored with the result.
+        edits: the block edits that a memory tool has stored.
+        files: the file views that the text shows: file -> version, None: it was closed.
+        passages: those that the text shows.
         question: what the user is asked: the run ends with it, once all calls of the answer have their results.
         shown_chars: as in `messages.ToolResult`.
     """
@@ -143,5 +150,22 @@ class ToolOutcome:
     stderr: tuple[str, ...] = ()
     refused: bool = False
     blocks: tuple[BlockChange, ...] = ()
+    edits: tuple[MemoryEdit, ...] = ()
+    files: Mapping[FileId, int | None] = field(default_factory=dict)
+    passages: tuple[Passage, ...] = ()
     question: Question | None = None
     shown_chars: int | None = None
+
+    def result(self, call: ToolCall) -> ToolResult:
+        """As it stands in the log, in the answer to this call."""
+        return ToolResult(
+            call.call_id,
+            call.name,
+            self.text,
+            self.status,
+            self.stdout,
+            self.stderr,
+            self.refused,
+            self.question,
+            self.shown_chars,
+        )

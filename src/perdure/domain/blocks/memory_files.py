@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.blocks import Author, Block, check_label, inserted, replaced
+from perdure.core.blocks import Author, Block, MemoryEdit, check_label, inserted, replaced
 from perdure.core.errors import BlockReadOnly, InvalidArguments
 from perdure.core.ids import BlockId
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.domain.blocks.units import create_block, edit_block, find_block
-from perdure.domain.tools.calls import MemoryCall, MemoryEdit, MemoryResult, edited
+from perdure.domain.tools.calls import MemoryCall, edited
 
 __all__ = ["run_memory_command"]
 
@@ -30,7 +31,7 @@ def run_memory_command(
     insert_text: str | None = None,
     old_path: str | None = None,
     new_path: str | None = None,
-) -> MemoryResult:
+) -> ToolOutcome:
     """What came of one command. Raises: InvalidArguments: an argument that the command needs is missing; as the edits
     do."""
     match command:
@@ -63,27 +64,27 @@ def run_memory_command(
             return _rename(tx, call, _label(old_path or path, "old_path"), new_path, description)
 
 
-def _view(tx: Tx, call: MemoryCall, path: str) -> MemoryResult:
+def _view(tx: Tx, call: MemoryCall, path: str) -> ToolOutcome:
     if path.rstrip("/") == ROOT:
         lines = [
             f"{ROOT}/{block.label} ({len(block.value)} of {block.limit_chars} characters): {block.description or ''}"
             for block in tx.blocks.of_agent(call.agent.id)
         ]
-        return MemoryResult("\n".join(lines) or "There are no memory blocks.")
-    return MemoryResult(find_block(tx, call.agent.id, _label(path, "path")).value)
+        return ToolOutcome(text="\n".join(lines) or "There are no memory blocks.")
+    return ToolOutcome(text=find_block(tx, call.agent.id, _label(path, "path")).value)
 
 
-def _delete(tx: Tx, call: MemoryCall, label: str) -> MemoryResult:
+def _delete(tx: Tx, call: MemoryCall, label: str) -> ToolOutcome:
     block = find_block(tx, call.agent.id, label)
     if block.read_only:
         raise BlockReadOnly(label)
     # The block goes out of this agent's memory. It and its history stay: others may share it, and people can restore
     # it.
     tx.blocks.detach(call.agent.id, block.id)
-    return MemoryResult(f"Deleted memory block {label!r} from your memory.", (MemoryEdit.of(block, None),))
+    return ToolOutcome(text=f"Deleted memory block {label!r} from your memory.", edits=(MemoryEdit.of(block, None),))
 
 
-def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, description: str | None) -> MemoryResult:
+def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, description: str | None) -> ToolOutcome:
     if new_path is None and description is None:
         raise InvalidArguments("memory", "rename needs 'new_path', 'description' or both")
     new_label = label if new_path is None else check_label(_label(new_path, "new_path"))
@@ -103,9 +104,9 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
     )
 
 
-def _result(text: str, edit: MemoryEdit, *, always: bool = False) -> MemoryResult:
+def _result(text: str, edit: MemoryEdit, *, always: bool = False) -> ToolOutcome:
     """The block after a command. One that left the text as it was is no edit, unless `always`: it changed a field."""
-    return MemoryResult(f"{text} It now holds:\n{edit.block.value}", (edit,) if always or edit.diff else ())
+    return ToolOutcome(text=f"{text} It now holds:\n{edit.block.value}", edits=(edit,) if always or edit.diff else ())
 
 
 def _label(path: str | None, argument: str) -> str:

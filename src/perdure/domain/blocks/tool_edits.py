@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from perdure.core.blocks import Author, rewritten
+from perdure.core.blocks import Author, MemoryEdit, rewritten
 from perdure.core.errors import VersionConflict
 from perdure.core.ids import AgentId
 from perdure.core.tools.spec import BlockChange
 from perdure.core.tx import Tx
 from perdure.domain.blocks.units import edit_block, find_block
-from perdure.domain.tools.calls import MemoryEdit
 
 __all__ = ["change_blocks"]
 

@@ -17,12 +17,13 @@ from perdure.core.errors import ToolError
 from perdure.core.files import AgentFile, Folder
 from perdure.core.ids import AgentId, FileId
 from perdure.core.passages import Passage
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.domain.conversations.matches import clipped
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
 from perdure.domain.files.text import read_lines
 from perdure.domain.files.views import close_oldest, limits_of, open_view, pages_of
-from perdure.domain.tools.calls import MemoryCall, MemoryResult
+from perdure.domain.tools.calls import MemoryCall
 
 __all__ = ["found_text", "grep_files", "open_files"]
 
@@ -38,7 +39,7 @@ NAMES_COMPARED, NAMES_SHOWN = 500, 8
 
 def open_files(
     tx: Tx, call: MemoryCall, file_requests: Sequence[Mapping[str, Any]], close_all_others: bool = False
-) -> MemoryResult:
+) -> ToolOutcome:
     """The lines that were asked for, as many as fit; the files stay open. Raises: ToolError."""
     if not file_requests and not close_all_others:
         raise ToolError("file_requests is empty: name the files to read, or give close_all_others to close all")
@@ -89,7 +90,7 @@ def open_files(
     if closed:
         parts.append(f"[closed: {', '.join(file.path for file in closed)}]")
         seen |= dict.fromkeys((file.file.id for file in closed), None)
-    return MemoryResult("\n\n".join(parts) or "[no file was open]", files=seen)
+    return ToolOutcome(text="\n\n".join(parts) or "[no file was open]", files=seen)
 
 
 def _span(request: Mapping[str, Any]) -> tuple[int, int | None]:

@@ -1,23 +1,22 @@
-"""A call of a memory tool: for whom, and what came of it."""
+"""A call of a memory tool: for whom and from where."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
-from perdure.core.blocks import Author, Block
+from perdure.core.blocks import Author, Block, MemoryEdit
 from perdure.core.errors import BlockReadOnly
-from perdure.core.ids import FileId, MessageId
+from perdure.core.ids import MessageId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run
-from perdure.core.text.line_diff import diff_of
 from perdure.core.tx import Tx
 from perdure.domain.blocks.units import edit_block, find_block
 
-__all__ = ["MemoryCall", "MemoryEdit", "MemoryResult", "edited"]
+__all__ = ["MemoryCall", "edited"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,32 +46,6 @@ class MemoryCall:
             run_id=self.run.id,
             message_id=self.message_id,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryEdit:
-    """A block as an edit left it; `gone` when it is no longer the agent's."""
-
-    block: Block
-    diff: str
-    gone: bool = False
-
-    @classmethod
-    def of(cls, before: Block | None, after: Block | None) -> MemoryEdit:
-        """The edit that led from one to the other; None is a block that is not there. One of them must be."""
-        block = after or before
-        assert block is not None
-        return cls(block, diff_of(before.value if before else "", after.value if after else ""), gone=after is None)
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryResult:
-    """What a tool tells the model; the block edits that it made; and the file views that its text shows: file ->
-    version, None: it was closed."""
-
-    text: str
-    edits: tuple[MemoryEdit, ...] = ()
-    files: Mapping[FileId, int | None] = field(default_factory=dict)
 
 
 def edited(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block]) -> MemoryEdit:

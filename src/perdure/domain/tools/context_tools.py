@@ -26,11 +26,12 @@ from perdure.core.errors import ToolError
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
 from perdure.core.text.zones import zone
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.domain.conversations.handles import Rows, behind, find_message, last_row, read_rows, rows_of, within
 from perdure.domain.conversations.matches import clipped, grep, matching_lines, matching_messages
 from perdure.domain.conversations.patterns import PatternSlow, Search
-from perdure.domain.tools.calls import MemoryCall, MemoryResult
+from perdure.domain.tools.calls import MemoryCall
 
 __all__ = ["context_expand", "context_grep"]
 
@@ -46,7 +47,7 @@ def context_expand(
     lines: str | None = None,
     pattern: str | None = None,
     max_tokens: int = DEFAULT_TOKENS,
-) -> MemoryResult:
+) -> ToolOutcome:
     """What stands behind a handle, as much as fits. Raises: ToolError."""
     budget, at = _budget(call, max_tokens), zone(call.agent.timezone)
     search = Search(pattern) if pattern else None
@@ -55,19 +56,19 @@ def context_expand(
     if isinstance(found, SummaryNode) and found.level > 0:
         if lines:
             raise ToolError(f"{node_handle(found.seq)} stands for other nodes: `lines` is for one message")
-        return MemoryResult(_children(tx, found, span, search, budget, at))
+        return ToolOutcome(text=_children(tx, found, span, search, budget, at))
     inside = rows_of(found) if span is None else within(rows_of(found), span)
     if inside.first < inside.last:
         if lines:
             raise ToolError('`lines` is for one message: give its own handle, such as handle="msg-17"')
         if search is not None:
-            return MemoryResult(matching_messages(tx, inside, search, budget, at))
-        return MemoryResult(_messages(tx, _title(found, inside, at), inside, budget, at))
+            return ToolOutcome(text=matching_messages(tx, inside, search, budget, at))
+        return ToolOutcome(text=_messages(tx, _title(found, inside, at), inside, budget, at))
     message = found if isinstance(found, Message) else find_message(tx, inside.agent_id, inside.first)
     wanted = parse_lines(lines) if lines else Lines()
     if search is None:
-        return MemoryResult(show_message(message, wanted, budget, zone=at))
-    return MemoryResult(matching_lines(message, wanted, search, budget, at))
+        return ToolOutcome(text=show_message(message, wanted, budget, zone=at))
+    return ToolOutcome(text=matching_lines(message, wanted, search, budget, at))
 
 
 def context_grep(
@@ -77,7 +78,7 @@ def context_grep(
     handle: str | None = None,
     max_tokens: int = DEFAULT_TOKENS,
     **more: str,
-) -> MemoryResult:
+) -> ToolOutcome:
     """The lines that match, newest message first. Raises: ToolError.
 
     Args:
@@ -90,7 +91,7 @@ def context_grep(
     rows = Rows(call.agent.id, call.run.conversation_seq, 0, 10**15) if found is None else rows_of(found)
     newest = last_row(tx, rows)
     if newest is None:
-        return MemoryResult(budget.cut("[No messages to search]"))
+        return ToolOutcome(text=budget.cut("[No messages to search]"))
     rows = replace(rows, last=newest.seq)
     if begin := more.get("from"):
         seq, line = _position(begin)
@@ -101,7 +102,7 @@ def context_grep(
         line = line if seq <= rows.last else 1
         rows = replace(rows, last=min(rows.last, seq))
     answer = grep(tx, rows, search, budget, first_line=line, whole=isinstance(found, Message), asked_by=call.message_id)
-    return MemoryResult(answer)
+    return ToolOutcome(text=answer)
 
 
 def _budget(call: MemoryCall, max_tokens: int) -> Budget:

@@ -9,64 +9,55 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from perdure.core.blocks import appended, inserted, replaced, rewritten
+from perdure.core.blocks import MemoryEdit, appended, inserted, replaced, rewritten
 from perdure.core.ids import ArchiveId, PassageId
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.domain.archives.passages import archive_of, insert_passage
 from perdure.domain.blocks.memory_files import run_memory_command
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.files.tools import open_files
-from perdure.domain.tools.calls import MemoryCall, MemoryEdit, MemoryResult, edited
+from perdure.domain.tools.calls import MemoryCall, edited
 from perdure.domain.tools.context_tools import context_expand, context_grep
 
-__all__ = ["run_memory_tool"]
+__all__ = ["MEMORY_TOOLS"]
 
 
-def run_memory_tool(tx: Tx, name: str, arguments: Mapping[str, Any], call: MemoryCall) -> MemoryResult:
-    """What came of a call, its arguments checked before.
-
-    Raises: ToolError, InvalidInput, Conflict: what the model is told; the caller's transaction must then be rolled
-    back.
-    """
-    return _TOOLS[name](tx, call, **arguments)
-
-
-def _shown(edit: MemoryEdit) -> MemoryResult:
+def _shown(edit: MemoryEdit) -> ToolOutcome:
     """The result of an edit is the block's new value: it is how the model comes to see the edit."""
-    return MemoryResult(edit.block.value, (edit,) if edit.diff else ())
+    return ToolOutcome(text=edit.block.value, edits=(edit,) if edit.diff else ())
 
 
-def _core_memory_append(tx: Tx, call: MemoryCall, label: str, content: str) -> MemoryResult:
+def _core_memory_append(tx: Tx, call: MemoryCall, label: str, content: str) -> ToolOutcome:
     return _shown(edited(tx, call, label, lambda block: appended(block, content)))
 
 
-def _core_memory_replace(tx: Tx, call: MemoryCall, label: str, old_content: str, new_content: str) -> MemoryResult:
+def _core_memory_replace(tx: Tx, call: MemoryCall, label: str, old_content: str, new_content: str) -> ToolOutcome:
     return _shown(edited(tx, call, label, lambda block: replaced(block, old_content, new_content)))
 
 
-def _memory_replace(tx: Tx, call: MemoryCall, label: str, old_string: str, new_string: str) -> MemoryResult:
+def _memory_replace(tx: Tx, call: MemoryCall, label: str, old_string: str, new_string: str) -> ToolOutcome:
     return _shown(edited(tx, call, label, lambda block: replaced(block, old_string, new_string)))
 
 
-def _memory_insert(tx: Tx, call: MemoryCall, label: str, new_string: str, insert_line: int = -1) -> MemoryResult:
+def _memory_insert(tx: Tx, call: MemoryCall, label: str, new_string: str, insert_line: int = -1) -> ToolOutcome:
     return _shown(edited(tx, call, label, lambda block: inserted(block, new_string, line=insert_line)))
 
 
-def _memory_rethink(tx: Tx, call: MemoryCall, label: str, new_memory: str) -> MemoryResult:
+def _memory_rethink(tx: Tx, call: MemoryCall, label: str, new_memory: str) -> ToolOutcome:
     return _shown(edited(tx, call, label, lambda block: rewritten(block, new_memory)))
 
 
-def _memory_apply_patch(tx: Tx, call: MemoryCall, label: str, patch: str) -> MemoryResult:
+def _memory_apply_patch(tx: Tx, call: MemoryCall, label: str, patch: str) -> ToolOutcome:
     return _shown(edited(tx, call, label, lambda block: rewritten(block, apply_patch(block.value, patch))))
 
 
-def _memory_finish_edits(tx: Tx, call: MemoryCall) -> MemoryResult:
-    return MemoryResult("Done.")
+def _memory_finish_edits(tx: Tx, call: MemoryCall) -> ToolOutcome:
+    return ToolOutcome(text="Done.")
 
 
-def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> MemoryResult:
+def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> ToolOutcome:
     archive = archive_of(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
     passage = insert_passage(
         tx,
@@ -77,10 +68,10 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
         tags=tags or (),
         source={"agent_id": call.agent.id, "run_id": call.run.id, "message_id": call.message_id},
     )
-    return MemoryResult(json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))
+    return ToolOutcome(text=json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))
 
 
-_TOOLS: dict[str, Callable[..., MemoryResult]] = {
+MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "core_memory_append": _core_memory_append,
     "core_memory_replace": _core_memory_replace,
     "memory_replace": _memory_replace,
@@ -94,3 +85,7 @@ _TOOLS: dict[str, Callable[..., MemoryResult]] = {
     "context_expand": context_expand,
     "context_grep": context_grep,
 }
+"""Name -> what a call does, given `(tx, call, **arguments)`, its arguments checked before.
+
+Raises: ToolError, InvalidInput, Conflict: what the model is told; the caller's transaction must then be rolled back.
+"""

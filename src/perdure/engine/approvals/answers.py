@@ -20,13 +20,13 @@ from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
-from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, ToolResult, Waits
+from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, Waits
 from perdure.core.models import Models
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tools.rules import rules_of
-from perdure.core.tools.spec import Tool, ToolSpec
+from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.approved import tool_digest
@@ -300,21 +300,17 @@ def answer_rows(
         match by_id.get(one.call.call_id):
             case ToolDecision(approve=False, reason=reason):
                 why = f" User reason: {reason}" if reason else ""
-                result = ToolResult(
-                    one.call.call_id, one.call.name, f"Error: request to call tool denied.{why}", "error"
-                )
+                outcome = ToolOutcome(text=f"Error: request to call tool denied.{why}", status="error")
             case ToolReturn() as brought:
-                text = cut(brought.text, most_chars)
-                result = ToolResult(
-                    one.call.call_id,
-                    one.call.name,
-                    text,
-                    brought.status,
-                    tuple(cut(line, most_chars) for line in brought.stdout),
-                    tuple(cut(line, most_chars) for line in brought.stderr),
+                outcome = ToolOutcome(
+                    text=cut(brought.text, most_chars),
+                    status=brought.status,
+                    stdout=tuple(cut(line, most_chars) for line in brought.stdout),
+                    stderr=tuple(cut(line, most_chars) for line in brought.stderr),
                 )
             case _:
                 continue
+        result = outcome.result(one.call)
         drafts.append(Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=one.call.name))
         tokens.append(counter.count(result.text) + MESSAGE_OVERHEAD_TOKENS)
     return drafts, tokens
@@ -344,7 +340,7 @@ def give_up_pending(
         Draft(
             id=MessageId(ids.new("message")),
             role="tool",
-            parts=(ToolResult(one.call.call_id, one.call.name, f"not run: {why}", "error"),),
+            parts=(ToolOutcome(text=f"not run: {why}", status="error").result(one.call),),
             name=one.call.name,
         )
         for one in pending.open_calls

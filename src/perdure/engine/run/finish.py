@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.events import Event, MessageAdded, RunEnded
 from perdure.core.ids import MessageId
-from perdure.core.messages import Draft, Message, Question, Text, ToolResult, parts_to_json
+from perdure.core.messages import Draft, Message, Question, Text, ToolCall, ToolResult, parts_to_json
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import RunKey
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.engine.hooks.rows import add_context_rows
 from perdure.engine.ports import EngineSettings, Ports
@@ -93,14 +94,7 @@ def end_run(
         Draft(
             id=MessageId(ids.new("message")),
             role="tool",
-            parts=(
-                ToolResult(
-                    open_call.call.call_id,
-                    open_call.call.name,
-                    _why_unanswered(open_call.call.call_id in log.started, action),
-                    "error",
-                ),
-            ),
+            parts=(_unanswered(open_call.call, open_call.call.call_id in log.started, action),),
         )
         for open_call in open_calls
     ]
@@ -142,6 +136,8 @@ def end_run(
     return Progress(log.after(run=run), stored)
 
 
-def _why_unanswered(started: bool, action: Finish) -> str:
+def _unanswered(call: ToolCall, started: bool, action: Finish) -> ToolResult:
+    """The result of a call that the run leaves open."""
     ended = "the run was cancelled" if action.reason == "cancelled" else f"the run ended ({action.reason})"
-    return f"interrupted: outcome unknown, {ended} while the tool was running" if started else f"not run: {ended}"
+    text = f"interrupted: outcome unknown, {ended} while the tool was running" if started else f"not run: {ended}"
+    return ToolOutcome(text=text, status="error").result(call)

@@ -26,10 +26,11 @@ from perdure.core.errors import (
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
 from perdure.core.ids import MessageId, answer_id
-from perdure.core.messages import Draft, Text, ToolCall, ToolResult, Waits, parts_to_json, text_of
+from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
 from perdure.engine.approvals.answers import asked_before, awaited, tools_of, with_waits
 from perdure.engine.hooks.points import after_model, keep
@@ -181,7 +182,7 @@ def _calls(draft: Draft) -> list[ToolCall]:
 
 def _refusal(call: ToolCall, why: str, ids: Ids) -> Draft:
     """The result of a call that was not even kept whole."""
-    result = ToolResult(call.call_id, call.name, why, "error", refused=True)
+    result = ToolOutcome(text=why, status="error", refused=True).result(call)
     return Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.ids import MessageId
-from perdure.core.messages import Draft, ToolCall, ToolResult, Waits
+from perdure.core.messages import Draft, ToolCall, Waits
 from perdure.core.models import Models
 from perdure.core.ports import CallContext, Ids, TokenCounter
 from perdure.core.runs import Run
@@ -29,19 +29,19 @@ from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.core.tx import Tx
 from perdure.domain.blocks.tool_edits import change_blocks
-from perdure.domain.tools.calls import MemoryCall, MemoryEdit, MemoryResult
-from perdure.domain.tools.memory_tools import run_memory_tool
+from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.approvals.answers import awaited, is_usable, tools_of
 from perdure.engine.approvals.approved import changed_since
 from perdure.engine.hooks.bus import Fired
 from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, keep
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
+from perdure.engine.run.built_in_tools import BUILT_IN_TOOLS
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import OpenCall, RunLog, load_run_log
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.tool_rules import EDITED, prefilled
-from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall, Searched, run_search_tool
+from perdure.engine.search.tools import SearchCall, count_use
 
 __all__ = ["call_tools"]
 
@@ -189,9 +189,10 @@ async def _call_memory(
 
 async def _memory_result(log: RunLog, open_call: OpenCall, arguments: Mapping[str, Any], ports: Ports) -> Progress:
     """Raises: what a memory tool says no with."""
-    if open_call.call.name in SEARCH_TOOLS:
-        searched = await _search(log.run, open_call.call.name, arguments, ports)
-        return await _store(log, open_call, ToolOutcome(text=searched.text), ports, also=searched.note_use)
+    tool = BUILT_IN_TOOLS[open_call.call.name]
+    if tool.search is not None:
+        outcome = await tool.search(await _search_call(log.run, ports), **arguments)
+        return await _store(log, open_call, outcome, ports)
     return await ports.store.write(
         _store_edit,
         log=log,
@@ -203,9 +204,9 @@ async def _memory_result(log: RunLog, open_call: OpenCall, arguments: Mapping[st
     )
 
 
-async def _search(run: Run, name: str, arguments: Mapping[str, Any], ports: Ports) -> Searched:
+async def _search_call(run: Run, ports: Ports) -> SearchCall:
     agent = await ports.store.read(lambda tx: tx.agents.get(run.key.agent_id))
-    call = SearchCall(
+    return SearchCall(
         run=run,
         timezone=agent.timezone,
         now=ports.clock.now(),
@@ -213,7 +214,6 @@ async def _search(run: Run, name: str, arguments: Mapping[str, Any], ports: Port
         store=ports.store,
         budget=Budget(ports.counter, _result_tokens(agent, ports.models, ports.settings)),
     )
-    return await run_search_tool(name, arguments, call)
 
 
 def _result_tokens(agent: Agent, models: Models, settings: EngineSettings) -> int:
@@ -248,21 +248,22 @@ def _store_edit(
         result_tokens=_result_tokens(agent, models, settings),
         window_tokens=window_tokens(agent, models, settings),
     )
-    result = run_memory_tool(tx, open_call.call.name, arguments, call)
-    _show(tx, log, result)
-    edits = _edits(result.edits)
-    return _store_result(tx, log, open_call, ToolOutcome(text=result.text), edits, ids=ids, counter=counter, now=now)
+    edit = BUILT_IN_TOOLS[open_call.call.name].edit
+    assert edit is not None
+    outcome = edit(tx, call, **arguments)
+    _show(tx, log, outcome)
+    return _store_result(tx, log, open_call, outcome, ids=ids, counter=counter, now=now)
 
 
-def _show(tx: Tx, log: RunLog, result: MemoryResult) -> None:
+def _show(tx: Tx, log: RunLog, outcome: ToolOutcome) -> None:
     """The result shows each edited block's new value and the lines of each opened file, so this conversation's log has
     seen those versions."""
-    if not result.edits and not result.files:
+    if not outcome.edits and not outcome.files:
         return
     agent_id, seq = log.run.key.agent_id, log.run.conversation_seq
     seen = dict(tx.conversations.at(agent_id, seq).seen)
-    shown: dict[str, int | None] = {edit.block.id: None if edit.gone else edit.block.version for edit in result.edits}
-    for key, version in (shown | dict(result.files)).items():
+    shown: dict[str, int | None] = {edit.block.id: None if edit.gone else edit.block.version for edit in outcome.edits}
+    for key, version in (shown | dict(outcome.files)).items():
         if version is None:
             seen.pop(key, None)
         else:
@@ -395,21 +396,20 @@ def _limit_s(spec: ToolSpec, settings: EngineSettings) -> float | None:
     return None if spec.kind in ("custom", "builtin") else spec.timeout_s or settings.tool_timeout_s
 
 
-async def _store(
-    log: RunLog, open_call: OpenCall, outcome: ToolOutcome, ports: Ports, *, also: Callable[[Tx], None] | None = None
-) -> Progress:
+async def _store(log: RunLog, open_call: OpenCall, outcome: ToolOutcome, ports: Ports) -> Progress:
+    """The progress of storing what came of a call (T7)."""
+
     def store(tx: Tx, *, ids: Ids, counter: TokenCounter, now: datetime, until: datetime) -> Progress:
         run = tx.runs.hold(log.run.key, log.lease, until=until)
-        if also is not None:
-            also(tx)
-        edits: Sequence[MemoryEdited] = ()
+        count_use(tx, outcome.passages)
+        stored = outcome
         if outcome.blocks:
             agent_id = run.key.agent_id
             author = Author(
                 kind="agent", id=agent_id, agent_id=agent_id, run_id=run.id, message_id=open_call.message.id
             )
-            edits = _edits(change_blocks(tx, agent_id, outcome.blocks, author=author, at=now))
-        return _store_result(tx, log, open_call, outcome, edits, ids=ids, counter=counter, now=now)
+            stored = replace(outcome, edits=change_blocks(tx, agent_id, outcome.blocks, author=author, at=now))
+        return _store_result(tx, log, open_call, stored, ids=ids, counter=counter, now=now)
 
     try:
         return await ports.store.write(store, **_now(ports))
@@ -418,11 +418,7 @@ async def _store(
             raise
         # Nothing of that transaction holds. The tool has run all the same: its result is kept, with what became of it.
         text = f"{outcome.text}\n[NOTE: the tool ran, but what it changed of your memory was not stored: {error}]"
-        return await _store(log, open_call, replace(outcome, text=text, status="error", blocks=()), ports, also=also)
-
-
-def _edits(edits: Sequence[MemoryEdit]) -> list[MemoryEdited]:
-    return [MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in edits]
+        return await _store(log, open_call, replace(outcome, text=text, status="error", blocks=()), ports)
 
 
 def _store_result(
@@ -430,36 +426,25 @@ def _store_result(
     log: RunLog,
     open_call: OpenCall,
     outcome: ToolOutcome,
-    edits: Sequence[MemoryEdited],
     *,
     ids: Ids,
     counter: TokenCounter,
     now: datetime,
 ) -> Progress:
-    call, text = open_call.call, outcome.text
-    if open_call.decision is not None and open_call.decision.arguments is not None and not outcome.refused:
-        text = f"{text}{EDITED}{open_call.decision.arguments}]"
-    result = ToolResult(
-        call.call_id,
-        call.name,
-        text,
-        outcome.status,
-        outcome.stdout,
-        outcome.stderr,
-        outcome.refused,
-        outcome.question,
-        outcome.shown_chars,
-    )
-    shown = text if outcome.shown_chars is None else shown_result(text, outcome.shown_chars)
+    call, decision = open_call.call, open_call.decision
+    if decision is not None and decision.arguments is not None and not outcome.refused:
+        outcome = replace(outcome, text=f"{outcome.text}{EDITED}{decision.arguments}]")
+    shown = outcome.text if outcome.shown_chars is None else shown_result(outcome.text, outcome.shown_chars)
     messages = tx.messages.append(
         log.run.key.agent_id,
-        [Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)],
+        [Draft(id=MessageId(ids.new("message")), role="tool", parts=(outcome.result(call),), name=call.name)],
         conversation_seq=log.run.conversation_seq,
         at=now,
         tokens=[counter.count(shown) + MESSAGE_OVERHEAD_TOKENS],
         run=log.run,
         step_id=open_call.message.step_id,
     )
+    edits = [MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in outcome.edits]
     events: list[Event] = [*edits, *(MessageAdded(message.seq, message) for message in messages)]
     stored = tx.events.add(log.run.key, events, at=now)
     return Progress(load_run_log(tx, log.run.key), stored)

@@ -16,13 +16,14 @@ from perdure.core.errors import ToolError
 from perdure.core.passages import Passage
 from perdure.core.ports import Store
 from perdure.core.runs import Run
+from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.domain.files.tools import found_text, grep_files
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
 from perdure.search.query.request import parse_time
 
-__all__ = ["SEARCH_TOOLS", "SearchCall", "Searched", "run_search_tool"]
+__all__ = ["SEARCH_TOOLS", "SearchCall", "count_use"]
 
 MAX_RESULTS = 50
 OFFSET_MAX = 950
@@ -42,26 +43,6 @@ class SearchCall:
     budget: Budget
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What came of a call: the text that the model sees, and the passages in it."""
-
-    text: str
-    passages: Sequence[Passage] = ()
-
-    def note_use(self, tx: Tx) -> None:
-        """Count that the passages were shown: what is used often comes a little earlier."""
-        for archive_id in dict.fromkeys(passage.archive_id for passage in self.passages):
-            seqs = [passage.seq for passage in self.passages if passage.archive_id == archive_id]
-            tx.passages.use(archive_id, seqs)
-
-
-async def run_search_tool(name: str, arguments: Mapping[str, Any], call: SearchCall) -> Searched:
-    """What came of a call, its arguments checked before. Raises: InvalidInput: a date that is none; ToolError;
-    StoreError."""
-    return await SEARCH_TOOLS[name](call, **arguments)
-
-
 async def _conversation_search(
     call: SearchCall,
     query: str | None = None,
@@ -70,7 +51,7 @@ async def _conversation_search(
     offset: int = 0,
     start_date: str | None = None,
     end_date: str | None = None,
-) -> Searched:
+) -> ToolOutcome:
     where = MessageFilter(
         roles=tuple(roles or ()),  # type: ignore[arg-type]  # checked against the schema's enum
         since=parse_time(start_date, timezone=call.timezone),
@@ -93,7 +74,7 @@ async def _conversation_search(
     found = f"Showing {len(results)} results:" if results else "No results found."
     if offset > 0 and results:
         found = f"Showing {len(results)} results behind the first {offset}:"
-    return Searched(json.dumps({"message": found, "results": results}, ensure_ascii=False))
+    return ToolOutcome(text=json.dumps({"message": found, "results": results}, ensure_ascii=False))
 
 
 async def _archival_memory_search(
@@ -105,7 +86,7 @@ async def _archival_memory_search(
     offset: int = 0,
     start_datetime: str | None = None,
     end_datetime: str | None = None,
-) -> Searched:
+) -> ToolOutcome:
     where = PassageFilter(
         tags=filter_tags(tags or ()),
         tag_match="all" if tag_match_mode == "all" else "any",
@@ -124,21 +105,21 @@ async def _archival_memory_search(
         }
         for hit in hits
     ]
-    return Searched(json.dumps(results, ensure_ascii=False), [hit.passage for hit in hits])
+    return ToolOutcome(text=json.dumps(results, ensure_ascii=False), passages=tuple(hit.passage for hit in hits))
 
 
-async def _grep_files(call: SearchCall, **arguments: Any) -> Searched:
-    return Searched(await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments))
+async def _grep_files(call: SearchCall, **arguments: Any) -> ToolOutcome:
+    return ToolOutcome(text=await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments))
 
 
-async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> Searched:
+async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> ToolOutcome:
     if not query.strip():
         raise ToolError("the query is empty: say what to look for")
     folders = await call.store.read(lambda tx: tx.folders.of_agent(call.run.key.agent_id))
     archives = [folder.archive_id for folder in folders]
     hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone, skip_deleted=True)
-    passages = [hit.passage for hit in hits]
-    return Searched(found_text(passages, folders, call.budget), passages)
+    passages = tuple(hit.passage for hit in hits)
+    return ToolOutcome(text=found_text(passages, folders, call.budget), passages=passages)
 
 
 def _passed_over(count: int) -> int:
@@ -162,7 +143,13 @@ def _ago(now: datetime, then: datetime) -> str:
     return "just now"
 
 
-SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[Searched]]] = {
+def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
+    """Count that the passages were shown: what is used often comes a little earlier."""
+    for archive_id in dict.fromkeys(passage.archive_id for passage in passages):
+        tx.passages.use(archive_id, [passage.seq for passage in passages if passage.archive_id == archive_id])
+
+
+SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
     "grep_files": _grep_files,
