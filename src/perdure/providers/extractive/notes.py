@@ -20,7 +20,6 @@ _LINE = re.compile(r"[\s*•-]*([^:：]{1,60})[:：]\s*(.+?)\s*")
 class Edit:
     """One call of an edit tool: `old` is replaced by `new`, or, when `old` is None, `new` is a line to append."""
 
-    fact: Fact
     old: str | None
     new: str
 
@@ -52,15 +51,15 @@ def plan_edits(value: str, facts: Sequence[Fact]) -> tuple[list[Edit], str]:
         lines = value.split("\n") if value else []
         at = next((at for at, note in enumerate(map(note_on, lines)) if note and note.slot == fact.slot), None)
         if at is None:
-            edits.append(Edit(fact, None, fact.line))
+            edits.append(Edit(None, fact.line))
             value = "\n".join([*lines, fact.line])
             continue
         corrected = "\n".join([*lines[:at], fact.line, *lines[at + 1 :]])
         if value.count(lines[at]) == 1:
-            edits.append(Edit(fact, lines[at], fact.line))
+            edits.append(Edit(lines[at], fact.line))
         elif edits:
             continue  # the next answer makes it
         else:
-            return [Edit(fact, value, corrected)], corrected
+            return [Edit(value, corrected)], corrected
         value = corrected
     return edits, value
