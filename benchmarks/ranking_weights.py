@@ -33,7 +33,7 @@ from perdure.search.query.dates import spans
 from perdure.search.query.names import without_names
 from perdure.search.ranking.fuse import rank, with_late
 from perdure.search.ranking.hints import hints_of, names_a_time
-from perdure.search.ranking.late import late_scores, packed
+from perdure.search.ranking.late import late_scores, pack_signs
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Column, Pool, QueryHints, Scope
 from perdure.search.ranking.weights import HYBRID, LEXICAL, Weights
@@ -164,7 +164,7 @@ def _talk(sample: Mapping[str, Any], folder: Path | None) -> Talk:
             for number, query in enumerate(queries)
         ],
         query_words=vectors.query_words if vectors else (),
-        turn_words=[packed(words) for words in vectors.turn_words] if vectors else (),
+        turn_words=[pack_signs(words) for words in vectors.turn_words] if vectors else (),
     )
 
 

@@ -341,8 +341,6 @@ class PassageContract(Contract):
                 (0, "a walrus", None, 2),
             ]
             assert texts.occurred_at == [AT.timestamp(), LATER.timestamp()]
-            assert await store.read(lambda tx: tx.passages.uses(archive.id, [1, 99, 0])) == {0: 2}
-            assert await store.read(lambda tx: tx.passages.uses(archive.id, [])) == {}
             assert [texts.whole(index) for index in (0, 1)] == await store.read(
                 lambda tx: tx.passages.by_seqs(archive.id, [1, 0])
             )

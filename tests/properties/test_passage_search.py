@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from perdure.core.passages import Archive, Passage
 from perdure.core.tx import PassageFilter, Tx
 from perdure.engine.search.search import Search
-from perdure.search import passages, words
 from perdure.testing import FakeClock, InlineStore, ScriptedEmbedder
 from perdure.testing.strategies import effort
 from tests.contracts.base import Contract
@@ -40,14 +38,6 @@ STEPS = st.lists(
     ),
     max_size=25,
 )
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What happens after many searches, or with many passages, happens after a few."""
-    monkeypatch.setattr(words, "GATHERED_AFTER", 2)
-    monkeypatch.setattr(passages, "REMEMBERED_ROWS", 7)
-    yield
 
 
 @effort(40, 1_000)

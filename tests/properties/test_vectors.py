@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
-from perdure.search.vectors import filters as vector_filters
 from perdure.search.vectors import index as vector_index
 from perdure.search.vectors import loading as vector_loading
 from perdure.search.vectors import rows as vector_rows
@@ -64,8 +63,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(vector_rows, "SAMPLE_ROWS", 4)
     monkeypatch.setattr(vector_index, "PAGE", 5)
     monkeypatch.setattr(vector_loading, "BLOCK", 5)
-    monkeypatch.setattr(vector_filters, "BLOCK", 3)
-    monkeypatch.setattr(vector_filters, "SHARE", 0)
     yield
 
 
@@ -92,13 +89,12 @@ def check(tx: Tx, indexes: VectorIndexes, number: int, seed: int, only: list[int
     within = None if only is None else np.array(sorted(only))
     asked = list(range(70))
     wanted = [there.get(seq, np.nan) for seq in asked]
-    for _ in range(1 if only is None else 3):  # a filter that comes again is searched in another way
-        dense = indexes.search(tx, number, query, limit=1_000, only=within, model=MODEL)
-        assert dense is not None
-        assert dense.seqs.tolist() == sorted(expected, key=lambda seq: -expected[seq])
-        assert np.allclose(dense.scores, [expected[seq] for seq in dense.seqs.tolist()], atol=1e-5)
-        assert dense.rows == len(expected)
-        assert np.allclose(dense.scores_of(asked), wanted, atol=1e-5, equal_nan=True)
+    dense = indexes.search(tx, number, query, limit=1_000, only=within, model=MODEL)
+    assert dense is not None
+    assert dense.seqs.tolist() == sorted(expected, key=lambda seq: -expected[seq])
+    assert np.allclose(dense.scores, [expected[seq] for seq in dense.seqs.tolist()], atol=1e-5)
+    assert dense.rows == len(expected)
+    assert np.allclose(dense.scores_of(asked), wanted, atol=1e-5, equal_nan=True)
     few = indexes.search(tx, number, query, limit=2)
     assert few is not None and set(few.seqs.tolist()) <= set(there) and len(few.seqs) == min(2, len(there))
 

@@ -93,33 +93,6 @@ async def test_many_rows_are_found_by_their_signs(
     assert met >= 495 and met_within >= 495
 
 
-@pytest.mark.parametrize("halves_bytes", [1 << 30, 0])
-async def test_a_filter_that_comes_again_is_exact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halves_bytes: int
-) -> None:
-    """Of few rows among many all scores are exact then; the rows that were gathered are counted, and let go of when the
-    scope changes."""
-    monkeypatch.setattr(vector_rows, "EXACT_BYTES", 2_000 * 4 * DIMENSIONS)
-    monkeypatch.setattr(vector_rows, "HALVES_BYTES", halves_bytes)
-    vectors, query, only = mixture(4_000), mixture(1, seed=1)[0], np.arange(0, 4_000, 5)
-    exact = vectors.astype(np.float16).astype(np.float32)[only] @ query
-    indexes = VectorIndexes()
-    async with opened(tmp_path) as store:
-        number = await store.write(add_scope, vectors)
-        await store.read(indexes.search, number, query, limit=10, only=only)
-        before = indexes.nbytes
-        again = await store.read(indexes.search, number, query, limit=10, only=only)
-        assert again is not None and indexes.nbytes > before + len(only) * 4 * DIMENSIONS
-        assert again.seqs.tolist() == only[np.argsort(-exact)[:10]].tolist()
-        assert again.rows == len(only)
-        assert np.allclose((again.mean, again.std), (exact.mean(), exact.std()), atol=1e-4)
-
-        await store.write(put, number, query[np.newaxis], [5])
-        changed = await store.read(indexes.search, number, query, limit=10, only=only)
-        assert changed is not None and changed.seqs[0] == 5
-        assert indexes.nbytes < before + len(only) * 2 * DIMENSIONS
-
-
 async def test_a_search_that_can_not_compare_is_refused(tmp_path: Path) -> None:
     """Another model, or another length: the error has both; a scope that there is not has nothing."""
     async with opened(tmp_path) as store:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perdure.core.text.words import Query, query_of
 from perdure.core.tx import Matches, Tx
-from perdure.search.asked import Asked
+from perdure.search.request import SearchRequest
 
 __all__ = ["Meaning", "by_meaning", "by_words"]
 
@@ -48,7 +48,9 @@ def by_words(text: str, match: Callable[[Query], Sequence[Matches]]) -> tuple[Qu
     return query, found
 
 
-def by_meaning(tx: Tx, number: int, asked: Asked, *, texts: int, only: NDArray[np.int64] | None, limit: int) -> Meaning:
+def by_meaning(
+    tx: Tx, number: int, request: SearchRequest, *, texts: int, only: NDArray[np.int64] | None, limit: int
+) -> Meaning:
     """The nearest vectors of a scope to the query's.
 
     Args:
@@ -56,16 +58,16 @@ def by_meaning(tx: Tx, number: int, asked: Asked, *, texts: int, only: NDArray[n
         only: sorted numbers of the rows that may be found; None: all.
         limit: how many candidates at most.
     """
-    if asked.indexes is None or not asked.vectors:
-        return _none(asked.without.get("vectors", "no embedder is set up"))
+    if request.indexes is None or not request.vectors:
+        return _none(request.without.get("vectors", "no embedder is set up"))
     scope = tx.vectors.scope(number)
     if scope is None or not scope.row_count:
         return _none("these texts have no vectors yet: type `perdure reindex`")
-    vector = asked.vectors.get(scope.model)
+    vector = request.vectors.get(scope.model)
     if vector is None or (scope.dimensions is not None and scope.dimensions != len(vector)):
-        using = ", ".join(asked.vectors)
+        using = ", ".join(request.vectors)
         return _none(f"these texts have vectors of {scope.model}, the query one of {using}: type `perdure reindex`")
-    found = asked.indexes.search(tx, number, vector, limit=limit, only=only, scope=scope)
+    found = request.indexes.search(tx, number, vector, limit=limit, only=only, scope=scope)
     if found is None:
         return _none("these texts have no vectors yet")
     missing = texts - found.rows if only is None else 0

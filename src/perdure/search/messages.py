@@ -13,17 +13,17 @@ from perdure.core.agents import Agent
 from perdure.core.text.words import Query
 from perdure.core.tx import Matches, MessageFilter, Tx
 from perdure.search.arms import Meaning, by_meaning, by_words
-from perdure.search.asked import Asked
 from perdure.search.history import History, once
 from perdure.search.hits import HITS_MAX, Arm, Hits, MessageHit, Ran, Why
 from perdure.search.query.dates import Span, spans
 from perdure.search.query.names import without_names
 from perdure.search.ranking.fuse import Ranked, rank
-from perdure.search.ranking.hints import hints_of, which_name_a_time
+from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
 from perdure.search.ranking.thin import thinned
 from perdure.search.ranking.weights import HYBRID, LEXICAL
+from perdure.search.request import SearchRequest
 
 __all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages", "why_message"]
 
@@ -66,24 +66,26 @@ def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -
     return Hits([MessageHit(message, 0.0) for message in found], Ran(rows=tx.messages.count(agent.id)))
 
 
-def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, limit: int = 0) -> RankedMessages:
+def rank_messages(
+    tx: Tx, agent: Agent, request: SearchRequest, *, where: MessageFilter, limit: int = 0
+) -> RankedMessages:
     """The messages that best match, best first, and those beside them; enough for `limit` hits, at most 1,000."""
-    history = asked.histories.of(tx, agent.id)
+    history = request.histories.of(tx, agent.id)
     few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
     out_of_view = tx.resets.out_of_view(agent.id)
     mask = history.mask(where, out_of_view=out_of_view)
     only = None if mask is None or (_only_before(where) and not out_of_view) else history.seq[mask]
-    meaning = by_meaning(tx, agent.number, asked, texts=history.rows, only=only, limit=max(few, min(limit, HITS_MAX)))
+    meaning = by_meaning(tx, agent.number, request, texts=history.rows, only=only, limit=max(few, min(limit, HITS_MAX)))
     found = _kept(history, mask, meaning.seqs)
     # What has no vector is found by its words alone.
     words_max = few if meaning.rows and not meaning.left_out else WORDS_CANDIDATES
     # Whom the query names is matched by who spoke: as a word it would only find where they are spoken to.
     query, (matches,) = by_words(
-        without_names(asked.text, history.names),
+        without_names(request.text, history.names),
         lambda query: [tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)))],
     )
-    now = _log_clock(history, asked.now)
-    named = spans(asked.text, now=now, timezone=asked.timezone)
+    now = _log_clock(history, request.now)
+    named = spans(request.text, now=now, timezone=request.timezone)
     said_then = history.seq[:0]
     if named:  # rows that a reset took away stand in a history that was read before, and must not take others' places
         said_then = _within(history, history.mask(where, out_of_view=tx.resets.taken(agent.id)), named)
@@ -94,7 +96,7 @@ def rank_messages(tx: Tx, agent: Agent, asked: Asked, *, where: MessageFilter, l
         there = [seq in texts for seq in seqs.tolist()]
         seqs, at = seqs[there], at[there]
     hints = hints_of(
-        asked.text,
+        request.text,
         names=history.names,
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
         now=now.timestamp(),
@@ -221,7 +223,7 @@ def _pool(
         occurred_at=occurred_at,
         counts=clause_counts(query, read),
         dense=meaning.scores_of(seqs),
-        timed=which_name_a_time(read) if timed else None,
+        timed=np.array(list(map(names_a_time, read)), np.bool_) if timed else None,
         scope=Scope(
             rows=max(history.rows, len(seqs)),
             sessions=max(1, len(history.sizes)),

@@ -13,15 +13,15 @@ from perdure.core.passages import Archive, PassageTexts
 from perdure.core.text.words import Query
 from perdure.core.tx import Matches, PassageFilter, Tx
 from perdure.search.arms import Meaning, by_meaning, by_words
-from perdure.search.asked import Asked
 from perdure.search.hits import HITS_MAX, Arm, Hits, PassageHit, Ran, Why
 from perdure.search.query.dates import Span, spans
 from perdure.search.ranking.fuse import Ranked, rank
-from perdure.search.ranking.hints import hints_of, which_name_a_time
+from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
 from perdure.search.ranking.thin import thinned
 from perdure.search.ranking.weights import PASSAGES
+from perdure.search.request import SearchRequest
 
 __all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
 
@@ -29,7 +29,6 @@ CANDIDATES, DENSE_CANDIDATES = 80, 80  # fewer than of messages: passages are lo
 POOL_ROWS = 80  # of one archive: what both arms found, then half of what only one did
 FIRST = 50
 SPAN_CANDIDATES = 30
-REMEMBERED_ROWS = 16_384  # of so many passages the same ones are found again; of more, reading them anew costs less
 APART = 1_000  # places between rows that are nobody's neighbours
 
 
@@ -56,46 +55,46 @@ def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter
 
 
 def rank_passages(
-    tx: Tx, archives: Sequence[Archive], asked: Asked, *, where: PassageFilter, limit: int = CANDIDATES
+    tx: Tx, archives: Sequence[Archive], request: SearchRequest, *, where: PassageFilter, limit: int = CANDIDATES
 ) -> RankedPassages:
     """The passages of these archives that best match, best first; enough for `limit` hits, at most 1,000. Scores
     compare over all of them."""
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
-    within = [_within_filter(tx, archive, asked, where) for archive in archives]
-    known = [asked.words.of(tx, archive, where, only) for archive, only in zip(archives, within, strict=True)]
+    within = [_within_filter(tx, archive, request, where) for archive in archives]
     query, found = by_words(
-        asked.text,
+        request.text,
         lambda query: [
             tx.passages.match(
                 archive.id,
                 query,
                 where=where,
                 limit=max(CANDIDATES, most),
-                known=words,
+                known=request.archives.postings(archive, where),
                 rows=None if only is None else len(only),
             )
-            for archive, only, words in zip(archives, within, known, strict=True)
+            for archive, only in zip(archives, within, strict=True)
         ],
     )
     meanings = [
-        by_meaning(tx, archive.number, asked, texts=archive.passage_count, only=only, limit=max(DENSE_CANDIDATES, most))
+        by_meaning(
+            tx, archive.number, request, texts=archive.passage_count, only=only, limit=max(DENSE_CANDIDATES, most)
+        )
         for archive, only in zip(archives, within, strict=True)
     ]
-    named = spans(asked.text, now=asked.now, timezone=asked.timezone)
+    named = spans(request.text, now=request.now, timezone=request.timezone)
     several: list[PassageTexts] = []
     dense: list[NDArray[np.float64]] = []
-    for archive, words, matches, meaning in zip(archives, known, found, meanings, strict=True):
+    for archive, matches, meaning in zip(archives, found, meanings, strict=True):
         candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
         seqs = list(dict.fromkeys((*candidates, *_within(tx, archive, where, named))))
-        few = archive.passage_count <= REMEMBERED_ROWS or words.every is not None
-        read = asked.texts.of(tx, archive, seqs) if few else tx.passages.texts(archive.id, seqs)
+        read = tx.passages.texts(archive.id, seqs)
         several.append(read)
         dense.append(meaning.scores_of(np.array(read.seqs, np.int64)))
     texts = PassageTexts.joined(several)
-    now = asked.now
+    now = request.now
     hints = hints_of(
-        asked.text,
+        request.text,
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
         now=now.timestamp(),
     )
@@ -138,11 +137,11 @@ def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> l
     return list(chosen)[:most]
 
 
-def _within_filter(tx: Tx, archive: Archive, asked: Asked, where: PassageFilter) -> NDArray[np.int64] | None:
+def _within_filter(tx: Tx, archive: Archive, request: SearchRequest, where: PassageFilter) -> NDArray[np.int64] | None:
     """The numbers of the passages that a filter lets through, sorted; None: they are not needed."""
-    if where.everything or asked.indexes is None or not asked.vectors:
+    if where.everything or request.indexes is None or not request.vectors:
         return None
-    return asked.masks.of(tx, archive, where)
+    return request.archives.seqs(tx, archive, where)
 
 
 def _within(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
@@ -194,7 +193,7 @@ def _pool(
         place=np.where(session == 0, np.arange(len(texts)) * APART, seqs),
         occurred_at=np.array(texts.occurred_at, np.float64),
         chars=chars,
-        timed=which_name_a_time(words) if timed else None,
+        timed=np.array(list(map(names_a_time, words)), np.bool_) if timed else None,
         uses=np.array(texts.uses, np.float64),
         counts=clause_counts(query, words),
         dense=dense,

@@ -19,7 +19,6 @@ from perdure.core.passages import CAPTURED, Archive, Passage
 from perdure.core.text.words import query_of
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.domain.archives.units import archives_of
-from perdure.search.asked import Asked
 from perdure.search.hits import Ran
 from perdure.search.messages import RankedMessages, rank_messages, why_message
 from perdure.search.packing.packing import Candidate, Packed, pack
@@ -27,6 +26,7 @@ from perdure.search.passages import RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.fuse import Ranked
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.recalled import Recalled, RecallScope, Source
+from perdure.search.request import SearchRequest
 
 __all__ = ["recall"]
 
@@ -58,8 +58,8 @@ class _Found:
 def recall(
     tx: Tx,
     scope: RecallScope,
-    turns: Asked | None,
-    passages: Asked,
+    turns: SearchRequest | None,
+    passages: SearchRequest,
     *,
     budget_tokens: int,
     count: Callable[[str], int],
@@ -224,11 +224,11 @@ def _lines(passage: Passage) -> tuple[int, int] | None:
     return (first, last) if isinstance(first, int) and isinstance(last, int) else None
 
 
-def _where(tx: Tx, agent: Agent, asked: Asked, scope: RecallScope) -> MessageFilter:
+def _where(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope) -> MessageFilter:
     """What the searches can leave out by themselves: of an agent with one conversation all that is in view."""
     if scope.in_view is not None:
         seq, first = scope.in_view
-        history = asked.histories.of(tx, agent.id)
+        history = request.histories.of(tx, agent.id)
         beside = (history.conversation != seq) & (history.seq >= first)
         if not beside.any():
             return MessageFilter(conversation_seq=scope.conversation_seq, before_seq=first)
@@ -238,7 +238,7 @@ def _where(tx: Tx, agent: Agent, asked: Asked, scope: RecallScope) -> MessageFil
 def _add_turns(
     tx: Tx,
     ranked: RankedMessages,
-    asked: Asked,
+    request: SearchRequest,
     scope: RecallScope,
     found: _Found,
     *,
@@ -248,7 +248,7 @@ def _add_turns(
 ) -> None:
     """The turns that were found, and those beside the best of them. Tool results are no turns."""
     found.ran["messages"] = ranked.ran
-    history = asked.histories.of(tx, ranked.agent.id)
+    history = request.histories.of(tx, ranked.agent.id)
     at = history.indexes(ranked.seqs)
 
     def shown_anyway(index: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.search.ranking.hints import asks_when, hints_of, names_a_time, role_meant, which_name_a_time
+from perdure.search.ranking.hints import asks_when, hints_of, names_a_time, role_meant
 from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER
 
 
@@ -56,12 +56,10 @@ def test_a_text_that_names_a_time_is_known(text: str, named: bool) -> None:
     assert names_a_time(text) is named
 
 
-def test_texts_are_asked_for_times_by_their_beginnings() -> None:
-    """In their order, also those that were asked before."""
-    texts = ["today", "x" * 2_000 + " today", "no", "today"]
-
-    assert which_name_a_time(texts).tolist() == [True, False, False, True]
-    assert which_name_a_time(texts[::-1]).tolist() == [True, False, False, True]
+def test_a_time_counts_at_the_beginning_of_a_text() -> None:
+    """Within its first 2,000 characters."""
+    assert names_a_time("x" * 1_990 + " today")
+    assert not names_a_time("x" * 2_000 + " today")
 
 
 def test_naming_everybody_tells_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perdure.search.ranking.late import ROWS_AT_ONCE, late_scores, packed
+from perdure.search.ranking.late import ROWS_AT_ONCE, late_scores, pack_signs
 from perdure.search.ranking.pool import Column
 
 EYE = np.eye(4, dtype=np.float32)
@@ -46,7 +46,7 @@ def test_signs_alone_give_the_same_order() -> None:
     near = [query + noise * random.standard_normal((3, 64)).astype(np.float32) for noise in (0.3, 1.5, 9.0)]
     rows = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in near]
 
-    signs = [packed(one) for one in rows]
+    signs = [pack_signs(one) for one in rows]
     assert signs[0].shape == (3, 8)
     assert (
         np.argsort(-late_scores(query, signs)).tolist() == np.argsort(-late_scores(query, rows)).tolist() == [0, 1, 2]
@@ -69,4 +69,4 @@ def test_scores_are_those_of_the_formula(words: int) -> None:
 
     assert late_scores(query, rows) == pytest.approx(formula(rows), abs=1e-5)
     signs = [np.where(row > 0, 1, -1) / np.sqrt(24) for row in rows]
-    assert late_scores(query, [packed(row) for row in rows]) == pytest.approx(formula(signs), abs=1e-5)
+    assert late_scores(query, [pack_signs(row) for row in rows]) == pytest.approx(formula(signs), abs=1e-5)

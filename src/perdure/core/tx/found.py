@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,6 @@ __all__ = ["Matches", "Postings"]
 class Postings(dict[tuple[tuple[Clause, ...], int], "NDArray[Any]"]):
     """Clauses that a row holds all of, and how many rows were asked for -> the newest of them, as one state of a scope
     and one filter have them."""
-
-    every: Callable[[Clause], NDArray[Any] | None] | None = None
-    """All rows that hold a clause, oldest first, where that is known without the index; None: ask the index."""
 
 
 @dataclass(frozen=True, slots=True)

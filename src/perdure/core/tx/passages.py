@@ -97,11 +97,6 @@ class Passages(Protocol):
         """Those that are there, in the order of `seqs`."""
         ...
 
-    def uses(self, archive_id: ArchiveId, seqs: Sequence[int]) -> dict[int, int]:
-        """How often each was shown to an agent, of those that were at all: what changes of a passage while its
-        archive's `version` stays."""
-        ...
-
     def use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
         """Count that these were shown to an agent that looked for them."""
         ...

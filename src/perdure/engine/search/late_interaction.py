@@ -33,8 +33,8 @@ class LateInteraction:
         self._embedder, self._deadline_s = embedder, deadline_s
         self._words: OrderedDict[str, Column] = OrderedDict()
 
-    async def reordered(self, ranked: Ranked, query: str, texts: Sequence[str]) -> tuple[Ranked, str]:
-        """The ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.
+    async def rerank(self, ranked: Ranked, query: str, texts: Sequence[str]) -> tuple[Ranked, str]:
+        """Return the ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.
 
         Args:
             texts: of the first rows of `ranked.order`, in that order.
@@ -47,7 +47,7 @@ class LateInteraction:
         until = time.monotonic() + self._deadline_s
         texts = texts[:POOL_ROWS]
         try:
-            (asked,) = await self._embedder.embed_words([query])
+            (query_words,) = await self._embedder.embed_words([query])
             late = await self._embed(texts, until)
         except ModelError as error:
             return ranked, str(error)
@@ -55,13 +55,13 @@ class LateInteraction:
         known = [at for at, words in enumerate(rows) if words is not None]
         scores = np.full(len(texts), np.nan)
         scores[known] = late_scores(
-            asked, [words for words in rows if words is not None], out_of_time=lambda: time.monotonic() > until
+            query_words, [words for words in rows if words is not None], out_of_time=lambda: time.monotonic() > until
         )
         return with_late(ranked, ranked.order[: len(texts)], scores), late
 
     async def _embed(self, texts: Sequence[str], until: float) -> str:
         """Have the words of these texts embedded, the first texts first, as far as there is time."""
-        from perdure.search.ranking.late import packed
+        from perdure.search.ranking.late import pack_signs
 
         for text in texts:
             if text in self._words:
@@ -77,7 +77,7 @@ class LateInteraction:
             except TimeoutError:
                 return f"no time for {len(missing) - first} of {len(texts)} texts"
             for text, vectors in zip(some, words, strict=True):
-                self._words[text] = packed(vectors)
+                self._words[text] = pack_signs(vectors)
             while len(self._words) > KEPT_TEXTS:
                 self._words.popitem(last=False)
         return ""

@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from perdure.search.asked import Asked
+    from perdure.search.archive_cache import ArchiveCache
     from perdure.search.history import Histories
-    from perdure.search.masks import Masks
     from perdure.search.passages import RankedPassages
-    from perdure.search.texts import Texts
+    from perdure.search.request import SearchRequest
     from perdure.search.vectors.index import VectorIndexes
-    from perdure.search.words import Words
 
 __all__ = ["QUERY_TIMEOUT_S", "Search"]
 
@@ -93,7 +91,7 @@ class Search:
             return (await self._store.read(newest)).page(offset, limit)
 
         if self._embedder is None and most <= FIRST_HITS:  # nothing is waited for: one unit of work does it all
-            by_words = self._asked_words(text)
+            by_words = self._request_without_vector(text)
 
             def find_by_words(tx: Tx) -> Hits[MessageHit]:
                 agent = tx.agents.get(agent_id)
@@ -108,21 +106,21 @@ class Search:
             return agent, self._histories.of(tx, agent_id).names if self._embedder else ()
 
         agent, names = await self._store.read(prepare)
-        asked = await self._asked(text, names=names, timezone=agent.timezone)
+        request = await self._request(text, names=names, timezone=agent.timezone)
 
         def find(tx: Tx) -> Hits[MessageHit]:
-            found = search.rank_messages(tx, agent, asked, where=where)
+            found = search.rank_messages(tx, agent, request, where=where)
             return search.read_messages(tx, found, limit=min(most, FIRST_HITS), explain=explain)
 
         def find_more(tx: Tx) -> Hits[MessageHit]:
-            found = search.rank_messages(tx, agent, asked, where=where, limit=HITS_MAX)
+            found = search.rank_messages(tx, agent, request, where=where, limit=HITS_MAX)
             return search.read_messages(tx, found, limit=HITS_MAX, explain=explain)
 
         if self._late is None:
             hits = await self._store.read(find)
         else:
-            found = await self._store.read(search.rank_messages, agent, asked, where=where)
-            ranked, left_out = await self._late.reordered(found.ranked, without_names(text, names), found.first_texts)
+            found = await self._store.read(search.rank_messages, agent, request, where=where)
+            ranked, left_out = await self._late.rerank(found.ranked, without_names(text, names), found.first_texts)
             found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
             hits = await self._store.read(search.read_messages, found, limit=min(most, FIRST_HITS), explain=explain)
         if most > FIRST_HITS:
@@ -167,25 +165,25 @@ class Search:
             )
             return newest.page(offset, limit)
 
-        asked = await self._asked(text, timezone=timezone)
+        request = await self._request(text, timezone=timezone)
 
-        def asked_here(tx: Tx) -> Asked:
-            return replace(asked, timezone=tx.agents.get(archives).timezone) if isinstance(archives, str) else asked
+        def request_here(tx: Tx) -> SearchRequest:
+            return replace(request, timezone=tx.agents.get(archives).timezone) if isinstance(archives, str) else request
 
         first = min(most, FIRST_HITS)
 
         def rank(tx: Tx) -> RankedPassages:
-            return search.rank_passages(tx, searched(tx), asked_here(tx), where=where)
+            return search.rank_passages(tx, searched(tx), request_here(tx), where=where)
 
         def find_more(tx: Tx) -> Hits[PassageHit]:
-            found = search.rank_passages(tx, searched(tx), asked_here(tx), where=where, limit=HITS_MAX)
+            found = search.rank_passages(tx, searched(tx), request_here(tx), where=where, limit=HITS_MAX)
             return search.read_passages(found, limit=HITS_MAX, explain=explain)
 
         if self._late is None:
             hits = await self._store.read(lambda tx: search.read_passages(rank(tx), limit=first, explain=explain))
         else:
             found = await self._store.read(rank)
-            ranked, left_out = await self._late.reordered(found.ranked, text, found.first_texts)
+            ranked, left_out = await self._late.rerank(found.ranked, text, found.first_texts)
             found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
             hits = search.read_passages(found, limit=first, explain=explain)
         if most > FIRST_HITS:
@@ -217,7 +215,7 @@ class Search:
         from perdure.search import recall
         from perdure.search.query.names import without_names
 
-        turns: Asked | None = None
+        turns: SearchRequest | None = None
         names: Sequence[str] = ()
         if (agent_id := scope.agent_id) is not None:
 
@@ -227,19 +225,19 @@ class Search:
 
             timezone, names = await self._store.read(prepare)
             if scope.messages:
-                turns = await self._asked(text, names=names, timezone=timezone, timeout_s=vector_timeout_s)
+                turns = await self._request(text, names=names, timezone=timezone, timeout_s=vector_timeout_s)
         same = turns is not None and ("vectors" in turns.without or without_names(text, names) == text)
         if turns is not None and same:
-            asked = turns
+            request = turns
         else:
-            asked = await self._asked(text, timezone=timezone, timeout_s=vector_timeout_s)
+            request = await self._request(text, timezone=timezone, timeout_s=vector_timeout_s)
 
         def unit(tx: Tx) -> Recalled:
             return recall.recall(
                 tx,
                 scope,
                 turns,
-                asked,
+                request,
                 budget_tokens=budget_tokens,
                 count=count,
                 floor=floor,
@@ -256,53 +254,50 @@ class Search:
     @property
     def _held(self) -> _Memory:
         if self._memory is None:  # numpy takes 0.1 s to import, and many chats never search
+            from perdure.search.archive_cache import ArchiveCache
             from perdure.search.history import Histories
-            from perdure.search.masks import Masks
-            from perdure.search.texts import Texts
-            from perdure.search.words import Words
 
             indexes = None
             if self._embedder is not None:
                 from perdure.search.vectors.index import VectorIndexes
 
                 indexes = VectorIndexes()
-            texts = Texts()
-            self._memory = _Memory(Histories(), Masks(), texts, Words(texts), indexes)
+            self._memory = _Memory(Histories(), ArchiveCache(), indexes)
         return self._memory
 
-    async def _asked(
+    async def _request(
         self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
-    ) -> Asked:
+    ) -> SearchRequest:
         from perdure.search.query.names import without_names
 
         if self._embedder is None:
-            return self._asked_words(text, timezone)
+            return self._request_without_vector(text, timezone)
         try:
             async with asyncio.timeout(timeout_s):
                 vectors = await self._embedder.embed([without_names(text, names)], purpose="query")
         except TimeoutError:
-            return self._asked_words(text, timezone, f"{self._embedder.handle} did not answer within {timeout_s:g} s")
+            return self._request_without_vector(
+                text, timezone, f"{self._embedder.handle} did not answer within {timeout_s:g} s"
+            )
         except ModelError as error:
-            return self._asked_words(text, timezone, str(error))
-        return self._as_asked(text, timezone, {self._embedder.handle: vectors[0]}, {})
+            return self._request_without_vector(text, timezone, str(error))
+        return self._build_request(text, timezone, {self._embedder.handle: vectors[0]}, {})
 
-    def _asked_words(self, text: str, timezone: str = "UTC", reason: str = "") -> Asked:
+    def _request_without_vector(self, text: str, timezone: str = "UTC", reason: str = "") -> SearchRequest:
         """Without the query's vector, and why."""
-        return self._as_asked(text, timezone, {}, {"vectors": reason or self._reason or "no embedder is set up"})
+        return self._build_request(text, timezone, {}, {"vectors": reason or self._reason or "no embedder is set up"})
 
-    def _as_asked(
+    def _build_request(
         self, text: str, timezone: str, vectors: Mapping[str, NDArray[np.float32]], without: Mapping[Arm, str]
-    ) -> Asked:
-        from perdure.search.asked import Asked
+    ) -> SearchRequest:
+        from perdure.search.request import SearchRequest
 
         held = self._held
-        return Asked(
+        return SearchRequest(
             text=text,
             now=self._clock.now(),
             histories=held.histories,
-            masks=held.masks,
-            texts=held.texts,
-            words=held.words,
+            archives=held.archives,
             indexes=held.indexes,
             timezone=timezone,
             vectors=vectors,
@@ -313,9 +308,7 @@ class Search:
 @dataclass(frozen=True, slots=True)
 class _Memory:
     histories: Histories
-    masks: Masks
-    texts: Texts
-    words: Words
+    archives: ArchiveCache
     indexes: VectorIndexes | None
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-
 from perdure.search.query.names import different, names_in
-from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER, Column, QueryHints
+from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
 
-__all__ = ["asks_when", "hints_of", "names_a_time", "role_meant", "which_name_a_time"]
+__all__ = ["asks_when", "hints_of", "names_a_time", "role_meant"]
 
 _SAID = (
     r"(?:say|said|tell|told|mention\w*|suggest\w*|recommend\w*|advis\w+|propos\w+|ask\w*|explain\w*|promis\w+|writ\w+|wrote"
@@ -40,8 +38,7 @@ _TIME_WORDS = frozenset(
 )
 _TIME_ZH = re.compile("昨天|今天|明天|上周|下周|上个月|下个月|去年|明年|[0-9一二三四五六七八九十]+[年月日号]")
 _WORDS = re.compile(r"\w+")
-# What `_WORDS` finds in ASCII stands between spaces after this, in lower case: a search asks a hundred texts.
-_ASCII_WORDS = bytes(ord(chr(byte).lower()) if re.match(r"\w", chr(byte), re.ASCII) else 32 for byte in range(256))
+TIME_CHARS = 2_000
 
 
 def hints_of(
@@ -71,7 +68,7 @@ def role_meant(text: str) -> int:
     other = not folded.isascii()
     if ("you" in folded and _ASSISTANT_SAID.search(folded)) or (other and _ASSISTANT_SAID_ZH.search(folded)):
         return ASSISTANT
-    if not _USER_WORDS.isdisjoint(_words(folded)) or (other and _USER_SAID_ZH.search(folded)):
+    if not _USER_WORDS.isdisjoint(_WORDS.findall(folded)) or (other and _USER_SAID_ZH.search(folded)):
         return USER
     return NO_ROLE
 
@@ -79,37 +76,14 @@ def role_meant(text: str) -> int:
 def asks_when(text: str) -> bool:
     """Whether a query asks for a time."""
     folded = text.casefold()
-    if folded.isascii() and _WHEN_WORDS.isdisjoint(_words(folded)):
+    if folded.isascii() and _WHEN_WORDS.isdisjoint(_WORDS.findall(folded)):
         return False
     return _WHEN.search(folded) is not None
 
 
 def names_a_time(text: str) -> bool:
-    """Whether a text names a time, so that it may say when something was: `Pool.timed`."""
-    if text.isascii():
-        return not _TIME_WORDS.isdisjoint(_words(text))
-    folded = text.casefold()
-    return not _TIME_WORDS.isdisjoint(_words(folded)) or _TIME_ZH.search(folded) is not None
-
-
-def which_name_a_time(texts: Sequence[str]) -> Column:
-    """(n) `names_a_time` of the beginning of each text, 2,000 characters."""
-    if len(_timed) > TIMED_KEPT:
-        _timed.clear()
-    keys = list(map(hash, texts))
-    found = list(map(_timed.get, keys))
-    for row, known in enumerate(found):
-        if known is None:
-            found[row] = _timed[keys[row]] = names_a_time(texts[row][:TIME_CHARS])
-    return np.array(found, np.bool_)
-
-
-TIMED_KEPT = 65_536
-TIME_CHARS = 2_000
-_timed: dict[int, bool] = {}
-"""Of texts that were met lately, by their hash: to look at all of a pool takes longer than to rank it."""
-
-
-def _words(text: str) -> list[str]:
-    """The words of a text that is ASCII, in lower case, or folded."""
-    return text.encode().translate(_ASCII_WORDS).decode().split() if text.isascii() else _WORDS.findall(text)
+    """Whether the beginning of a text names a time, so that it may say when something was: `Pool.timed`."""
+    folded = text[:TIME_CHARS].casefold()
+    if not _TIME_WORDS.isdisjoint(_WORDS.findall(folded)):
+        return True
+    return not folded.isascii() and _TIME_ZH.search(folded) is not None

@@ -11,14 +11,13 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from perdure.core.errors import EmbeddingMismatch
 from perdure.core.tx import Scope, Tx, VectorRow
-from perdure.search.vectors.filters import Filters
 from perdure.search.vectors.loading import loaded
 from perdure.search.vectors.rows import NO_ROW, FloatArray, IntArray, Rows, decoded, scores
 
@@ -67,23 +66,20 @@ class Dense:
 class _Entry:
     lock: threading.Lock = field(default_factory=threading.Lock)
     rows: Rows | None = None
-    filters: Filters = field(default_factory=Filters)
 
     @property
     def nbytes(self) -> int:
-        return 0 if self.rows is None else self.rows.nbytes + self.filters.nbytes
+        return 0 if self.rows is None else self.rows.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    """What one transaction sees: `rows` without `hidden` ones, and `extra` rows beside them; `gathered`: those of them
-    that a filter lets through, by their places in it, if they were gathered."""
+    """What one transaction sees: `rows` without `hidden` ones, and `extra` rows beside them."""
 
     rows: Rows
     hidden: npt.NDArray[np.int32]
     extra_seqs: IntArray
     extra: FloatArray
-    gathered: Rows | None = None
 
     @property
     def count(self) -> int:
@@ -143,7 +139,7 @@ class VectorIndexes:
                 dimensions=len(query),
             )
         query = np.ascontiguousarray(query, np.float32)
-        seen = self._seen(tx, scope, len(query), only)
+        seen = self._seen(tx, scope, len(query))
         return _Search(tx, scope, seen, query, limit, only).result()
 
     def forget(self, number: int) -> None:
@@ -151,16 +147,14 @@ class VectorIndexes:
         with self._lock:
             self._entries.pop(number, None)
 
-    def _seen(self, tx: Tx, scope: Scope, dimensions: int, only: IntArray | None) -> _Seen:
+    def _seen(self, tx: Tx, scope: Scope, dimensions: int) -> _Seen:
         with self._lock:
             entry = self._entries.setdefault(scope.number, _Entry())
             self._entries.move_to_end(scope.number)
         with entry.lock:  # one of several that came at once does the work, the others find it done
-            before = entry.rows, entry.filters.gathered
+            before = entry.rows
             seen = _take_up(tx, scope, dimensions, entry)
-            if only is not None and seen.rows is entry.rows and not len(seen.hidden) and not len(seen.extra_seqs):
-                seen = replace(seen, gathered=entry.filters.of(tx, scope, seen.rows, only))
-            grown = entry.rows is not None and (entry.rows, entry.filters.gathered) != before
+            grown = entry.rows is not None and entry.rows is not before
         if grown:
             self._make_room()
         return seen
@@ -234,28 +228,10 @@ class _Search:
         self._best: tuple[IntArray, FloatArray] | None = None  # numbers and scores of what was found
 
     def result(self) -> Dense:
-        if self._seen.gathered is not None:
-            return self._by_places(self._seen.gathered)
         seqs, found, mean, std, rows = self._within() if self._only is not None else self._over_all()
         best = np.lexsort((-seqs, -found))[: self._limit]
         seqs, found = self._best = seqs[best], found[best]
         return Dense(seqs, found, mean, std, rows, self._scores_of)
-
-    def _by_places(self, gathered: Rows) -> Dense:
-        only = np.asarray(self._only, np.int64)
-        found = _Search(self._tx, self._scope, _plain(gathered), self._query, self._limit, None).result()
-
-        def scores_of(seqs: Sequence[int] | IntArray) -> FloatArray:
-            wanted = np.asarray(seqs, np.int64)
-            at = np.minimum(np.searchsorted(only, wanted), max(0, len(only) - 1))
-            inside = only[at] == wanted if len(only) else np.zeros(len(wanted), np.bool_)
-            out = np.empty(len(wanted), np.float32)
-            out[inside] = found.scores_of(at[inside])
-            if not inside.all():
-                out[~inside] = self._scores_of(wanted[~inside])
-            return out
-
-        return replace(found, seqs=only[found.seqs], scores_of=scores_of)
 
     def _over_all(self) -> tuple[IntArray, FloatArray, float, float, int]:
         """Candidates and their scores, among them the best; mean, deviation and number of all."""

@@ -245,13 +245,6 @@ class Rows:
             out[picked] = segment.seqs[at]
         return out
 
-    def halves_of(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
-        """The vectors of these rows, of halves only."""
-        out = np.empty((len(rows), self.dimensions), np.float16)
-        for segment, picked, at in self._grouped(rows):
-            out[picked] = _given(segment.halves)[at]
-        return out
-
     def scored(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> FloatArray:
         """The exact score of each row, or of these; not of signs alone."""
         if rows is None:

@@ -66,7 +66,7 @@ def matches(
     read = Postings() if known is None else known
 
     def rows(*clauses: Clause, most: int) -> NDArray[Any]:
-        if (found := read.get((clauses, most))) is None and (found := _among(read, clauses, most)) is None:
+        if (found := read.get((clauses, most))) is None:
             found = read[clauses, most] = asked(*clauses, most=most)
         return found
 
@@ -99,20 +99,6 @@ def matches(
         for one, other in itertools.islice(itertools.combinations(many, 2), PAIRS)
     ]
     return Matches(_best([(held[at], weights[at]) for at in rarest_first], pairs, limit), frequency)
-
-
-def _among(known: Postings, clauses: Sequence[Clause], most: int) -> NDArray[Any] | None:
-    """The newest rows that hold all clauses, from what is known of every row; None: the index is to be asked."""
-    import numpy as np
-
-    if known.every is None:
-        return None
-    found: NDArray[Any] | None = None
-    for clause in clauses:
-        if (every := known.every(clause)) is None:
-            return None
-        found = every if found is None else np.intersect1d(found, every, assume_unique=True)
-    return None if found is None else found[::-1][:most]
 
 
 def _holds(words: str, clause: Clause) -> bool:

@@ -263,16 +263,6 @@ class Passages:
             _passage,
         )
 
-    def uses(self, archive_id: ArchiveId, seqs: Sequence[int]) -> dict[int, int]:
-        if not seqs:
-            return {}
-        among, params = self._db.among("seq", "seqs", seqs)
-        rows = self._db.rows(  # answered by the index of those that were used at all
-            f"SELECT seq, uses FROM passages WHERE archive_id = :archive_id AND uses > 0 AND {among} AND {OWN_ARCHIVE}",
-            {"archive_id": archive_id, "org_id": self._org_id, **params},
-        )
-        return {row[0]: row[1] for row in rows}
-
     def use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
         if not seqs:
             return

@@ -1,4 +1,4 @@
-"""What a search is asked, and what it has to answer it with."""
+"""What a search is request, and what it has to answer it with."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from perdure.search.archive_cache import ArchiveCache
     from perdure.search.history import Histories
     from perdure.search.hits import Arm
-    from perdure.search.masks import Masks
-    from perdure.search.texts import Texts
     from perdure.search.vectors.index import VectorIndexes
-    from perdure.search.words import Words
 
-__all__ = ["Asked"]
+__all__ = ["SearchRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Asked:
+class SearchRequest:
     """A query with all that its search needs beside the store: a unit of work has no clock and no model.
 
     Args:
-        text: as it was asked.
+        text: as it was request.
         now: the clock, for what has no log of its own; a history is searched by its newest message's time.
         timezone: where days begin that the query names.
         vectors: embedding model -> the query's vector, of length 1.
@@ -36,9 +34,7 @@ class Asked:
     text: str
     now: datetime
     histories: Histories
-    masks: Masks
-    texts: Texts
-    words: Words
+    archives: ArchiveCache
     indexes: VectorIndexes | None = None
     timezone: str = "UTC"
     vectors: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)

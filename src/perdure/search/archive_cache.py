@@ -1,0 +1,81 @@
+"""What searches read of archives, kept as long as an archive has the same version."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.core.ids import ArchiveId
+from perdure.core.passages import Archive
+from perdure.core.tx import PassageFilter, Postings, Tx
+
+__all__ = ["ArchiveCache"]
+
+FILTERS = 64
+CLAUSES = 500
+"""Of one archive and filter. A clause takes 8 kB at most (200 numbers, sometimes 1,000), most take far less."""
+MAX_BYTES = 32_000_000
+"""Of the numbers that filters let through."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    version: int
+    postings: Postings = field(default_factory=Postings)
+    seqs: NDArray[np.int64] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.seqs is None else self.seqs.nbytes
+
+
+class ArchiveCache:
+    """The archives and filters that were searched last. Several threads may use it."""
+
+    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[tuple[ArchiveId, PassageFilter], _Entry] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def postings(self, archive: Archive, where: PassageFilter) -> Postings:
+        """Return what is known of the full-text index, to be read and added to; `archive` as the transaction sees
+        it."""
+        with self._lock:
+            entry = self._entry(archive, where)
+            if len(entry.postings) >= CLAUSES:
+                entry.postings = Postings()
+            return entry.postings
+
+    def seqs(self, tx: Tx, archive: Archive, where: PassageFilter) -> NDArray[np.int64]:
+        """Load the numbers of the passages that the filter lets through, sorted; `archive` as the transaction sees
+        it."""
+        with self._lock:
+            known = self._entry(archive, where).seqs
+        if known is not None:
+            return known
+        seqs = np.asarray(tx.passages.seqs(archive.id, where=where), np.int64)
+        with self._lock:
+            self._entry(archive, where).seqs = seqs
+            self._make_room()
+        return seqs
+
+    def _entry(self, archive: Archive, where: PassageFilter) -> _Entry:
+        """The entry of this version, a new one if there is none; one that is newer stays."""
+        key = (archive.id, where)
+        entry = self._entries.get(key)
+        if entry is None or entry.version < archive.version:
+            entry = self._entries[key] = _Entry(archive.version)
+        elif entry.version > archive.version:  # a search that began before it
+            return _Entry(archive.version)
+        self._entries.move_to_end(key)
+        if len(self._entries) > FILTERS:
+            self._entries.popitem(last=False)
+        return entry
+
+    def _make_room(self) -> None:
+        while sum(entry.nbytes for entry in self._entries.values()) > self._max_bytes and len(self._entries) > 1:
+            self._entries.popitem(last=False)
