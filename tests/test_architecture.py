@@ -43,6 +43,41 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 
+# Rooms that reach the store through the services of `library` only. A filter that a service takes is imported from it.
+FRONTS = frozenset({"server", "ui", "cli"})
+STORE_MODULES = ("perdure.core.tx", "perdure.storage")
+
+# Front files that still reach the store by themselves. The list only shrinks; a file that is clean must leave it.
+NOT_YET_CONVERTED = frozenset(
+    {
+        "cli/chat/session.py",
+        "cli/commands/approvals.py",
+        "cli/commands/reindex.py",
+        "cli/commands/verify.py",
+        "server/routes/agent_files.py",
+        "server/routes/agents.py",
+        "server/routes/archive_passages.py",
+        "server/routes/archives.py",
+        "server/routes/blocks.py",
+        "server/routes/context.py",
+        "server/routes/conversations.py",
+        "server/routes/folders.py",
+        "server/routes/health.py",
+        "server/routes/mcp_servers.py",
+        "server/routes/messages.py",
+        "server/routes/passages.py",
+        "server/routes/runs.py",
+        "server/routes/search.py",
+        "server/routes/steps.py",
+        "server/routes/tool_mcp_servers.py",
+        "server/routes/tools.py",
+        "server/wire/approvals.py",
+        "server/wire/blocks.py",
+        "server/wire/passages.py",
+        "server/wire/secrets.py",
+    }
+)
+
 QUIET_ROOMS = frozenset({"core", "context", "domain", "search", "engine", "storage"})
 
 # Slow to import, and needed only by what is asked for later: a face, a wire model, another database.
@@ -96,6 +131,32 @@ def prints(src: Path) -> list[str]:
     ]
 
 
+def reaches_store(src: Path, path: Path, tree: ast.Module) -> list[int]:
+    """The lines of a module that name a transaction: its import, the name `Tx`, `store.read` or `store.write`."""
+    lines = {
+        line
+        for line, name in imports(src, path, tree)
+        if any(name == module or name.startswith(f"{module}.") for module in STORE_MODULES)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id="Tx"):
+                lines.add(node.lineno)
+            case ast.Attribute(attr="read" | "write", value=ast.Name(id="store") | ast.Attribute(attr="store")):
+                lines.add(node.lineno)
+    return sorted(lines)
+
+
+def fronts_at_the_store(src: Path) -> dict[str, list[int]]:
+    """Path below the package -> lines, of the files of the fronts that reach the store by themselves."""
+    found = {
+        path.relative_to(src / PACKAGE).as_posix(): reaches_store(src, path, tree)
+        for path, tree in modules(src)
+        if room_of(src, path) in FRONTS
+    }
+    return {path: lines for path, lines in found.items() if lines}
+
+
 def plant(src: Path, files: Mapping[str, str]) -> None:
     """Write a small package under `src`: path below the package -> its text."""
     for name, text in files.items():
@@ -119,6 +180,14 @@ def test_every_module_says_what_lives_in_it() -> None:
 def test_rooms_without_a_terminal_do_not_print() -> None:
     """What the inner rooms and the store have to say, they return, raise or log."""
     assert prints(SRC) == []
+
+
+def test_fronts_reach_the_store_through_services() -> None:
+    """No transaction and no unit of work stands in the server or the CLI, but in what is still to be converted."""
+    found = fronts_at_the_store(SRC)
+
+    assert {path: lines for path, lines in found.items() if path not in NOT_YET_CONVERTED} == {}
+    assert sorted(NOT_YET_CONVERTED - found.keys()) == [], "take these out of the list: they are converted"
 
 
 def test_importing_perdure_is_light() -> None:
@@ -206,6 +275,40 @@ def test_right_imports_pass(tmp_path: Path) -> None:
     )
 
     assert forbidden_imports(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("server/routes/blocks.py", "from perdure.core.tx import Tx"),
+        ("server/routes/blocks.py", "from perdure.core.tx.blocks import BlockFilter"),
+        ("server/routes/blocks.py", "import perdure.core.tx as core"),
+        ("server/routes/blocks.py", "from ...storage import open_store"),
+        ("server/routes/blocks.py", "def unit(tx: Tx) -> None: ..."),
+        ("server/routes/blocks.py", "async def get(library): return await library.app.store.read(print)"),
+        ("server/wire/blocks.py", "async def get(app): return await app.ports.store.write(print)"),
+        ("cli/commands/search.py", "read = store.read"),
+    ],
+)
+def test_a_front_at_the_store_is_seen(tmp_path: Path, path: str, text: str) -> None:
+    """Each way for a front to reach the store by itself is found, with its line."""
+    plant(tmp_path, {path: text})
+
+    assert fronts_at_the_store(tmp_path) == {path: [1]}
+
+
+def test_fronts_on_services_pass(tmp_path: Path) -> None:
+    """A route that calls a service is in order, and so are services, files and words that are called alike."""
+    plant(
+        tmp_path,
+        {
+            "library/services/blocks.py": "import perdure.core.tx\nasync def get(app): await app.store.read(1)",
+            "server/routes/blocks.py": '"""Tx."""\nasync def get(services): return await services.blocks.get(1)',
+            "cli/app.py": "def load(file): return file.read()",
+        },
+    )
+
+    assert fronts_at_the_store(tmp_path) == {}
 
 
 def test_a_print_is_seen(tmp_path: Path) -> None:
