@@ -195,6 +195,8 @@ def test_what_no_model_fills_is_hidden() -> None:
         ("def f(a: int = " + "(" * 500 + ")" * 500 + "):\n    'F.'", None, ""),
         ("x = " + "-" * 100_000 + "1\ndef f():\n    'F.'", None, ""),
         ("#" * 500_001, None, "the limit is 500,000"),
+        (f"def f(a: Literal[{', '.join(map(str, range(1_001)))}]):\n    'F.'", 1, "more than 1,000 types and values"),
+        ("def f(a: E):\n    'F.'\nclass E(Enum):" + "\n    A = 1" * 1_001, 1_002, "more than 1,000 types and values"),
     ],
 )
 def test_what_can_not_be_a_tool_is_told(source: str, line: int | None, reason: str) -> None:

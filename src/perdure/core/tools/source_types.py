@@ -28,7 +28,7 @@ from perdure.core.errors import SourceInvalid
 __all__ = ["SourceTypes"]
 
 TYPES_MAX = 1_000
-"""So many types may the annotations of one tool name: pydantic takes a millisecond for some."""
+"""How many types and values the annotations of one tool may name: pydantic takes a millisecond for some."""
 
 Scope = Mapping[str, ast.expr | ast.ClassDef | str]
 """Name -> what stands for it: an expression, a class, or the bare name of what was imported."""
@@ -85,9 +85,7 @@ class SourceTypes:
     def type_of(self, node: ast.expr, scope: Scope | None = None) -> Any:
         """The type that an annotation names. Raises: SourceInvalid: it can't be known without running the source."""
         scope = self._names if scope is None else scope
-        self._count += 1
-        if self._count > TYPES_MAX:
-            raise SourceInvalid(f"it names more than {TYPES_MAX:,} types: give a json_schema", line=node.lineno)
+        self._count_one(node)
         with _refusing(node, f"the annotation `{_text(node)}` can't be read from the source"):
             match node:
                 case ast.Constant(value=None):
@@ -146,7 +144,15 @@ class SourceTypes:
         inner = [... if _is_ellipsis(item) else self.type_of(item, scope) for item in items]
         return made[tuple(inner) if len(inner) > 1 else inner[0]]
 
+    def _count_one(self, node: ast.expr) -> None:
+        self._count += 1
+        if self._count > TYPES_MAX:
+            raise SourceInvalid(
+                f"it names more than {TYPES_MAX:,} types and values: give a json_schema", line=node.lineno
+            )
+
     def _literal(self, node: ast.expr, scope: Scope) -> Any:
+        self._count_one(node)
         if isinstance(node, ast.Subscript):
             return self.type_of(node, scope)
         value = self._value(node, scope)
@@ -219,6 +225,7 @@ class SourceTypes:
 
     def _member(self, node: ast.ClassDef, name: str, value: ast.expr, scope: Scope) -> Any:
         """A value of a class, such as an Enum's."""
+        self._count_one(value)
         if isinstance(value, ast.Call) and self._bare_name(value.func, scope) == "auto":
             return enum.auto()
         if (known := self._value(value, scope)) is _UNKNOWN:
