@@ -41,12 +41,12 @@ def test_a_seed_is_one_history() -> None:
 
 def test_the_simulator_catches_a_loop_that_forgets_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop without T6 repeats tools that must not run twice, and some history shows it."""
-    ready = call_tools._ready
+    prepare = call_tools._prepare
 
     def forgetful(log: Any, *rest: Any, **more: Any) -> Any:
-        return ready(replace(log, started={}), *rest, **more)
+        return prepare(replace(log, started={}), *rest, **more)
 
-    monkeypatch.setattr(call_tools, "_ready", forgetful)
+    monkeypatch.setattr(call_tools, "_prepare", forgetful)
 
     with pytest.raises(Violation, match="must not run twice"):
         _simulate_all(range(20))

@@ -125,10 +125,10 @@ def _within(run_id: RunId, kind: str, numbers: range, index: int) -> str | None:
     if not run_id.endswith("000") or index >= len(numbers):
         return None
     number = numbers[index]
-    return f"{PREFIXES[kind]}-{_moved(run_id, number)}{run_id[-33:-_ROOM]}{number:03x}"
+    return f"{PREFIXES[kind]}-{_offset_id(run_id, number)}{run_id[-33:-_ROOM]}{number:03x}"
 
 
-def _moved(id_: str, number: int) -> str:
+def _offset_id(id_: str, number: int) -> str:
     """The first digits, moved by the number or back: people tell ids by how they begin, also those of one run."""
     return f"{int(id_[-36:-33], 16) ^ number * 0x9E5 & 0xFFF:03x}"
 
@@ -136,7 +136,7 @@ def _moved(id_: str, number: int) -> str:
 def run_of(id_: str) -> RunId | None:
     """The run that an id leads to, if it is one of a run's own; None: it can't be."""
     try:
-        return RunId(f"{PREFIXES['run']}-{_moved(id_, int(id_[-_ROOM:], 16))}{id_[-33:-_ROOM]}000")
+        return RunId(f"{PREFIXES['run']}-{_offset_id(id_, int(id_[-_ROOM:], 16))}{id_[-33:-_ROOM]}000")
     except ValueError:  # it is no id
         return None
 

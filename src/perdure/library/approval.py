@@ -21,7 +21,7 @@ from perdure.core.tools.rules import RequiresApproval, rules_of
 from perdure.core.tx import Tx
 from perdure.domain.agents.units import update_agent
 from perdure.engine.approvals.answers import pending_calls
-from perdure.engine.approvals.decisions import decided_last
+from perdure.engine.approvals.decisions import last_decisions
 from perdure.engine.run.accept import Accepted, Request
 from perdure.library.checks import USER, check_number, check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
@@ -161,7 +161,7 @@ class AsyncApproval:
         waiting = await self.pending(conversation=conversation)
         found: Sequence[str] = [call.call_id for call in waiting if not call.awaits_client]
         if not found:
-            found = await self._app.store.read(lambda tx: decided_last(tx, self._line(tx, conversation)))
+            found = await self._app.store.read(lambda tx: last_decisions(tx, self._line(tx, conversation)))
         if not found:
             there = ", ".join(f"{call.call_id} ({call.name})" for call in waiting) or "none"
             raise AnswerInvalid(f"no call waits for approval: of agent {self.info.name!r} there wait {there}")

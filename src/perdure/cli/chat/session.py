@@ -20,7 +20,7 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolDecision
 from perdure.engine.approvals.answers import check_edited, open_calls
-from perdure.engine.approvals.decisions import decided_before
+from perdure.engine.approvals.decisions import find_decisions
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
@@ -147,7 +147,7 @@ class Session:
         ids = [call.call_id for call in chosen]
         if not ids:
             line = await self.agent.find_conversation(self.conversation)
-            ids += await self.perdure.app.store.read(decided_before, line, call_id)
+            ids += await self.perdure.app.store.read(find_decisions, line, call_id)
         if not ids:
             there = ", ".join(f"{call.call_id} ({call.name})" for call in waiting)
             raise AnswerInvalid(f"no such call waits: there are {there}" if waiting else "no call waits for you")

@@ -16,7 +16,7 @@ from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
 from perdure.engine.approvals.answers import pending_calls
-from perdure.engine.approvals.decisions import decided_before
+from perdure.engine.approvals.decisions import find_decisions
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
@@ -136,7 +136,7 @@ async def _line_of(
 def _decided(tx: Tx, agent_id: AgentId, call_id: str) -> Sequence[ConversationId]:
     """The conversations of an agent in which a call of this id was decided."""
     lines = tx.conversations.list(agent_id, limit=LISTED_MAX)
-    return [line.id for line in lines if decided_before(tx, line, call_id)]
+    return [line.id for line in lines if find_decisions(tx, line, call_id)]
 
 
 def _checked(arguments: str | None) -> str | None:

@@ -40,7 +40,6 @@ __all__ = [
     "SKILL",
     "Pending",
     "answer_rows",
-    "asked_before",
     "awaited",
     "check_answers",
     "check_edited",
@@ -52,6 +51,7 @@ __all__ = [
     "is_usable",
     "open_calls",
     "pending_calls",
+    "recent_approval_ids",
     "refuse_while_pending",
     "return_limit_chars",
     "tools_of",
@@ -210,7 +210,7 @@ def is_usable(spec: ToolSpec, arguments: str) -> bool:
 def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
     """The calls under ids that nobody was asked about of late: or an answer that is sent again, or comes after its call
     was given up, could be taken for one to these."""
-    taken = asked_before(tx, log) | {call.call_id for message in log.messages for call in message.calls}
+    taken = recent_approval_ids(tx, log) | {call.call_id for message in log.messages for call in message.calls}
     found: dict[str, ToolCall] = {}
     for old, call in calls.items():
         call_id, count = call.call_id, 1
@@ -222,7 +222,7 @@ def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[
     return found
 
 
-def asked_before(tx: Tx, log: RunLog) -> set[str]:
+def recent_approval_ids(tx: Tx, log: RunLog) -> set[str]:
     """The ids of calls about which somebody was asked of late, in the conversation of this run."""
     agent_id, line = log.run.key.agent_id, log.run.conversation_seq
     newest = log.messages[-1].seq if log.messages else 0

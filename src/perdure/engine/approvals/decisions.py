@@ -16,12 +16,12 @@ from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
 from perdure.engine.approvals.answers import LATEST_ANSWERS, Pending, cut, find_pending
 
-__all__ = ["asked_calls", "decided_before", "decided_last", "given_before"]
+__all__ = ["calls_of_request", "find_decisions", "last_decisions", "split_repeated_answers"]
 
-Given = Mapping[str, ToolDecision | ToolResult]
+StoredAnswers = Mapping[str, ToolDecision | ToolResult]
 
 
-def given_before(
+def split_repeated_answers(
     tx: Tx,
     conversation: Conversation,
     pending: Pending | None,
@@ -43,16 +43,16 @@ def given_before(
     ids = {answer.call_id for answer in again}
     if not again:
         return fresh, None
-    if pending is not None and ids <= {*(given := _given(pending.rows))}:
-        _check_same(again, given, waiting=waiting, most_chars=most_chars)
+    if pending is not None and ids <= {*(stored := _answers_in(pending.rows))}:
+        _check_same(again, stored, waiting=waiting, most_chars=most_chars)
         return fresh, None if fresh else pending.run
     if not fresh:
         for key, answer in tx.runs.answers(conversation.agent_id, conversation.seq, limit=LATEST_ANSWERS):
             if ids <= {*answer["calls"]}:
                 run = tx.runs.at(key)
-                if not ids <= {*(given := _given(_answered_rows(tx, run, len(answer["calls"]))))}:
+                if not ids <= {*(stored := _answers_in(_answered_rows(tx, run, len(answer["calls"]))))}:
                     break
-                _check_same(again, given, waiting=waiting, most_chars=most_chars)
+                _check_same(again, stored, waiting=waiting, most_chars=most_chars)
                 if said is not None and answer.get("said") != said:
                     raise AnswerInvalid(
                         "these answers were given before, without this message: send it by itself, as any message"
@@ -61,39 +61,39 @@ def given_before(
     return tuple(answers), None
 
 
-def decided_last(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
+def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
     """The calls that a person decided about last, if nothing was said since: of those that the conversation still waits
     at, or goes on with."""
     pending = find_pending(tx, conversation)
     if pending is not None:
-        return _decided(pending.rows)
+        return _decision_ids(pending.rows)
     where = RunFilter(agent_ids=(conversation.agent_id,), conversation_seq=conversation.seq)
     newest = next(iter(tx.runs.page(where, limit=1)), None)
     if newest is None or newest.resumes is None:
         return ()
     answers = tx.runs.answers(conversation.agent_id, conversation.seq, limit=1)
-    return _decided(_answered_rows(tx, newest, len(answers[0][1]["calls"])))
+    return _decision_ids(_answered_rows(tx, newest, len(answers[0][1]["calls"])))
 
 
-def decided_before(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
+def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
     """This call, if it was answered; without one those of `decided_last`."""
     if call_id is None:
-        return decided_last(tx, conversation)
+        return last_decisions(tx, conversation)
     pending = find_pending(tx, conversation)
-    if pending is not None and call_id in _given(pending.rows):
+    if pending is not None and call_id in _answers_in(pending.rows):
         return (call_id,)
     answers = tx.runs.answers(conversation.agent_id, conversation.seq, limit=LATEST_ANSWERS)
     return (call_id,) if any(call_id in answer["calls"] for _, answer in answers) else ()
 
 
-def asked_calls(tx: Tx, conversation: Conversation, request: str) -> tuple[str, ...]:
+def calls_of_request(tx: Tx, conversation: Conversation, request: str) -> tuple[str, ...]:
     """The calls that a request for approval is about, by the id of its message, or for an empty one the newest: those
     that wait, else those that were decided."""
     pending = find_pending(tx, conversation)
     if pending is not None and pending.waiting and request in ("", pending.message.id):
         return tuple(one.call.call_id for one in pending.waiting)
     if not request:
-        return decided_last(tx, conversation)
+        return last_decisions(tx, conversation)
     try:
         message = tx.messages.get(MessageId(request))
     except NotFound:
@@ -110,7 +110,7 @@ def _answered_rows(tx: Tx, run: Run, calls: int) -> Sequence[Message]:
     return tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=begins_at, upto_seq=last)
 
 
-def _given(rows: Iterable[Message]) -> Given:
+def _answers_in(rows: Iterable[Message]) -> StoredAnswers:
     """call id -> what was answered, in the rows from the calls on."""
     found: dict[str, ToolDecision | ToolResult] = {}
     for row in rows:
@@ -120,19 +120,19 @@ def _given(rows: Iterable[Message]) -> Given:
     return found
 
 
-def _decided(rows: Iterable[Message]) -> tuple[str, ...]:
+def _decision_ids(rows: Iterable[Message]) -> tuple[str, ...]:
     return tuple(decision.call_id for row in rows for decision in row.decisions)
 
 
-def _check_same(answers: Iterable[Answer], given: Given, *, waiting: Sequence[str], most_chars: int) -> None:
+def _check_same(answers: Iterable[Answer], stored: StoredAnswers, *, waiting: Sequence[str], most_chars: int) -> None:
     """Nothing, when all answers say what was answered before. Raises: AnswerInvalid."""
     for answer in answers:
-        before = given[answer.call_id]
+        before = stored[answer.call_id]
         if not _is_same(answer, before, most_chars):
             none = "No tool call is currently awaiting approval in this conversation"
             why = f"Invalid tool call IDs. Expected '{list(waiting)}'" if waiting else none
             raise AnswerInvalid(
-                f"Cannot process approval response: {why}: call {answer.call_id} was {_told(before)} already, and"
+                f"Cannot process approval response: {why}: call {answer.call_id} was {_describe(before)} already, and"
                 " another answer comes too late"
             )
 
@@ -158,7 +158,7 @@ def _read(arguments: str | None) -> Any:
         return arguments
 
 
-def _told(before: ToolDecision | ToolResult) -> str:
+def _describe(before: ToolDecision | ToolResult) -> str:
     if isinstance(before, ToolResult):
         return f"answered with {before.text!r:.80} ({before.status})"
     if not before.approve:

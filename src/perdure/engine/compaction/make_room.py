@@ -15,7 +15,7 @@ from perdure.core.events import Event, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.core.tx import Tx
-from perdure.engine.compaction.leave_view import leave_view
+from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
 from perdure.engine.ports import Ports
@@ -69,7 +69,7 @@ def _store_smaller(
     held = _held(tx, room, inputs)
     if held is None:
         return Progress(load_run_log(tx, room.log.run.key))
-    left = leave_view(tx, room.agent, held, room.view, room.nodes, smaller, summary, inputs, reason="window")
+    left = compact_view(tx, room.agent, held, room.view, room.nodes, smaller, summary, inputs, reason="window")
     events: list[Event] = []
     if left.node is not None and summary is not None:
         tx.runs.spend(room.log.run.key, summary.usage)

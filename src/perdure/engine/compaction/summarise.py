@@ -58,7 +58,7 @@ async def summarise(room: RoomPlan, smaller: Evict | Merge, ports: Ports) -> Sum
     if smaller.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
         return Summary(extract_summary(smaller, ports.counter), "extract", "too_small")
     large = isinstance(smaller, Evict) and sum(map(stub_chars, smaller.messages)) > LARGE_CHARS
-    work = asyncio.to_thread if large else _here
+    work = asyncio.to_thread if large else _call
     source = await work(_source, room, smaller, ports)
     limit, counter = smaller.summary_tokens, ports.counter
     asked = max(1, int(limit * ASKED_SHARE))
@@ -83,8 +83,8 @@ async def summarise(room: RoomPlan, smaller: Evict | Merge, ports: Ports) -> Sum
     return Summary(text, "model", None, usage)
 
 
-async def _here(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As `asyncio.to_thread`, without one."""
+async def _call(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` returns, in this thread; `asyncio.to_thread` is the other choice."""
     return work(*args, **kwargs)
 
 

@@ -26,7 +26,7 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.tx import Tx
 from perdure.domain.conversations.importing import Added, add_imported
 from perdure.engine.approvals.answers import refuse_while_pending
-from perdure.engine.compaction.leave_view import leave_view
+from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, extract_summary
 from perdure.engine.ports import Ports
 from perdure.engine.run.prefixes import compile_prefix, read_memory
@@ -151,5 +151,5 @@ def _leave(tx: Tx, shown: _Shown, smaller: Evict | Merge, summary: Summary | Non
     now = tx.conversations.at(agent_id, planned.seq)
     if now != planned or tx.runs.active(agent_id, planned.seq) is not None:
         return False
-    leave_view(tx, shown.agent, now, shown.view, shown.nodes, smaller, summary, inputs, reason="import")
+    compact_view(tx, shown.agent, now, shown.view, shown.nodes, smaller, summary, inputs, reason="import")
     return True

@@ -71,7 +71,7 @@ class Hooks:
             info = hook.info
             if not info.wants(payload):
                 continue
-            verdict, failed = await _asked(hook, payload)
+            verdict, failed = await _call_hook(hook, payload)
             if failed is not None:
                 log.warning("hook %r failed at %s: %s", info.name, payload.point, failed)
                 events.append(HookAnswered(payload.point, info.name, "failed", failed))
@@ -91,7 +91,7 @@ class Hooks:
         return Fired(None, tuple(context), tuple(events)) if context or events else _NOTHING
 
 
-async def _asked(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | None]:
+async def _call_hook(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | None]:
     """What a hook says; and why it failed, where it did: then it says what was set for that."""
     info = hook.info
     try:

@@ -107,10 +107,10 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
         return Progress(await ports.store.read(load_run_log, log.run.key))
     if fired.blocked is None:
         return await keep(log, fired, ports)
-    return await _refused(log, fired, str(fired.blocked), ports)
+    return await _end_blocked(log, fired, str(fired.blocked), ports)
 
 
-async def _refused(log: RunLog, fired: Fired, why: str, ports: Ports) -> Progress:
+async def _end_blocked(log: RunLog, fired: Fired, why: str, ports: Ports) -> Progress:
     return await ports.store.write(
         _refuse,
         log,
@@ -194,7 +194,7 @@ async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: 
         f"{fired.blocked}. The next request does not fit the {budget_tokens:,} tokens of its window, and nothing may"
         " leave it: begin another conversation, reset this one, or give the agent a larger window"
     )
-    return await _refused(log, fired, why, ports)
+    return await _end_blocked(log, fired, why, ports)
 
 
 async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
@@ -227,14 +227,14 @@ async def keep(log: RunLog, fired: Fired, ports: Ports) -> Progress:
     """
     if not fired.events:
         return Progress(log)
-    return await ports.store.write(_kept, log, fired, now=ports.clock.now())
+    return await ports.store.write(_store_answers, log, fired, now=ports.clock.now())
 
 
-def _kept(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Progress:
+def _store_answers(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Progress:
     run = tx.runs.hold(log.run.key, log.lease, until=None)
     if fired.context:
         run = tx.runs.set_context(run, (*run.context, *fired.context))
-    return Progress(log.after(run=run), _stored(tx, log, fired, now=now))
+    return Progress(log.after(run=run), _add_events(tx, log, fired, now=now))
 
 
 def _refuse(
@@ -251,13 +251,13 @@ def _refuse(
     """End a run whose model may not be asked."""
     log = run_log_of(tx, tx.runs.hold(log.run.key, log.lease, until=None))
     if not isinstance(next_action(log), Ask):
-        return Progress(log, _stored(tx, log, fired, now=now))
+        return Progress(log, _add_events(tx, log, fired, now=now))
     failure = Failure(kind=HookBlocked.code, message=why)
     end = Finish("error", failure)
     return end_run(tx, log, end, [*fired.events], ids=ids, counter=counter, settings=settings, now=now)
 
 
-def _stored(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Sequence[StoredEvent]:
+def _add_events(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Sequence[StoredEvent]:
     return tx.events.add(log.run.key, fired.events, at=now)
 
 

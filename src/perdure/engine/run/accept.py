@@ -36,7 +36,7 @@ from perdure.engine.approvals.answers import (
     refuse_while_pending,
     return_limit_chars,
 )
-from perdure.engine.approvals.decisions import given_before
+from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.run.log import RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.request_inputs import RequestInputs
@@ -216,7 +216,7 @@ def _accept(
         return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
     rules = rules_of(opening.agent.settings)
     rule_scope = rule_scope_of(tx, run, rules) if rules else None
-    log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope, told=0)
+    log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope, last_event_seq=0)
     return Accepted(run, ()), Started(log, opening.after(added), events)
 
 
@@ -236,7 +236,7 @@ def _resume(
     pending = find_pending(tx, conversation)
     said = request.said if request.drafts else None
     most_chars = return_limit_chars(agent, inputs.models, inputs.settings)
-    answers, earlier = given_before(tx, conversation, pending, answers, said=said, most_chars=most_chars)
+    answers, earlier = split_repeated_answers(tx, conversation, pending, answers, said=said, most_chars=most_chars)
     if earlier is not None and (pending is None or earlier.key != pending.run.key):
         return Accepted(earlier, (), repeated=True), None
     if pending is None:
@@ -303,7 +303,7 @@ def _resume(
     events: list[Event] = [RunQueued(run.id), *(MessageAdded(message.seq, message) for message in added)]
     if running:
         # Nothing is known of it that the store does not say: some of its log is another run's.
-        log = replace(run_log_of(tx, run), told=0)
+        log = replace(run_log_of(tx, run), last_event_seq=0)
         return Accepted(run, ()), Started(log, opening.after(added), events)
     return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
 

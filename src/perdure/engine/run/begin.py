@@ -34,7 +34,7 @@ def begin(
     if isinstance(action, Ask):
         progress = make_request(tx, log, action, inputs, events, opening=started.opening)
     else:
-        progress = Progress(log, tx.events.add(log.run.key, events, at=inputs.now, after=log.told))
+        progress = Progress(log, tx.events.add(log.run.key, events, at=inputs.now, after=log.last_event_seq))
     return replace(accepted, run=progress.log.run, events=progress.events, begun=progress)
 
 

@@ -20,30 +20,30 @@ class CallNames:
 
     def __init__(self, log: RunLog) -> None:
         self._taken = {call.call_id for message in log.messages for call in message.calls}
-        self._told: dict[int, tuple[str, str]] = {}
+        self._names: dict[int, tuple[str, str]] = {}
 
-    def told(self, index: int, call_id: str | None, *, avoid: Collection[str] = ()) -> str:
+    def name_of(self, index: int, call_id: str | None, *, avoid: Collection[str] = ()) -> str:
         """The id of the call that has this number in the answer's deltas; the same for all of them.
 
         Args:
             avoid: ids that this call may not have either.
         """
-        if index not in self._told:
-            self._told[index] = (call_id or "", self._unique(call_id, avoid))
-        return self._told[index][1]
+        if index not in self._names:
+            self._names[index] = (call_id or "", self._unique(call_id, avoid))
+        return self._names[index][1]
 
     def of(self, parts: Sequence[Part]) -> tuple[Part, ...]:
         """The parts of the whole answer, the calls under the ids they were told under; without those that say
         nothing."""
         if len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text:  # most answers
             return tuple(parts)
-        told = list(self._told.values())
+        names = list(self._names.values())
         kept: list[Part] = []
         for part in parts:
             if isinstance(part, ToolCall):
-                known = next((one for one in told if one[0] == part.call_id), None)
+                known = next((one for one in names if one[0] == part.call_id), None)
                 if known is not None:
-                    told.remove(known)
+                    names.remove(known)
                 call_id = self._unique(part.call_id) if known is None else known[1]
                 kept.append(part if call_id == part.call_id else replace(part, call_id=call_id))
             elif isinstance(part, (Text, Reasoning)) and not part.text and getattr(part, "signature", None) is None:

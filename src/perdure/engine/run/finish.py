@@ -73,10 +73,10 @@ def end_run(
     counter: TokenCounter,
     settings: EngineSettings,
     now: datetime,
-    told: int | None = None,
+    last_event_seq: int | None = None,
 ) -> Progress:
     """The ended run, inside a transaction that holds its lease; `events` are what else that transaction has to tell,
-    after the one with the number `told`, if that is known.
+    after the one with the number `last_event_seq`, if that is known.
 
     Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
     """
@@ -129,7 +129,7 @@ def end_run(
         at=now,
     )
     events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure))
-    stored = tx.events.add(run.key, events, at=now, after=told)
+    stored = tx.events.add(run.key, events, at=now, after=last_event_seq)
     if run.background:  # after the last event, which keeps the numbers of those that go from being given again
         since = now - timedelta(seconds=settings.keep_deltas_s)
         tx.events.trim_deltas(run.key, keep=settings.keep_deltas, since=since)

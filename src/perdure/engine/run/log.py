@@ -48,8 +48,8 @@ class RunLog:
 
     Args:
         rule_scope: what the run's calls are judged by; None: the agent has no rules about what may follow what.
-        told: the number of the run's last event; None where it was not looked up. Besides who holds the lease only a
-            request to cancel tells more, and that shows in the run's row.
+        last_event_seq: the number of the run's last event; None where it was not looked up. Besides who holds the lease
+            only a request to cancel tells more, and that shows in the run's row.
     """
 
     run: Run
@@ -57,7 +57,7 @@ class RunLog:
     steps: tuple[Step, ...]
     started: Mapping[str, int]
     rule_scope: RuleScope | None = None
-    told: int | None = field(default=None, compare=False)
+    last_event_seq: int | None = field(default=None, compare=False)
 
     def after(
         self,
@@ -65,7 +65,7 @@ class RunLog:
         run: Run | None = None,
         messages: Sequence[Message] = (),
         step: Step | None = None,
-        told: int | None = None,
+        last_event_seq: int | None = None,
     ) -> RunLog:
         """The log with another run row, more messages, a step that is new or in another state, and events."""
         steps = self.steps
@@ -77,7 +77,7 @@ class RunLog:
             steps=steps,
             started=self.started,
             rule_scope=self.rule_scope,
-            told=told,
+            last_event_seq=last_event_seq,
         )
 
     @property

@@ -32,7 +32,7 @@ from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
 from perdure.core.tools.spec import ToolOutcome
 from perdure.core.tx import Tx
-from perdure.engine.approvals.answers import asked_before, awaited, tools_of, with_waits
+from perdure.engine.approvals.answers import awaited, recent_approval_ids, tools_of, with_waits
 from perdure.engine.hooks.points import after_model, keep
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
 from perdure.engine.run.call_names import CallNames
@@ -151,7 +151,7 @@ def _store_reply(
     ends: bool,
 ) -> Progress:
     run = tx.runs.hold(key, log.lease, until=None, known=log.run)
-    told = None if run.cancel_requested or run.background else log.told
+    last_event_seq = None if run.cancel_requested or run.background else log.last_event_seq
     log = log.after(run=run)
     overcount = _learn_measured(tx, log, step, reply, window_tokens)
     if any(isinstance(part, ToolCall) for part in draft.parts):
@@ -173,7 +173,9 @@ def _store_reply(
         tx.steps.put_exchange(step, reply.exchange)
     log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
-    return _advanced(tx, log, events, ids=ids, counter=counter, settings=settings, now=now, ends=ends, told=told)
+    return _advanced(
+        tx, log, events, ids=ids, counter=counter, settings=settings, now=now, ends=ends, last_event_seq=last_event_seq
+    )
 
 
 def _calls(draft: Draft) -> list[ToolCall]:
@@ -236,13 +238,15 @@ def _advanced(
     settings: EngineSettings,
     now: datetime,
     ends: bool,
-    told: int | None = None,
+    last_event_seq: int | None = None,
 ) -> Progress:
     """The progress of a step; if it `ends` the run, and nothing is left to do or to tell, that is the same
     transaction."""
     if ends and isinstance(action := next_action(log), Finish):
-        return end_run(tx, log, action, events, ids=ids, counter=counter, settings=settings, now=now, told=told)
-    return Progress(log, tx.events.add(log.run.key, events, at=now, after=told))
+        return end_run(
+            tx, log, action, events, ids=ids, counter=counter, settings=settings, now=now, last_event_seq=last_event_seq
+        )
+    return Progress(log, tx.events.add(log.run.key, events, at=now, after=last_event_seq))
 
 
 def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None:
@@ -279,16 +283,16 @@ def _failure(error: BaseException) -> tuple[Failure, StopReason]:
     """Why the step failed. What an adapter did not foresee ends the run too, or it would be asked for ever."""
     match error:
         case ModelError():
-            return Failure(kind=error.kind, message=_told(str(error))), error.stop_reason
+            return Failure(kind=error.kind, message=_cut(str(error))), error.stop_reason
         case HookBlocked():
-            return Failure(kind=error.code, message=_told(str(error))), "error"
+            return Failure(kind=error.code, message=_cut(str(error))), "error"
         case PerdureError():
-            return Failure(kind="internal_error", message=_told(str(error))), "error"
+            return Failure(kind="internal_error", message=_cut(str(error))), "error"
         case _:
-            return Failure(kind="internal_error", message=_told(f"{type(error).__name__}: {error}")), "error"
+            return Failure(kind="internal_error", message=_cut(f"{type(error).__name__}: {error}")), "error"
 
 
-def _told(text: str) -> str:
+def _cut(text: str) -> str:
     """What is kept of an error's text, which may be all that a provider sent."""
     return text if len(text) <= TOLD_CHARS else f"{text[:TOLD_CHARS]}… [cut: {len(text):,} characters]"
 
@@ -314,9 +318,9 @@ class _Deltas:
                 self._waits = await self._ports.store.read(_waits, self._log.run, self._settings)
             if (awaits := self._waits.get(piece.text)) is not None:
                 if self._avoid is None:
-                    self._avoid = await self._ports.store.read(asked_before, self._log)
+                    self._avoid = await self._ports.store.read(recent_approval_ids, self._log)
                 avoid = self._avoid
-        call_id = self.names.told(piece.index, piece.call_id, avoid=avoid)
+        call_id = self.names.name_of(piece.index, piece.call_id, avoid=avoid)
         return Delta(self._step.id, self._message_id, piece.kind, piece.text, piece.index, call_id, awaits)
 
 

@@ -57,7 +57,7 @@ OVERFLOWS = 1
 """How often a run may go on after its model found the request too large: once, with an estimate that was corrected."""
 
 
-def _asked_again(log: RunLog) -> bool:
+def _may_retry(log: RunLog) -> bool:
     """Whether the newest step failed for its request's size, and may be followed by another."""
     overflows = log.overflows
     return 0 < len(overflows) <= OVERFLOWS and overflows[-1] is log.last_step
@@ -80,13 +80,13 @@ def next_action(log: RunLog) -> Action:
         return CallTools(ready) if ready else Finish("requires_approval")
     if log.questions:
         return Finish("end_turn")
-    if log.rule_scope is not None and (ruled := _by_the_rules(log)) is not None:
-        return ruled
+    if log.rule_scope is not None and (action := _rule_action(log)) is not None:
+        return action
     step = log.last_step
     if step is not None:
         if step.status == "pending":
             return CallModel(step) if step.lease_number == run.lease_number else Ask(abandoned=step)
-        if step.status == "failed" and not _asked_again(log):
+        if step.status == "failed" and not _may_retry(log):
             return Finish(step.stop_reason or "error", step.failure)
         if step.status == "success" and not log.calls_of(step):
             return Finish(step.stop_reason or "end_turn")
@@ -97,7 +97,7 @@ def next_action(log: RunLog) -> Action:
     return Ask()
 
 
-def _by_the_rules(log: RunLog) -> Action | None:
+def _rule_action(log: RunLog) -> Action | None:
     """What the agent's tool rules make of a run that has no open call; None: nothing of their own."""
     now, answer, step = log.rule_state(), log.last_answer, log.last_step
     if now is None or answer is None or (step is not None and step.status != "success") or log.run.input_waits:
@@ -113,15 +113,15 @@ def _by_the_rules(log: RunLog) -> Action | None:
     elif step.stop_reason not in (None, "end_turn") and not answer.calls:
         return None  # it was cut short, and says so
     if now.missing:
-        return _reminded(log, f"call {_either(now.missing)} at least once before you are done")
+        return _remind(log, f"call {_either(now.missing)} at least once before you are done")
     if now.exited is not None:
         return Finish("tool_rule")
     if now.demanded:
-        return _reminded(log, f"your next step has to be a call of {_either(sorted(now.allowed))}")
+        return _remind(log, f"your next step has to be a call of {_either(sorted(now.allowed))}")
     return None
 
 
-def _reminded(log: RunLog, what: str) -> Action:
+def _remind(log: RunLog, what: str) -> Action:
     answer = log.last_answer
     if answer is not None and any(one.kind == "heartbeat" and one.seq > answer.seq for one in log.messages):
         return Ask()  # it was told already, and room had to be made first

@@ -99,7 +99,7 @@ def make_request(
         events: what else this transaction has to tell, before what is told here.
         opening: what the conversation begins from, where it was read in this transaction.
     """
-    told = log.told
+    last_event_seq = log.last_event_seq
     log, opening = _add_input(tx, log, inputs, events, opening)
     memory = read_memory(tx, opening)
     making = _Making(
@@ -130,8 +130,8 @@ def make_request(
         events.append(recalled.event)
     step = _add_step(making, view, size)
     events.append(StepStarted(step.id, step.index))
-    stored = tx.events.add(log.run.key, events, at=inputs.now, after=told)
-    log = making.log.after(step=step, told=stored[-1].seq)
+    stored = tx.events.add(log.run.key, events, at=inputs.now, after=last_event_seq)
+    log = making.log.after(step=step, last_event_seq=stored[-1].seq)
     return Progress(log, stored, request=RequestParts(making.agent, view))
 
 

@@ -71,7 +71,7 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports) -> As
         del waiting[: len(batch)]
         first, tool = batch[0], tools.get(batch[0].call.name)
         progress = Progress(log)
-        if (broken := _violation(log, first, tools) or _unasked(log, first, tools, waits)) is not None:
+        if (broken := _violation(log, first, tools) or _missing_approval(log, first, tools, waits)) is not None:
             progress = await _store(log, first, broken, ports)
             yield progress
         else:
@@ -114,7 +114,7 @@ def _batch(
             tool is not None
             and tool.spec.kind != "memory"
             and tool.spec.parallel
-            and _unasked(log, open_call, tools, waits) is None
+            and _missing_approval(log, open_call, tools, waits) is None
         )
 
     batch = [waiting[0]]
@@ -132,7 +132,7 @@ def _tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[dict[str, Tool]
     return tools, awaited(tools, tx.agents.get(run.key.agent_id).settings)
 
 
-def _unasked(
+def _missing_approval(
     log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], waits: Mapping[str, Waits]
 ) -> ToolOutcome | None:
     """A call that nobody was asked about although somebody has to be, since its answer was stored, as its result."""
@@ -149,7 +149,7 @@ def _unasked(
     )
 
 
-async def _changed(log: RunLog, open_call: OpenCall, ports: Ports) -> ToolOutcome | None:
+async def _tool_change(log: RunLog, open_call: OpenCall, ports: Ports) -> ToolOutcome | None:
     """An approved call whose tool was changed meanwhile, as its result."""
     call = open_call.call
     if call.tool_digest is None:
@@ -165,8 +165,8 @@ async def _call_memory(
     """The one call of the batch. Raises: Interrupted, while a hook is asked."""
     (open_call,) = batch
     call, tool = open_call.call, tools[open_call.call.name]
-    if (changed := await _changed(log, open_call, ports)) is not None:
-        yield await _store(log, open_call, changed, ports)
+    if (change := await _tool_change(log, open_call, ports)) is not None:
+        yield await _store(log, open_call, change, ports)
         return
     try:
         arguments = parse_arguments(call.name, tool.spec.parameters, _arguments(log, open_call, tools))
@@ -277,12 +277,12 @@ async def _call_foreign(
     """The calls of the batch, at the same time. Raises: Interrupted."""
     runnable: list[tuple[OpenCall, Tool, dict[str, Any]]] = []
     for open_call in batch:
-        ready = _ready(log, open_call, tools, ports, changed=await _changed(log, open_call, ports))
+        ready = _prepare(log, open_call, tools, ports, change=await _tool_change(log, open_call, ports))
         if not isinstance(ready, ToolOutcome) and ports.hooks.wants("before_tool"):
             noted, refusal = await before_tool(log, open_call.call, *ready, ports)
             log = noted.log
             yield noted
-            ready = refusal or await _changed(log, open_call, ports) or ready  # a hook may have taken its time
+            ready = refusal or await _tool_change(log, open_call, ports) or ready  # a hook may have taken its time
         if isinstance(ready, ToolOutcome):
             refused = await _store(log, open_call, ready, ports)
             log = refused.log
@@ -316,8 +316,8 @@ async def _call_foreign(
             task.cancel()
 
 
-def _ready(
-    log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], ports: Ports, *, changed: ToolOutcome | None
+def _prepare(
+    log: RunLog, open_call: OpenCall, tools: Mapping[str, Tool], ports: Ports, *, change: ToolOutcome | None
 ) -> tuple[Tool, dict[str, Any]] | ToolOutcome:
     """Tool and arguments of a call that can be run, or why it can't be."""
     call = open_call.call
@@ -336,8 +336,8 @@ def _ready(
             text="interrupted: outcome unknown. The process stopped while the tool was running; it was not run again.",
             status="error",
         )
-    if changed is not None:
-        return changed
+    if change is not None:
+        return change
     try:
         return tool, parse_arguments(call.name, tool.spec.parameters, _arguments(log, open_call, tools))
     except ToolError as error:

@@ -26,7 +26,7 @@ from perdure.core.runs import Run, RunKey
 from perdure.core.tx import Tx
 from perdure.core.tx.runs import RunFilter
 from perdure.engine.approvals.answers import find_pending
-from perdure.engine.approvals.decisions import asked_calls
+from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.conversations.reset import reset_conversations
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.accept import Request as RunRequest
@@ -190,7 +190,7 @@ def _stopped(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Run | None:
 
 def _asked(tx: Tx, agent_id: AgentId, conversation_seq: int, requests: Iterable[str]) -> dict[str, Sequence[str]]:
     conversation = tx.conversations.at(agent_id, conversation_seq)
-    return {request: asked_calls(tx, conversation, request) for request in requests}
+    return {request: calls_of_request(tx, conversation, request) for request in requests}
 
 
 async def _whole(perdure: AsyncPerdure, streams: Streams, accepted: Accepted, shown: Shown) -> Response:
@@ -274,7 +274,9 @@ def list_messages(
     seq = _conversation_seq(tx, agent_id, conversation_id)
     after_seq, before_seq = _seq_of(tx, agent_id, after), _seq_of(tx, agent_id, before)
     if after_seq is not None and before is None:
-        walks = order == "desc" or (order is None and _walks_on(tx, agent_id, seq, after_seq, limit=limit, shown=shown))
+        walks = order == "desc" or (
+            order is None and _reads_backwards(tx, agent_id, seq, after_seq, limit=limit, shown=shown)
+        )
         if walks:
             after, before, after_seq, before_seq = None, after, None, after_seq
     newest_shown_first = order != "asc"
@@ -395,7 +397,9 @@ def _conversation_seq(tx: Tx, agent_id: AgentId, conversation_id: str | None) ->
     return conversation.seq
 
 
-def _walks_on(tx: Tx, agent_id: AgentId, conversation_seq: int | None, seq: int, *, limit: int, shown: Shown) -> bool:
+def _reads_backwards(
+    tx: Tx, agent_id: AgentId, conversation_seq: int | None, seq: int, *, limit: int, shown: Shown
+) -> bool:
     """Whether a page of this query, the newest first, ended at this message: then the clients' loops ask for the page
     after it, and would otherwise be given the messages that they have, again and again.
 

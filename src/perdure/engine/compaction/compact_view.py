@@ -1,4 +1,4 @@
-"""What leaves a conversation's view, stored: the node that stands for it, and the prefix that begins behind it."""
+"""Storing a compaction: the node that stands for what leaves the view, and the prefix that begins behind it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from perdure.engine.compaction.summarise import Summary
 from perdure.engine.run.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
 from perdure.engine.run.request_inputs import RequestInputs
 
-__all__ = ["Left", "leave_view"]
+__all__ = ["Compaction", "compact_view"]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Compaction:
     """`node` stands for what left, None if one stood for it before; `tokens_before` is what it took until then."""
 
     prefix: Prefix
@@ -30,7 +30,7 @@ class Left:
     tokens_before: int
 
 
-def leave_view(
+def compact_view(
     tx: Tx,
     agent: Agent,
     conversation: Conversation,
@@ -41,7 +41,7 @@ def leave_view(
     inputs: RequestInputs,
     *,
     reason: str,
-) -> Left:
+) -> Compaction:
     """Carry the plan out: from now on the conversation's requests begin with the new prefix.
 
     Args:
@@ -96,7 +96,7 @@ def leave_view(
         estimated = prefix.tokens + conversation.view_tokens
         overcount = dropped_rows(overcount, gone, stubs, counter, estimated=estimated)
     tx.conversations.fit(agent.id, conversation.seq, view_tokens=view_tokens, stubs=left, overcount=overcount)
-    return Left(rewritten, node, before)
+    return Compaction(rewritten, node, before)
 
 
 def _node(
