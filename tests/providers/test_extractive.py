@@ -366,7 +366,7 @@ def test_the_notice_is_given_once_and_in_the_language_of_the_message() -> None:
     world, chinese = World(), World()
 
     assert world.tell("Hello!").endswith(NOTICE["en"])
-    assert "language model" not in world.tell("Thanks!")
+    assert world.tell("Thanks!") == "You're welcome."
     assert chinese.tell("你好").endswith(NOTICE["zh"])
 
 

@@ -39,6 +39,7 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
         "Hello! Tell me about yourself, or ask me what you told me.",
         "你好！可以告诉我你的事，也可以问我你说过什么。",
     ),
+    "thanks": ("You're welcome.", "不客气。"),
     "hello name": ("Hello, {0}!", "你好，{0}！"),
     "nothing to note": (
         'I read that, but found no fact to note. I understand sentences such as "I live in Turin" or "Remember that'

@@ -42,6 +42,7 @@ EDITS: Mapping[str, tuple[str | None, str]] = {
 Call = tuple[str, Mapping[str, Any]]
 
 _FIRST_SENTENCE = re.compile(r".+?(?:[.!?](?=\s|$)|。|$)")
+_THANKS = re.compile(r"\b(?:thanks|thank\s+you)\b|谢谢|謝謝", re.IGNORECASE)
 _GREETS = re.compile(r"\b(?:hi|hello|hey|good\s+(?:morning|evening))\b|你好|您好|嗨", re.IGNORECASE)
 
 
@@ -108,8 +109,9 @@ def reply_of(step: Step) -> str:
     """What to say when nothing is left to do."""
     if lines := [*_report_on_facts(step), *(_answer(step, question) for question in step.questions)]:
         return "\n".join(lines)
-    if not _GREETS.search(step.turn.text[:200]):
-        return step.say("nothing to note")
+    text = step.turn.text[:200]
+    if not _GREETS.search(text):
+        return step.say("thanks" if _THANKS.search(text) else "nothing to note")
     name = next((note.value for note in notes_in(step.blocks) if note.key == "Name"), None)
     return step.say("hello") if name is None else step.say("hello name", name)
 
