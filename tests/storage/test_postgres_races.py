@@ -23,7 +23,10 @@ from perdure.core.tx import Tx
 from perdure.domain.agents.capture import capture
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.engine.conversations.reset import _reset
+from perdure.engine.ports import EngineSettings
 from perdure.engine.run.accept import Request, accept
+from perdure.engine.run.request_inputs import RequestInputs
+from perdure.providers.registry import ModelRegistry
 from perdure.storage.database import postgres
 from perdure.storage.database.base import Row
 from perdure.storage.database.postgres import PostgresDatabase, PostgresStore
@@ -48,8 +51,15 @@ def accept_a_message(tx: Tx, agent_id: AgentId, number: int) -> None:
         drafts=(units.draft(f"message {number}"),),
         tokens=(1,),
     )
-    until = AT + timedelta(seconds=15)
-    accept(tx, request, check_model=lambda handle: None, owner="here", now=AT, until=until)
+    inputs = RequestInputs(
+        ids=units.ids,
+        counter=ScriptTokenCounter(),
+        models=ModelRegistry(),
+        settings=EngineSettings(),
+        now=AT,
+        until=AT + timedelta(seconds=15),
+    )
+    accept(tx, request, inputs, check_model=lambda handle: None, owner="here")
 
 
 def change_the_agent(tx: Tx, agent_id: AgentId, number: int) -> None:
