@@ -246,17 +246,21 @@ def _thanksgiving(year: int) -> Period:
     return days(first + timedelta(days=(3 - first.weekday()) % 7 + 21))
 
 
+def _fixed(month: int, day: int, count: int = 1) -> Callable[[int], Period]:
+    return lambda year: days(date(year, month, day), count)
+
+
 FEASTS: dict[str, Callable[[int], Period]] = {
-    "christmas": lambda year: days(date(year, 12, 24), 3),
-    "christmas eve": lambda year: days(date(year, 12, 24)),
-    "christmas day": lambda year: days(date(year, 12, 25)),
-    "new year's eve": lambda year: days(date(year, 12, 31)),
-    "new year": lambda year: days(date(year, 1, 1)),
-    "valentine's day": lambda year: days(date(year, 2, 14)),
-    "halloween": lambda year: days(date(year, 10, 31)),
+    "christmas": _fixed(12, 24, 3),
+    "christmas eve": _fixed(12, 24),
+    "christmas day": _fixed(12, 25),
+    "new year's eve": _fixed(12, 31),
+    "new year": _fixed(1, 1),
+    "valentine's day": _fixed(2, 14),
+    "halloween": _fixed(10, 31),
     "thanksgiving": _thanksgiving,
     "easter": _easter,
-    "national day": lambda year: days(date(year, 10, 1), 7),  # of China: its free week
+    "national day": _fixed(10, 1, 7),  # of China: its free week
     # It begins on a new moon between 21 January and 20 February; its free week may end in the last days of February.
-    "spring festival": lambda year: (date(year, 1, 20), date(year, 2, 28)),
+    "spring festival": _fixed(1, 20, 39),
 }

@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from perdure.search.query.dates import calendar
 from perdure.search.query.dates.calendar import Period, Resolve
-from perdure.search.query.dates.languages import LANGUAGES, Language
+from perdure.search.query.dates.languages import DIGITS, LANGUAGES, Language
 
 MATCHES_MAX = 32  # of one rule
 
@@ -19,29 +19,10 @@ Needs = Literal["nothing", "any preposition", "preposition", "partner"]
 """What must stand with a phrase to make it a date: "Christmas" any preposition, also "for"; "may" one of time, as in
 "since may", or the other end of a range; "now" is one only as the end of a range."""
 
-_YEAR = "(?P<y>19[0-9]{2}|20[0-9]{2}|2100)"
-_NUMBERS = Language(
-    {},
-    (
-        (
-            "date",
-            {},
-            r"(?P<y>[12][0-9]{3})(?P<s>[-/.])(?P<m>[01]?[0-9])(?P=s)(?P<d>[0-3]?[0-9])"
-            r"(?:[t ][0-2][0-9]:[0-5][0-9](?::[0-5][0-9](?:[.][0-9]{1,9})?)?(?:z|[+-][0-2][0-9]:?[0-5][0-9])?)?",
-        ),
-        ("date", {}, r"(?P<m>[0-3]?[0-9])(?P<s>[/.])(?P<d>[0-3]?[0-9])(?P=s)(?P<y>[12][0-9]{3})"),
-        ("date", {}, r"(?P<y>[12][0-9]{3})-(?P<m>[01][0-9])"),
-        ("date", {}, r"(?P<m>[01]?[0-9])/(?P<y>[12][0-9]{3})"),
-        ("years", {}, rf"{_YEAR}\s{{0,2}}-\s{{0,2}}{_YEAR.replace('<y>', '<y2>')}"),
-        ("years", {}, rf"(?:(?:the )?(?P<word>year|jahr|año|l'année|l'anno) )?{_YEAR}"),
-        ("years", {}, r"(?:the )?(?P<decade>1[0-9]{2}0|20[0-9]0)'?s"),
-        ("years", {}, r"the '?(?P<decade>[5-9]0)'?s"),
-    ),
-)
-"""Dates of digits alone."""
-
 _NAME = re.compile(r"\{(~?)([a-z_]+)(?::([^}]+))?\}")
 _SPACED_NAMES = {
+    "{year}": "(?P<y>19[0-9]{2}|20[0-9]{2}|2100)",
+    "{seconds}": r"(?::[0-5][0-9](?:[.][0-9]{1,9})?)?(?:z|[+-][0-2][0-9]:?[0-5][0-9])?",
     "{d}": r"(?P<d>[0-3]?[0-9])",
     "{first}": r"(?P<first>[0-3]?[0-9])",
     "{last}": r"(?P<last>[0-3]?[0-9])",
@@ -261,7 +242,7 @@ def _every(category: str) -> frozenset[str]:
 @functools.cache
 def rules() -> tuple[Rule, ...]:
     """Build the rules of all languages."""
-    return tuple(_rule(language, *row) for language in (_NUMBERS, *LANGUAGES) for row in language.rules)
+    return tuple(_rule(language, *row) for language in (DIGITS, *LANGUAGES) for row in language.rules)
 
 
 def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str) -> Rule:

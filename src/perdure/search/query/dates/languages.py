@@ -43,7 +43,7 @@ def _language(tables: str, rules: str, signs: str = "", digits: str = "[0-9]{1,4
         name, *values = kind.split()
         rows.append((name, dict(value.split("=") for value in values), pattern))
     lines = re.sub(r"\n {6}", " ", tables).strip().replace(" | ", "\n").splitlines()
-    split = (line.strip().split(" ", 1) for line in lines)
+    split = (line.strip().split(" ", 1) for line in lines if line)
     return Language({name: _table(text) for name, text in split}, tuple(rows), frozenset(signs), digits)
 
 
@@ -323,5 +323,18 @@ KOREAN = _language(
     unit units=weekend needs=preposition | 주말
     """,
     "년월일주제께달간전늘밤해봄름을울내모크말",
+)
+DIGITS = _language(
+    "",
+    r"""
+    date | (?P<y>[12][0-9]{3})(?P<s>[-/.])(?P<m>[01]?[0-9])(?P=s){d}(?:[t ][0-2][0-9]:[0-5][0-9]{seconds})?
+    date | (?P<m>[0-3]?[0-9])(?P<s>[/.]){d}(?P=s)(?P<y>[12][0-9]{3})
+    date | (?P<y>[12][0-9]{3})-(?P<m>[01][0-9])
+    date | (?P<m>[01]?[0-9])/(?P<y>[12][0-9]{3})
+    years | {year}\s{0,2}-\s{0,2}(?P<y2>19[0-9]{2}|20[0-9]{2}|2100)
+    years | (?:(?:the )?(?P<word>year|jahr|año|l'année|l'anno) )?{year}
+    years | (?:the )?(?P<decade>1[0-9]{2}0|20[0-9]0)'?s
+    years | the '?(?P<decade>[5-9]0)'?s
+    """,
 )
 LANGUAGES = (ENGLISH, GERMAN, FRENCH, SPANISH, ITALIAN, CHINESE, JAPANESE, KOREAN)
