@@ -24,7 +24,7 @@ from benchmarks.ranking_weights import conversations
 
 __all__ = ["main", "ranking_cost"]
 
-PARTS = ("without_names", "spans", "hints_of", "_with_neighbours", "clause_counts", "_pool", "rank", "thinned")
+PARTS = ("without_names", "spans", "hints_of", "_with_neighbours", "clause_counts", "_pool", "rank", "merge_duplicates")
 WITHIN = {"clause_counts": "_pool"}  # whose time stands in that of another
 
 

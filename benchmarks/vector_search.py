@@ -22,7 +22,7 @@ from perdure.app import Uuids
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive
 from perdure.core.tx import Tx
-from perdure.search.vectors.index import Dense, VectorIndexes
+from perdure.search.vectors.index import NearestRows, VectorIndexes
 from perdure.storage.database.sqlite_store import SqliteStore
 
 __all__ = ["main", "mixture"]
@@ -105,8 +105,8 @@ async def _timed(
     query: Floats,
     limit: int,
     only: npt.NDArray[np.int64] | None,
-) -> tuple[float, Dense]:
-    def search(tx: Tx) -> tuple[float, Dense]:
+) -> tuple[float, NearestRows]:
+    def search(tx: Tx) -> tuple[float, NearestRows]:
         began = time.process_time()
         dense = indexes.search(tx, number, query, limit=limit, only=only)
         assert dense is not None

@@ -7,6 +7,6 @@ gives back; `messages` and `passages` are the units of work, and need numpy, so 
 
 from __future__ import annotations
 
-from perdure.search.hits import Arm, Hits, MessageHit, PassageHit, Ran, Why
+from perdure.search.hits import Arm, Hits, MessageHit, PassageHit, SearchReport, Why
 
-__all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "Ran", "Why"]
+__all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "SearchReport", "Why"]

@@ -13,11 +13,11 @@ from perdure.core.text.words import Query, query_of
 from perdure.core.tx import Matches, Tx
 from perdure.search.request import SearchRequest
 
-__all__ = ["Meaning", "by_meaning", "by_words"]
+__all__ = ["VectorMatches", "match_vectors", "match_words"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Meaning:
+class VectorMatches:
     """What the vectors found: candidates, and the cosine of any row.
 
     Args:
@@ -34,8 +34,8 @@ class Meaning:
     left_out: str = ""
 
 
-def by_words(text: str, match: Callable[[Query], Sequence[Matches]]) -> tuple[Query, Sequence[Matches]]:
-    """The query as it was looked for, and what `match` found of it in each scope.
+def match_words(text: str, match: Callable[[Query], Sequence[Matches]]) -> tuple[Query, Sequence[Matches]]:
+    """Match a query's words, and return the query as it was matched with the matches of each scope.
 
     Phrases (quoted, and short runs of scripts without spaces) are taken whole first; only when nothing is found, by
     their pieces.
@@ -48,10 +48,10 @@ def by_words(text: str, match: Callable[[Query], Sequence[Matches]]) -> tuple[Qu
     return query, found
 
 
-def by_meaning(
+def match_vectors(
     tx: Tx, number: int, request: SearchRequest, *, texts: int, only: NDArray[np.int64] | None, limit: int
-) -> Meaning:
-    """The nearest vectors of a scope to the query's.
+) -> VectorMatches:
+    """Find the vectors of a scope nearest to the query's.
 
     Args:
         texts: how many texts the scope has that should have a vector.
@@ -71,7 +71,7 @@ def by_meaning(
     if found is None:
         return _none("these texts have no vectors yet")
     missing = texts - found.rows if only is None else 0
-    return Meaning(
+    return VectorMatches(
         found.seqs,
         found.scores_of,
         found.mean,
@@ -81,5 +81,5 @@ def by_meaning(
     )
 
 
-def _none(reason: str) -> Meaning:
-    return Meaning(np.zeros(0, np.int64), lambda seqs: np.full(len(seqs), np.nan), left_out=reason)
+def _none(reason: str) -> VectorMatches:
+    return VectorMatches(np.zeros(0, np.int64), lambda seqs: np.full(len(seqs), np.nan), left_out=reason)

@@ -20,7 +20,7 @@ from perdure.core.ids import AgentId
 from perdure.core.tx import MessageFilter, Turn, Tx
 from perdure.search.ranking.pool import ROLE, SESSION_SPAN, TOOL, role_number, traits_of
 
-__all__ = ["Histories", "History", "once"]
+__all__ = ["Histories", "History"]
 
 SESSION_GAP_S = 4 * 3_600.0
 """A conversation that was silent for longer begins a new session."""
@@ -70,8 +70,8 @@ class History:
     def rows(self) -> int:
         return len(self.seq)
 
-    def extended(self, turns: Sequence[Turn], *, upto: int) -> History:
-        """With these rows after its own, which are in order of `seq`."""
+    def extend(self, turns: Sequence[Turn], *, upto: int) -> History:
+        """Return the history with new rows at its end; the rows are in order of `seq`."""
         if not turns:
             return replace(self, upto=upto)
         names = {name: index for index, name in enumerate(self.names)}
@@ -111,7 +111,7 @@ class History:
             seq=np.concatenate([self.seq, [turn.seq for turn in turns]]),
             conversation=_joined(self.conversation, [turn.conversation_seq for turn in turns]),
             spot=np.concatenate([self.spot, spot]),
-            near=_linked(self.near, before),
+            near=_link_neighbours(self.near, before),
             occurred_at=np.concatenate([self.occurred_at, [turn.occurred_at for turn in turns]]),
             traits=np.concatenate([self.traits, traits], axis=1),
             sizes=np.array(sizes, np.int32),
@@ -121,7 +121,7 @@ class History:
         )
 
     def indexes(self, seqs: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where rows of these numbers stand, -1 for those that are not in it."""
+        """Return the indexes of rows by their numbers, -1 for a number that the history doesn't have."""
         wanted = np.asarray(seqs, np.int64)
         if not (self.rows and len(wanted)):
             return np.full(len(wanted), -1, np.int64)
@@ -134,22 +134,22 @@ class History:
         return np.where(self.seq[at] == wanted, at, -1)
 
     def columns(self, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
-        """(spot (m), occurred_at (m), traits (4, m)) of the rows that stand at `at` (m). -1 is a tool's result, which
-        stands in no session, so it is given a negative one of its own, and no time."""
+        """Return (spot (m), occurred_at (m), traits (4, m)) of the rows at indexes `at` (m). -1 is a tool
+        result: it stands in no session, so it gets a negative one of its own, and no time."""
         if not len(at) or np.minimum.reduce(at) >= 0:
             return self.spot.take(at), self.occurred_at.take(at), self.traits.take(at, axis=1)
-        told = at >= 0
+        known = at >= 0
         spot = SESSION_SPAN * (-1 - np.arange(len(at)))
         occurred_at = np.full(len(at), -np.inf)
         nothing = np.zeros(len(at))
         traits = traits_of(asks=nothing, answers=nothing, speaker=nothing - 1, role=nothing + TOOL)
-        spot[told], occurred_at[told] = self.spot[at[told]], self.occurred_at[at[told]]
-        traits[:, told] = self.traits[:, at[told]]
+        spot[known], occurred_at[known] = self.spot[at[known]], self.occurred_at[at[known]]
+        traits[:, known] = self.traits[:, at[known]]
         return spot, occurred_at, traits
 
     def with_neighbours(self, indexes: NDArray[np.int64], *, first: int) -> NDArray[np.int64]:
-        """The rows, and those up to two places before and after the first so many, each once, in order."""
-        near = once(np.concatenate([indexes, self.near.take(indexes[:first], axis=0).ravel()]))
+        """Return these rows with up to two rows before and after each of the `first` ones, each row once, in order."""
+        near = np.unique(np.concatenate([indexes, self.near.take(indexes[:first], axis=0).ravel()]))
         return near[1:] if len(near) and near[0] < 0 else near
 
     def mask(
@@ -190,7 +190,7 @@ class Histories:
         self._none = History()
 
     def of(self, tx: Tx, agent_id: AgentId) -> History:
-        """The history of all that this transaction sees; it may hold rows that came later."""
+        """Load the history of all that this transaction sees; it may hold rows that came later."""
         upto = tx.messages.next_seq(agent_id)
         with self._lock:
             history = self._held.get(agent_id) or self._none
@@ -200,7 +200,7 @@ class Histories:
                 agent_id, from_seq=turns[-1].seq + 1 if turns else history.upto, limit=READ_ROWS
             ):
                 turns += page
-            history = history.extended(turns, upto=upto)
+            history = history.extend(turns, upto=upto)
         with self._lock:
             held = self._held.get(agent_id)
             if held is None or held.upto < history.upto:
@@ -211,17 +211,7 @@ class Histories:
         return history
 
 
-def once(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers in order, each once; numpy's own `unique` takes five times as long for some hundreds."""
-    ordered = numbers.copy()
-    ordered.sort()
-    new = np.empty(len(ordered), np.bool_)
-    new[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    return ordered[new]
-
-
-def _linked(near: NDArray[np.int32], before: Sequence[int]) -> NDArray[np.int32]:
+def _link_neighbours(near: NDArray[np.int32], before: Sequence[int]) -> NDArray[np.int32]:
     """`History.near` with new rows, of which `before` says what stands before each."""
     first = len(near)
     near = np.concatenate([near, np.full((len(before), 4), -1, np.int32)])

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 
-__all__ = ["HITS_MAX", "Arm", "Hits", "MessageHit", "PassageHit", "Ran", "Why", "with_arm"]
+__all__ = ["HITS_MAX", "Arm", "Hits", "MessageHit", "PassageHit", "SearchReport", "Why", "with_arm"]
 
 T = TypeVar("T")
 
@@ -63,8 +63,8 @@ class PassageHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What a search did.
+class SearchReport:
+    """The report of a search.
 
     Args:
         arms: those that took part.
@@ -82,23 +82,23 @@ class Ran:
     pool: int = 0
 
 
-def with_arm(ran: Ran, arm: Arm, left_out: str) -> Ran:
-    """The same with one arm more; `left_out` says in plain words what it could not do, if anything."""
+def with_arm(ran: SearchReport, arm: Arm, left_out: str) -> SearchReport:
+    """Add an arm to a report; `left_out` says in plain words what the arm could not do, if anything."""
     return replace(ran, arms=(*ran.arms, arm), left_out={**ran.left_out, arm: left_out} if left_out else ran.left_out)
 
 
 class Hits(list[T]):
     """Hits, best first; `ran` says what the search did."""
 
-    def __init__(self, hits: Iterable[T] = (), ran: Ran | None = None) -> None:
+    def __init__(self, hits: Iterable[T] = (), ran: SearchReport | None = None) -> None:
         super().__init__(hits)
-        self.ran = ran or Ran()
+        self.ran = ran or SearchReport()
 
     def joined(self, more: Hits[T], *, key: Callable[[T], object]) -> Hits[T]:
-        """These, and behind them those of `more` that are not among them; `key` tells which are the same."""
+        """Append the hits of `more` that are not among these; `key` gives the identity of a hit."""
         known = {key(hit) for hit in self}
         return Hits([*self, *(hit for hit in more if key(hit) not in known)], more.ran)
 
     def page(self, offset: int, limit: int) -> Hits[T]:
-        """`limit` of them behind the first `offset`."""
+        """Return `limit` hits after the first `offset`."""
         return Hits(self[offset : offset + limit], self.ran)

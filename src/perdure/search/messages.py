@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from perdure.core.agents import Agent
 from perdure.core.text.words import Query
 from perdure.core.tx import Matches, MessageFilter, Tx
-from perdure.search.arms import Meaning, by_meaning, by_words
-from perdure.search.history import History, once
-from perdure.search.hits import HITS_MAX, Arm, Hits, MessageHit, Ran, Why
+from perdure.search.arms import VectorMatches, match_vectors, match_words
+from perdure.search.history import History
+from perdure.search.hits import HITS_MAX, Arm, Hits, MessageHit, SearchReport, Why
 from perdure.search.query.dates import Span, spans
 from perdure.search.query.names import without_names
 from perdure.search.ranking.fuse import Ranked, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
-from perdure.search.ranking.thin import thinned
+from perdure.search.ranking.thin import merge_duplicates
 from perdure.search.ranking.weights import HYBRID, LEXICAL
 from perdure.search.request import SearchRequest
 
@@ -52,7 +52,7 @@ class RankedMessages:
     seqs: NDArray[np.int64]
     ranked: Ranked
     texts: dict[int, str]
-    ran: Ran
+    ran: SearchReport
 
     @property
     def first_texts(self) -> list[str]:
@@ -61,35 +61,37 @@ class RankedMessages:
 
 
 def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -> Hits[MessageHit]:
-    """The newest messages, newest first, with score 0: what a search without a text gives."""
+    """Load the newest messages, newest first, with score 0: the hits of a search without a text."""
     found = tx.messages.newest(agent.id, where=where, limit=limit)
-    return Hits([MessageHit(message, 0.0) for message in found], Ran(rows=tx.messages.count(agent.id)))
+    return Hits([MessageHit(message, 0.0) for message in found], SearchReport(rows=tx.messages.count(agent.id)))
 
 
 def rank_messages(
     tx: Tx, agent: Agent, request: SearchRequest, *, where: MessageFilter, limit: int = 0
 ) -> RankedMessages:
-    """The messages that best match, best first, and those beside them; enough for `limit` hits, at most 1,000."""
+    """Rank the messages that match, and their neighbours, best first; enough for `limit` hits, at most 1,000."""
     history = request.histories.of(tx, agent.id)
     few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
     out_of_view = tx.resets.out_of_view(agent.id)
     mask = history.mask(where, out_of_view=out_of_view)
     only = None if mask is None or (_only_before(where) and not out_of_view) else history.seq[mask]
-    meaning = by_meaning(tx, agent.number, request, texts=history.rows, only=only, limit=max(few, min(limit, HITS_MAX)))
-    found = _kept(history, mask, meaning.seqs)
+    meaning = match_vectors(
+        tx, agent.number, request, texts=history.rows, only=only, limit=max(few, min(limit, HITS_MAX))
+    )
+    found = _unmasked(history, mask, meaning.seqs)
     # What has no vector is found by its words alone.
     words_max = few if meaning.rows and not meaning.left_out else WORDS_CANDIDATES
     # Whom the query names is matched by who spoke: as a word it would only find where they are spoken to.
-    query, (matches,) = by_words(
+    query, (matches,) = match_words(
         without_names(request.text, history.names),
         lambda query: [tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)))],
     )
-    now = _log_clock(history, request.now)
+    now = _history_clock(history, request.now)
     named = spans(request.text, now=now, timezone=request.timezone)
-    said_then = history.seq[:0]
+    in_spans = history.seq[:0]
     if named:  # rows that a reset took away stand in a history that was read before, and must not take others' places
-        said_then = _within(history, history.mask(where, out_of_view=tx.resets.taken(agent.id)), named)
-    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found, said_then])
+        in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.taken(agent.id)), named)
+    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found, in_spans])
     seqs, at = _with_neighbours(history, mask, candidates, few // NEIGHBOURED_OF if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())
     if len(texts) < len(seqs):
@@ -104,7 +106,7 @@ def rank_messages(
     pool = _pool(history, at, seqs, texts, query, matches, meaning, timed=hints.when)
     ranked = rank(pool, hints, HYBRID if meaning.rows else LEXICAL)
     arms: list[Arm] = ["words", "vectors"] if meaning.rows else ["words"]
-    ran = Ran(
+    ran = SearchReport(
         arms=tuple(arms),
         left_out={"vectors": meaning.left_out} if meaning.left_out else {},
         words=tuple(" ".join(clause.tokens) for clause in query.clauses),
@@ -116,13 +118,13 @@ def rank_messages(
 
 
 def read_messages(tx: Tx, found: RankedMessages, *, limit: int, explain: bool = False) -> Hits[MessageHit]:
-    """The first `limit` of them, near-duplicates thinned."""
+    """Load the first `limit` hits, with near-duplicates merged."""
     scores = found.ranked.scores
     kept = found.ranked.relevant | (scores >= NEIGHBOUR_SHARE * scores[0]) if len(scores) else scores > 0
     order = found.ranked.order[kept][: max(2 * limit, limit + 20)]
     best = scores[kept].tolist()
     seqs = found.seqs[order].tolist()
-    chosen = thinned([found.texts[seq] for seq in seqs], seqs, limit=limit)
+    chosen = merge_duplicates([found.texts[seq] for seq in seqs], seqs, limit=limit)
     messages = {
         message.seq: message for message in tx.messages.by_seqs(found.agent.id, [seqs[index] for index, _ in chosen])
     }
@@ -139,30 +141,30 @@ def read_messages(tx: Tx, found: RankedMessages, *, limit: int, explain: bool = 
 
 
 def why_message(tx: Tx, found: RankedMessages, row: int, same: Sequence[int] = ()) -> Why:
-    """Why row number `row` of the pool was found; `same` are the numbers of messages left out for it."""
-    told = found.ranked.explain(row)
+    """Explain why row number `row` of the pool was found; `same` are the numbers of messages left out for it."""
+    explanation = found.ranked.explain(row)
     pool = found.ranked.pool
     # Those of other sessions are farther than any place.
     beside = np.flatnonzero((np.abs(pool.spot - pool.spot[row]) <= NEIGHBOURS) & (pool.seq != pool.seq[row]))
-    near = found.seqs[beside].tolist() if {"neighbour_words", "neighbour_dense"} & told.parts.keys() else []
+    near = found.seqs[beside].tolist() if {"neighbour_words", "neighbour_dense"} & explanation.parts.keys() else []
     ids = {message.seq: message.id for message in tx.messages.by_seqs(found.agent.id, [*near, *same])}
     return Why(
-        score=told.score,
-        parts=dict(told.parts),
-        words=told.words,
-        session_words=told.session_words,
-        cosine=told.cosine,
+        score=explanation.score,
+        parts=dict(explanation.parts),
+        words=explanation.words,
+        session_words=explanation.session_words,
+        cosine=explanation.cosine,
         neighbours=tuple(ids[seq] for seq in near if seq in ids),
         same=tuple(ids[seq] for seq in same if seq in ids),
     )
 
 
 def _only_before(where: MessageFilter) -> bool:
-    """Whether the filter leaves out the newest rows only: those are few, and simply passed over."""
+    """Whether the filter leaves out the newest rows only: they are few, and are skipped one by one."""
     return where == MessageFilter(before_seq=where.before_seq)
 
 
-def _kept(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+def _unmasked(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
     if mask is None:
         return seqs
     at = history.indexes(seqs)
@@ -175,17 +177,17 @@ def _with_neighbours(
     """(the candidates' numbers and those of rows up to `NEIGHBOURS` beside the `first` of them, in order; where they
     stand, -1: not in the history)."""
     at = history.indexes(candidates)
-    told = at[at >= 0]
-    if mask is None and len(told) == len(at):
+    known = at[at >= 0]
+    if mask is None and len(known) == len(at):
         at = history.with_neighbours(at, first=first)
         return history.seq[at], at
-    near = history.with_neighbours(told[:first], first=first)
-    seqs = once(np.concatenate([candidates, history.seq[near if mask is None else near[mask[near]]]]))
+    near = history.with_neighbours(known[:first], first=first)
+    seqs = np.unique(np.concatenate([candidates, history.seq[near if mask is None else near[mask[near]]]]))
     return seqs, history.indexes(seqs)
 
 
-def _within(history: History, mask: NDArray[np.bool_] | None, named: Sequence[Span]) -> NDArray[np.int64]:
-    """The newest rows from the times that a query names, whatever their words: "what did we do in March?"."""
+def _rows_in_spans(history: History, mask: NDArray[np.bool_] | None, named: Sequence[Span]) -> NDArray[np.int64]:
+    """Return the newest rows from the times that a query names, whatever their words: "what did we do in March?"."""
     then = np.zeros(history.rows, np.bool_)
     for span in named:
         then |= (history.occurred_at >= span.start.timestamp()) & (history.occurred_at < span.end.timestamp())
@@ -194,8 +196,8 @@ def _within(history: History, mask: NDArray[np.bool_] | None, named: Sequence[Sp
     return history.seq[then][-SPAN_CANDIDATES:]
 
 
-def _log_clock(history: History, now: datetime) -> datetime:
-    """When the history's newest message was said: "last week" in an imported history is a week of then."""
+def _history_clock(history: History, now: datetime) -> datetime:
+    """Return the time of the newest message: "last week" in an imported history is a week of that time."""
     if not history.rows:
         return now
     # Not that of the last row: an old history may have been imported into a conversation of today.
@@ -209,7 +211,7 @@ def _pool(
     texts: dict[int, str],
     query: Query,
     matches: Matches,
-    meaning: Meaning,
+    meaning: VectorMatches,
     *,
     timed: bool,
 ) -> Pool:

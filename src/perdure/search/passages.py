@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from perdure.core.passages import Archive, PassageTexts
 from perdure.core.text.words import Query
 from perdure.core.tx import Matches, PassageFilter, Tx
-from perdure.search.arms import Meaning, by_meaning, by_words
-from perdure.search.hits import HITS_MAX, Arm, Hits, PassageHit, Ran, Why
+from perdure.search.arms import VectorMatches, match_vectors, match_words
+from perdure.search.hits import HITS_MAX, Arm, Hits, PassageHit, SearchReport, Why
 from perdure.search.query.dates import Span, spans
 from perdure.search.ranking.fuse import Ranked, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
-from perdure.search.ranking.thin import thinned
+from perdure.search.ranking.thin import merge_duplicates
 from perdure.search.ranking.weights import PASSAGES
 from perdure.search.request import SearchRequest
 
@@ -38,7 +38,7 @@ class RankedPassages:
 
     texts: PassageTexts
     ranked: Ranked
-    ran: Ran
+    ran: SearchReport
 
     @property
     def first_texts(self) -> list[str]:
@@ -47,22 +47,22 @@ class RankedPassages:
 
 
 def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:
-    """The newest passages, newest first, with score 0: what a search without a text gives."""
+    """Load the newest passages, newest first, with score 0: the hits of a search without a text."""
     found = [passage for archive in archives for passage in tx.passages.newest(archive.id, where=where, limit=limit)]
     found.sort(key=lambda passage: (passage.occurred_at, passage.seq), reverse=True)
     rows = sum(archive.passage_count for archive in archives)
-    return Hits([PassageHit(passage, 0.0) for passage in found[:limit]], Ran(rows=rows))
+    return Hits([PassageHit(passage, 0.0) for passage in found[:limit]], SearchReport(rows=rows))
 
 
 def rank_passages(
     tx: Tx, archives: Sequence[Archive], request: SearchRequest, *, where: PassageFilter, limit: int = CANDIDATES
 ) -> RankedPassages:
-    """The passages of these archives that best match, best first; enough for `limit` hits, at most 1,000. Scores
-    compare over all of them."""
+    """Rank the passages of these archives that match, best first; enough for `limit` hits, at most 1,000. Scores
+    compare over all archives."""
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
-    within = [_within_filter(tx, archive, request, where) for archive in archives]
-    query, found = by_words(
+    within = [_filtered_seqs(tx, archive, request, where) for archive in archives]
+    query, found = match_words(
         request.text,
         lambda query: [
             tx.passages.match(
@@ -77,7 +77,7 @@ def rank_passages(
         ],
     )
     meanings = [
-        by_meaning(
+        match_vectors(
             tx, archive.number, request, texts=archive.passage_count, only=only, limit=max(DENSE_CANDIDATES, most)
         )
         for archive, only in zip(archives, within, strict=True)
@@ -87,7 +87,7 @@ def rank_passages(
     dense: list[NDArray[np.float64]] = []
     for archive, matches, meaning in zip(archives, found, meanings, strict=True):
         candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
-        seqs = list(dict.fromkeys((*candidates, *_within(tx, archive, where, named))))
+        seqs = list(dict.fromkeys((*candidates, *_passages_in_spans(tx, archive, where, named))))
         read = tx.passages.texts(archive.id, seqs)
         several.append(read)
         dense.append(meaning.scores_of(np.array(read.seqs, np.int64)))
@@ -101,7 +101,7 @@ def rank_passages(
     pool = _pool(archives, texts, query, found, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
     left_out = next((meaning.left_out for meaning in meanings if meaning.left_out), "")
     arms: list[Arm] = ["words", "vectors"] if any(meaning.rows for meaning in meanings) else ["words"]
-    ran = Ran(
+    ran = SearchReport(
         arms=tuple(arms),
         left_out={"vectors": left_out} if left_out else {},
         words=tuple(" ".join(clause.tokens) for clause in query.clauses),
@@ -113,9 +113,9 @@ def rank_passages(
 
 
 def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
-    """The first `limit` of them, near-duplicates thinned."""
+    """Build the first `limit` hits, with near-duplicates merged."""
     texts, order = found.texts, found.ranked.order[: max(2 * limit, limit + 20)].tolist()
-    chosen = thinned([texts.texts[row] for row in order], [texts.seqs[row] for row in order], limit=limit)
+    chosen = merge_duplicates([texts.texts[row] for row in order], [texts.seqs[row] for row in order], limit=limit)
     hits = []
     for index, same in chosen:
         passage = texts.whole(order[index])
@@ -129,7 +129,7 @@ def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -
 
 
 def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> list[int]:
-    """Those that both arms found, then the best of each by turns: the others' texts are not worth reading."""
+    """Choose those that both arms found, then the best of each arm in turn: other texts are not worth reading."""
     twice = set(words).intersection(meaning)
     by_turns = itertools.chain.from_iterable(itertools.zip_longest(words, meaning))
     chosen = dict.fromkeys(itertools.chain(filter(twice.__contains__, words), by_turns))
@@ -137,15 +137,15 @@ def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> l
     return list(chosen)[:most]
 
 
-def _within_filter(tx: Tx, archive: Archive, request: SearchRequest, where: PassageFilter) -> NDArray[np.int64] | None:
-    """The numbers of the passages that a filter lets through, sorted; None: they are not needed."""
+def _filtered_seqs(tx: Tx, archive: Archive, request: SearchRequest, where: PassageFilter) -> NDArray[np.int64] | None:
+    """Load the numbers of the passages that a filter lets through, sorted; None: the search needs none."""
     if where.everything or request.indexes is None or not request.vectors:
         return None
     return request.archives.seqs(tx, archive, where)
 
 
-def _within(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
-    """The latest passages from the times that a query names, whatever their words."""
+def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
+    """Load the latest passages from the times that a query names, whatever their words."""
     seqs: list[int] = []
     for span in named:
         since = span.start if where.since is None else max(span.start, where.since)
@@ -161,7 +161,7 @@ def _pool(
     texts: PassageTexts,
     query: Query,
     found: Sequence[Matches],
-    meanings: Sequence[Meaning],
+    meanings: Sequence[VectorMatches],
     dense: NDArray[np.float64],
     *,
     timed: bool,
@@ -201,13 +201,13 @@ def _pool(
 
 
 def why_passage(found: RankedPassages, row: int, same: Sequence[str] = ()) -> Why:
-    """Why row number `row` of the pool was found; `same` are the ids of passages left out for it."""
-    told = found.ranked.explain(row)
+    """Explain why row number `row` of the pool was found; `same` are the ids of passages left out for it."""
+    explanation = found.ranked.explain(row)
     return Why(
-        score=told.score,
-        parts=dict(told.parts),
-        words=told.words,
-        session_words=told.session_words,
-        cosine=told.cosine,
+        score=explanation.score,
+        parts=dict(explanation.parts),
+        words=explanation.words,
+        session_words=explanation.session_words,
+        cosine=explanation.cosine,
         same=tuple(same),
     )

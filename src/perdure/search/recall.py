@@ -19,7 +19,7 @@ from perdure.core.passages import CAPTURED, Archive, Passage
 from perdure.core.text.words import query_of
 from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.domain.archives.units import archives_of
-from perdure.search.hits import Ran
+from perdure.search.hits import SearchReport
 from perdure.search.messages import RankedMessages, rank_messages, why_message
 from perdure.search.packing.packing import Candidate, Packed, pack
 from perdure.search.passages import RankedPassages, rank_passages, why_passage
@@ -43,12 +43,12 @@ SCORE_DIGITS = 4
 
 
 @dataclass(slots=True)
-class _Found:
+class _Candidates:
     """Candidates, and what is known of each beside what packing needs."""
 
     candidates: list[Candidate] = field(default_factory=list)
     facts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    ran: dict[str, Ran] = field(default_factory=dict)
+    ran: dict[str, SearchReport] = field(default_factory=dict)
 
     def add(self, candidate: Candidate, **facts: Any) -> None:
         self.candidates.append(candidate)
@@ -75,7 +75,7 @@ def recall(
         timezone: of dates in the text; an agent's own one comes first.
     """
     limit = max(LOOKED_AT_MIN, min(LOOKED_AT_MAX, budget_tokens // TOKENS_A_HIT))
-    found = _Found()
+    found = _Candidates()
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
     if agent is not None and scope.blocks:
         _add_blocks(tx, agent, passages.text, found)
@@ -84,7 +84,7 @@ def recall(
         ranked = rank_passages(tx, archives, passages, where=PassageFilter())
         _add_passages(tx, ranked, archives, scope, found, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.messages and turns is not None:
-        where = _where(tx, agent, turns, scope)
+        where = _message_filter(tx, agent, turns, scope)
         ranked_messages = rank_messages(tx, agent, turns, where=where)
         _add_turns(tx, ranked_messages, turns, scope, found, limit=limit, floor=floor, explain=explain)
     packed = pack(
@@ -110,7 +110,7 @@ def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
     return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
 
 
-def _add_blocks(tx: Tx, agent: Agent, text: str, found: _Found) -> None:
+def _add_blocks(tx: Tx, agent: Agent, text: str, found: _Candidates) -> None:
     """All blocks; those that hold more of the query's words come first where there is not room for all."""
     blocks = tx.blocks.of_agent(agent.id)
     query = query_of(text)
@@ -131,7 +131,7 @@ def _add_blocks(tx: Tx, agent: Agent, text: str, found: _Found) -> None:
         )
 
 
-def _scaled(ranked: Ranked) -> NDArray[np.float64]:
+def _scale_scores(ranked: Ranked) -> NDArray[np.float64]:
     """The scores in order, from 0 to 1, as `Recalled` says; rounded as they are shown, so that a floor which was read
     off a hit lets that hit through."""
     scores, relevant = ranked.scores, ranked.relevant
@@ -146,10 +146,14 @@ def _scaled(ranked: Ranked) -> NDArray[np.float64]:
     return scaled.round(SCORE_DIGITS)
 
 
-def _chosen(ranked: Ranked, *, limit: int, floor: float, usable: Callable[[int], bool]) -> Iterator[tuple[int, float]]:
+def _select_hits(
+    ranked: Ranked, *, limit: int, floor: float, usable: Callable[[int], bool]
+) -> Iterator[tuple[int, float]]:
     """(row of the pool, its score) of the first that are hits by themselves."""
     taken = 0
-    for row, score, relevant in zip(ranked.order.tolist(), _scaled(ranked).tolist(), ranked.relevant, strict=True):
+    for row, score, relevant in zip(
+        ranked.order.tolist(), _scale_scores(ranked).tolist(), ranked.relevant, strict=True
+    ):
         if taken == limit or score < floor:
             return
         if relevant and usable(row):
@@ -162,7 +166,7 @@ def _add_passages(
     ranked: RankedPassages,
     archives: Iterable[Archive],
     scope: RecallScope,
-    found: _Found,
+    found: _Candidates,
     *,
     limit: int,
     floor: float,
@@ -175,7 +179,7 @@ def _add_passages(
     passages = {row: ranked.texts.whole(row) for row in order}
 
     def usable(row: int) -> bool:
-        return row in passages and not _searched_as_turns(passages[row], scope)
+        return row in passages and not _is_found_as_turns(passages[row], scope)
 
     folders: dict[ArchiveId, str] = {}
 
@@ -188,7 +192,7 @@ def _add_passages(
             folders[archive_id] = "" if folder is None else f"{folder.name}/"
         return f"{folders[archive_id]}{name}"
 
-    for row, score in _chosen(ranked.ranked, limit=limit, floor=floor, usable=usable):
+    for row, score in _select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable):
         passage = passages[row]
         lines, path = _lines(passage), path_of(passage)
         found.add(
@@ -213,7 +217,7 @@ def _add_passages(
         )
 
 
-def _searched_as_turns(passage: Passage, scope: RecallScope) -> bool:
+def _is_found_as_turns(passage: Passage, scope: RecallScope) -> bool:
     """Whether it was captured from messages that are themselves searched here, turn by turn."""
     source = passage.source
     return scope.messages and source.get("type") == CAPTURED and source.get("agent_id") == scope.agent_id
@@ -224,7 +228,7 @@ def _lines(passage: Passage) -> tuple[int, int] | None:
     return (first, last) if isinstance(first, int) and isinstance(last, int) else None
 
 
-def _where(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope) -> MessageFilter:
+def _message_filter(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope) -> MessageFilter:
     """What the searches can leave out by themselves: of an agent with one conversation all that is in view."""
     if scope.in_view is not None:
         seq, first = scope.in_view
@@ -240,7 +244,7 @@ def _add_turns(
     ranked: RankedMessages,
     request: SearchRequest,
     scope: RecallScope,
-    found: _Found,
+    found: _Candidates,
     *,
     limit: int,
     floor: float,
@@ -260,7 +264,7 @@ def _add_turns(
     def usable(row: int) -> bool:
         return at[row] >= 0 and not shown_anyway(int(at[row]))
 
-    chosen = list(_chosen(ranked.ranked, limit=limit, floor=floor, usable=usable))
+    chosen = list(_select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable))
     scores = {int(at[row]): score for row, score in chosen}
     rows = {int(at[row]): row for row, _ in chosen}
     beside: dict[int, dict[int, float]] = {}  # index -> hit that it stands next to -> its share of that one's score
@@ -307,7 +311,7 @@ def _add_turns(
         )
 
 
-def _sources(packed: Packed, found: _Found) -> Iterator[Source]:
+def _sources(packed: Packed, found: _Candidates) -> Iterator[Source]:
     for piece in packed.pieces:
         yield Source(
             number=piece.number,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
-from perdure.search.hits import Ran, Why
+from perdure.search.hits import SearchReport, Why
 
 __all__ = ["RecallScope", "Recalled", "Source"]
 
@@ -98,4 +98,4 @@ class Recalled:
     budget_tokens: int
     sources: tuple[Source, ...] = ()
     left_out: int = 0
-    ran: Mapping[str, Ran] = field(default_factory=dict)
+    ran: Mapping[str, SearchReport] = field(default_factory=dict)

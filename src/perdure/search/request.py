@@ -1,4 +1,4 @@
-"""What a search is request, and what it has to answer it with."""
+"""A search request: the query, and what the search needs to answer it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SearchRequest:
     """A query with all that its search needs beside the store: a unit of work has no clock and no model.
 
     Args:
-        text: as it was request.
+        text: the query as the user wrote it.
         now: the clock, for what has no log of its own; a history is searched by its newest message's time.
         timezone: where days begin that the query names.
         vectors: embedding model -> the query's vector, of length 1.

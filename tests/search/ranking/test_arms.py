@@ -30,8 +30,8 @@ def test_a_row_gets_its_share_of_each_row_of_its_run(rows: list[tuple[int, int]]
 
     near = Neighbours(session * SESSION_SPAN + place)
     assert near.in_order
-    assert near.shared(values, BEFORE, AFTER) == pytest.approx(expected)
-    assert near.shared(values[1], BEFORE, AFTER) == pytest.approx(expected[1])
+    assert near.share(values, BEFORE, AFTER) == pytest.approx(expected)
+    assert near.share(values[1], BEFORE, AFTER) == pytest.approx(expected[1])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.search.ranking.thin import thinned
+from perdure.search.ranking.thin import merge_duplicates
 from perdure.testing.strategies import any_text, effort
 
 LONG = "the walrus swam along the northern coast until it found a quiet bay with plenty of clams"
@@ -13,12 +13,15 @@ LONG = "the walrus swam along the northern coast until it found a quiet bay with
 
 def test_the_same_text_is_shown_once_and_newest() -> None:
     """Case, spaces and punctuation do not make another text; it stands where the best of them stood."""
-    assert thinned(["Red dog!", "cat", "red  dog", "RED DOG."], [3, 9, 5, 4], limit=9) == [(2, (0, 3)), (1, ())]
+    assert merge_duplicates(["Red dog!", "cat", "red  dog", "RED DOG."], [3, 9, 5, 4], limit=9) == [
+        (2, (0, 3)),
+        (1, ()),
+    ]
 
 
 def test_nearly_the_same_text_is_shown_once() -> None:
     """One word more or less in a long text; the better one stays."""
-    assert thinned([LONG, f"{LONG} today"], [1, 2], limit=9) == [(0, (1,))]
+    assert merge_duplicates([LONG, f"{LONG} today"], [1, 2], limit=9) == [(0, (1,))]
 
 
 def test_near_duplicates_are_found_among_many_texts() -> None:
@@ -26,7 +29,7 @@ def test_near_duplicates_are_found_among_many_texts() -> None:
     others = [" ".join(f"word{number}x{place}" for place in range(12)) for number in range(50)]
     texts = [LONG, *others[:25], f"{LONG} today", *others[25:], f"Über {others[3]}"]
 
-    found = dict(thinned(texts, range(len(texts)), limit=99))
+    found = dict(merge_duplicates(texts, range(len(texts)), limit=99))
 
     assert {shown: same for shown, same in found.items() if same} == {0: (26,), 4: (52,)}
 
@@ -35,14 +38,14 @@ def test_another_number_is_another_memory() -> None:
     """Texts that differ in a number are not alike, nor short texts that differ at all."""
     texts = [f"{LONG} in 2023", f"{LONG} in 2024", "see you at noon", "see you at nine"]
 
-    assert [shown for shown, _ in thinned(texts, [1, 2, 3, 4], limit=9)] == [0, 1, 2, 3]
+    assert [shown for shown, _ in merge_duplicates(texts, [1, 2, 3, 4], limit=9)] == [0, 1, 2, 3]
 
 
 @effort(60, 1000)
 @given(st.lists(any_text(), max_size=8), st.integers(0, 8))
 def test_what_is_shown_keeps_its_order(texts: list[str], limit: int) -> None:
     """At most `limit`; no row is shown or left out twice; groups stand in the order of their best."""
-    groups = thinned(texts, list(range(len(texts))), limit=limit)
+    groups = merge_duplicates(texts, list(range(len(texts))), limit=limit)
     members = [index for shown, others in groups for index in (shown, *others)]
 
     assert len(groups) <= limit
@@ -65,7 +68,7 @@ def test_no_two_of_those_shown_are_alike(data: st.DataObject) -> None:
         else:
             text = data.draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40))
         texts.append(text)
-    shown = [at for at, _ in thinned([" ".join(text) for text in texts], range(len(texts)), limit=9)]
+    shown = [at for at, _ in merge_duplicates([" ".join(text) for text in texts], range(len(texts)), limit=9)]
 
     for first in shown:
         for second in shown:

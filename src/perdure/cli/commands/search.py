@@ -12,7 +12,7 @@ from perdure.cli.views.fold import local_time, place, snippet, visible
 from perdure.cli.views.json import message_shape, passage_shape
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.library.perdure import AsyncPerdure
-from perdure.search.hits import Hits, MessageHit, PassageHit, Ran, Why
+from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.search.query.request import parse_time
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _because(why: Why) -> str:
     return told
 
 
-def _ran(ran: Ran) -> str:
+def _ran(ran: SearchReport) -> str:
     told = f"searched by {' and '.join(ran.arms) or 'nothing'} in {ran.rows:,} texts"
     for arm, reason in ran.left_out.items():
         told += f"; not by {arm}: {reason}"

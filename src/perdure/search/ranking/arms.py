@@ -15,7 +15,15 @@ import numpy as np
 from perdure.search.ranking.pool import SESSION_SPAN, Column, Pool
 from perdure.search.ranking.weights import Weights
 
-__all__ = ["Neighbours", "dense_scores", "length_scores", "session_scores", "span_scores", "standard", "word_scores"]
+__all__ = [
+    "Neighbours",
+    "dense_scores",
+    "length_scores",
+    "session_scores",
+    "span_scores",
+    "standard_scores",
+    "word_scores",
+]
 
 NO_SPREAD = 1e-9
 FARTHEST = 3  # places between a row and one that shares with it
@@ -53,7 +61,7 @@ class Neighbours:
         here[-1] = size - first[-1]
         return first, here
 
-    def shared(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
+    def share(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
         """`values` (n) or (k, n) plus shares of the rows 1, 2, ... before and after, three at most, in one run."""
         if not values.size:
             return values
@@ -87,7 +95,7 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
     if having is None:
         having = np.add.reduce(pool.counts >= 1, axis=1).tolist()
     rarity = _rarity(having, pool.scope.rows)
-    counts = pool.counts if alone else near.shared(pool.counts, weights.before, weights.after)
+    counts = pool.counts if alone else near.share(pool.counts, weights.before, weights.after)
     length = pool.chars * (k1 * share / _mean_chars(pool))
     length += max(k1 * (1 - share), NO_SPREAD)
     return _weighed(rarity, counts, length, most=k1 + 1)
@@ -133,7 +141,7 @@ def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column
         own = np.minimum(np.maximum(own, -LARGEST), LARGEST)
     if known is not None:
         own = np.where(known, own, 0.0)
-    return own, near.shared(own, weights.dense_before, weights.dense_after)
+    return own, near.share(own, weights.dense_before, weights.dense_after)
 
 
 def length_scores(chars: Column) -> Column:
@@ -153,7 +161,7 @@ def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Co
     return best
 
 
-def standard(values: Column, *, of: int, floor: float, weight: float) -> Column:
+def standard_scores(values: Column, *, of: int, floor: float, weight: float) -> Column:
     """`weight` times the standard scores, where the values given are all that differ from 0 among `of`."""
     total = max(of, len(values))
     mean = float(np.add.reduce(values)) / total

@@ -16,7 +16,7 @@ from perdure.search.ranking.arms import (
     length_scores,
     session_scores,
     span_scores,
-    standard,
+    standard_scores,
     word_scores,
 )
 from perdure.search.ranking.pool import ANSWERS, ASKS, NO_ROLE, ROLE, SPEAKER, Column, Pool, QueryHints
@@ -144,9 +144,9 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
     score += np.float64(weights.answers) * rows.traits[ANSWERS]
     if len(rows.counts):
         found = word_scores(rows, near, weights)
-        parts["words"] = standard(found, of=scope.rows, floor=weights.floor, weight=weights.lexical)
+        parts["words"] = standard_scores(found, of=scope.rows, floor=weights.floor, weight=weights.lexical)
         found, here, sessions = session_scores(rows, near)
-        found = standard(found, of=sessions, floor=weights.session_floor, weight=weights.session)
+        found = standard_scores(found, of=sessions, floor=weights.session_floor, weight=weights.session)
         parts["session"] = found.repeat(here)
     if (dense := dense_scores(rows, near, weights)) is not None:
         own, shared = dense
@@ -225,7 +225,7 @@ def _sorted(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
         order = np.lexsort((pool.seq, pool.spot))
         back = np.empty(pool.size, np.int64)
         back[order] = np.arange(pool.size)
-        pool = pool.taken(order)
+        pool = pool.select(order)
         near = Neighbours(pool.spot)
     return pool, near, back
 

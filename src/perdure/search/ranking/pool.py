@@ -116,7 +116,7 @@ class Pool:
     def size(self) -> int:
         return len(self.seq)
 
-    def taken(self, rows: Column) -> Pool:
+    def select(self, rows: Column) -> Pool:
         """These rows of it, in this order."""
         return replace(
             self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["ALIKE", "thinned"]
+__all__ = ["ALIKE", "merge_duplicates"]
 
 ALIKE = 0.9
 """Two texts are near-duplicates when they share this part of their words; in real dialogue hardly any two do."""
@@ -17,7 +17,7 @@ _WORDS = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 
 
-def thinned(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tuple[int, tuple[int, ...]]]:
+def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tuple[int, tuple[int, ...]]]:
     """Choose which of the ranked texts to show, at most `limit`, in their order, each with those that it stands for.
 
     Texts that are equal but for case, spaces and punctuation, or that share nearly all their words, count as one: it

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from perdure.core.errors import EmbeddingMismatch
 from perdure.core.tx import Scope, Tx, VectorRow
-from perdure.search.vectors.loading import loaded
-from perdure.search.vectors.rows import NO_ROW, FloatArray, IntArray, Rows, decoded, scores
+from perdure.search.vectors.loading import load_rows
+from perdure.search.vectors.rows import NO_ROW, FloatArray, IntArray, Rows, decode, scores
 
-__all__ = ["Dense", "VectorIndexes"]
+__all__ = ["NearestRows", "VectorIndexes"]
 
 MAX_BYTES = 256 * 2**20
 PAGE = 8_192
@@ -39,11 +39,11 @@ CERTAIN_TOP = 10
 """Stored vectors are read until none is likely to be left that belongs to the best ten."""
 
 CERTAINTY = 3.0  # standard deviations of the estimate's error
-FARTHEST = 2**16 - 1  # signs that differ, of a row that is not seen
+FARTHEST = 2**16 - 1  # signs that differ, of a row that is not snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dense:
+class NearestRows:
     """What a search by meaning found.
 
     Args:
@@ -73,7 +73,7 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Seen:
+class _Snapshot:
     """What one transaction sees: `rows` without `hidden` ones, and `extra` rows beside them."""
 
     rows: Rows
@@ -113,7 +113,7 @@ class VectorIndexes:
         only: IntArray | None = None,
         model: str | None = None,
         scope: Scope | None = None,
-    ) -> Dense | None:
+    ) -> NearestRows | None:
         """The rows of scope `number` nearest to `query`; None when the scope has no vectors and will get none.
 
         Args:
@@ -139,25 +139,25 @@ class VectorIndexes:
                 dimensions=len(query),
             )
         query = np.ascontiguousarray(query, np.float32)
-        seen = self._seen(tx, scope, len(query))
-        return _Search(tx, scope, seen, query, limit, only).result()
+        snapshot = self._snapshot(tx, scope, len(query))
+        return _Search(tx, scope, snapshot, query, limit, only).result()
 
     def forget(self, number: int) -> None:
-        """Let go of a scope's matrix."""
+        """Release a scope's matrix."""
         with self._lock:
             self._entries.pop(number, None)
 
-    def _seen(self, tx: Tx, scope: Scope, dimensions: int) -> _Seen:
+    def _snapshot(self, tx: Tx, scope: Scope, dimensions: int) -> _Snapshot:
         with self._lock:
             entry = self._entries.setdefault(scope.number, _Entry())
             self._entries.move_to_end(scope.number)
         with entry.lock:  # one of several that came at once does the work, the others find it done
             before = entry.rows
-            seen = _take_up(tx, scope, dimensions, entry)
+            snapshot = _load_snapshot(tx, scope, dimensions, entry)
             grown = entry.rows is not None and entry.rows is not before
         if grown:
             self._make_room()
-        return seen
+        return snapshot
 
     def _make_room(self) -> None:
         with self._lock:
@@ -170,110 +170,112 @@ class VectorIndexes:
                 del self._entries[number]
 
 
-def _take_up(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Seen:
-    """What this transaction sees; the newest committed rows are kept in `entry`."""
+def _load_snapshot(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Snapshot:
+    """Load what this transaction sees; keep the newest committed rows in `entry`."""
     rows = entry.rows
     if rows is None or rows.generation != scope.generation or rows.dimensions != dimensions:
-        found = loaded(tx, scope, dimensions)
+        found = load_rows(tx, scope, dimensions)
         if scope.settled and (rows is None or rows.generation < scope.generation):
             entry.rows = found
-        return _plain(found)
+        return _snapshot_of(found)
     if rows.version == scope.version:
-        return _plain(rows)
+        return _snapshot_of(rows)
     if rows.version > scope.version:
         newer = rows.newer_than(scope.version)
         if newer is None:
-            return _plain(loaded(tx, scope, dimensions))
+            return _snapshot_of(load_rows(tx, scope, dimensions))
         there = tx.vectors.read(scope, newer.tolist())
-        return _beside(rows, newer, [(seq, 0, vector) for seq, vector in there])
+        return _snapshot_with_changes(rows, newer, [(seq, 0, vector) for seq, vector in there])
     changes: list[VectorRow] = []
     at, after = rows.version, 1 << 32
     while page := tx.vectors.changed(scope, after_version=at, after_seq=after, limit=PAGE):
         if scope.settled:
-            rows = rows.changed(page, page[-1][1])
+            rows = rows.apply(page, page[-1][1])
         else:
             changes += page
         at, after = page[-1][1], page[-1][0]
     if not scope.settled:
-        return _beside(rows, np.array([row[0] for row in changes], np.int64), changes)
-    entry.rows = rows = rows.changed((), scope.version)
-    return _plain(rows)
+        return _snapshot_with_changes(rows, np.array([row[0] for row in changes], np.int64), changes)
+    entry.rows = rows = rows.apply((), scope.version)
+    return _snapshot_of(rows)
 
 
-def _plain(rows: Rows) -> _Seen:
+def _snapshot_of(rows: Rows) -> _Snapshot:
     nothing = np.empty(0, np.int64)
-    return _Seen(rows, np.empty(0, np.int32), nothing, np.empty((0, rows.dimensions), np.float32))
+    return _Snapshot(rows, np.empty(0, np.int32), nothing, np.empty((0, rows.dimensions), np.float32))
 
 
-def _beside(rows: Rows, changed: IntArray, there: Sequence[VectorRow]) -> _Seen:
-    """`rows`, but of the numbers `changed` only those that are `there`."""
+def _snapshot_with_changes(rows: Rows, changed: IntArray, there: Sequence[VectorRow]) -> _Snapshot:
+    """Return `rows` where of the numbers `changed` only those in `there` exist."""
     hidden = rows.rows_of(changed)
     size = 2 * rows.dimensions
     extra = [(row[0], row[2]) for row in there if row[2] is not None and len(row[2]) == size]
-    return _Seen(
+    return _Snapshot(
         rows,
         hidden[hidden != NO_ROW],
         np.array([seq for seq, _ in extra], np.int64),
-        decoded([vector for _, vector in extra], rows.dimensions).astype(np.float32),
+        decode([vector for _, vector in extra], rows.dimensions).astype(np.float32),
     )
 
 
 class _Search:
     """One search over what one transaction sees."""
 
-    def __init__(self, tx: Tx, scope: Scope, seen: _Seen, query: FloatArray, limit: int, only: IntArray | None) -> None:
-        self._tx, self._scope, self._seen, self._query, self._limit = tx, scope, seen, query, limit
-        self._rows, self._only = seen.rows, only
-        self._every: FloatArray | None = None  # the score of each row, where all were computed
+    def __init__(
+        self, tx: Tx, scope: Scope, snapshot: _Snapshot, query: FloatArray, limit: int, only: IntArray | None
+    ) -> None:
+        self._tx, self._scope, self._snapshot, self._query, self._limit = tx, scope, snapshot, query, limit
+        self._rows, self._only = snapshot.rows, only
+        self._all_scores: FloatArray | None = None  # the score of each row, where all were computed
         self._best: tuple[IntArray, FloatArray] | None = None  # numbers and scores of what was found
 
-    def result(self) -> Dense:
-        seqs, found, mean, std, rows = self._within() if self._only is not None else self._over_all()
+    def result(self) -> NearestRows:
+        seqs, found, mean, std, rows = self._search_only() if self._only is not None else self._search_all()
         best = np.lexsort((-seqs, -found))[: self._limit]
         seqs, found = self._best = seqs[best], found[best]
-        return Dense(seqs, found, mean, std, rows, self._scores_of)
+        return NearestRows(seqs, found, mean, std, rows, self._scores_of)
 
-    def _over_all(self) -> tuple[IntArray, FloatArray, float, float, int]:
+    def _search_all(self) -> tuple[IntArray, FloatArray, float, float, int]:
         """Candidates and their scores, among them the best; mean, deviation and number of all."""
-        rows, count = self._rows, self._seen.count
-        extra = scores(self._seen.extra, self._query)
+        rows, count = self._rows, self._snapshot.count
+        extra = scores(self._snapshot.extra, self._query)
         if count == len(extra):
-            return self._seen.extra_seqs, extra, *_spread(extra), count
-        dead = self._dead()
+            return self._snapshot.extra_seqs, extra, *_spread(extra), count
+        dead = self._dead_rows()
         if rows.form == "floats":
-            found = self._every = rows.scored(self._query)
+            found = self._all_scores = rows.score(self._query)
             living = found if dead is None else found[~dead]
             mean, std = _spread(np.concatenate([living, extra]))
             if dead is not None:
                 found = np.where(dead, -np.inf, found)
             at = _largest(found, self._limit)
             at = at[found[at] > -np.inf]
-            return *self._joined(rows.seqs_of(at), found[at], extra), mean, std, count
-        differing = rows.differing(self._query)
+            return *self._join_extra(rows.seqs_of(at), found[at], extra), mean, std, count
+        differing = rows.count_differing(self._query)
         if dead is not None:
             differing[dead] = FARTHEST
         shares = _shares(differing)
         mean, std = self._estimated_spread(shares)
-        at = _fewest(differing, self._near(rows.count), shares)
+        at = _fewest(differing, self._shortlist_size(rows.count), shares)
         if dead is not None:
             at = at[differing[at] < FARTHEST]
-        return *self._joined(*self._rescored(at), extra), mean, std, count
+        return *self._join_extra(*self._rescore(at), extra), mean, std, count
 
-    def _within(self) -> tuple[IntArray, FloatArray, float, float, int]:
-        """The same over the rows of `only`."""
+    def _search_only(self) -> tuple[IntArray, FloatArray, float, float, int]:
+        """Return the same for the rows of `only`."""
         only, rows = np.asarray(self._only, np.int64), self._rows
-        extra_seqs, beside = self._seen.extra_seqs, self._seen.extra
+        extra_seqs, beside = self._snapshot.extra_seqs, self._snapshot.extra
         if len(extra_seqs):  # or it would sort `only` for nothing
             kept = np.isin(extra_seqs, only)
             extra_seqs, beside = extra_seqs[kept], beside[kept]
         extra = scores(beside, self._query)
         at = rows.rows_of(only)
         at = at[at != NO_ROW]
-        if len(self._seen.hidden):
-            at = at[~np.isin(at, self._seen.hidden)]
+        if len(self._snapshot.hidden):
+            at = at[~np.isin(at, self._snapshot.hidden)]
         count = len(at) + len(extra)
         if rows.form == "floats" or not len(at):
-            found = rows.scored(self._query, at) if len(at) else np.empty(0, np.float32)
+            found = rows.score(self._query, at) if len(at) else np.empty(0, np.float32)
             mean, std = _spread(np.concatenate([found, extra]))
             best = _largest(found, self._limit)
             return (
@@ -284,67 +286,67 @@ class _Search:
                 count,
             )
         if len(at) <= (SCORED_ROWS if rows.form == "halves" else RESCORED_MIN):
-            seqs, found = self._rescored(at) if rows.form == "halves" else self._stored(rows.seqs_of(at))
+            seqs, found = self._rescore(at) if rows.form == "halves" else self._score_stored(rows.seqs_of(at))
             found = np.concatenate([found, extra])
             return np.concatenate([seqs, extra_seqs]), found, *_spread(found), count
         many = 16 * len(at) > rows.count  # then picking them one by one costs more than looking at all
-        differing = rows.differing(self._query)[at] if many else rows.differing(self._query, at)
+        differing = rows.count_differing(self._query)[at] if many else rows.count_differing(self._query, at)
         shares = _shares(differing)
         mean, std = self._estimated_spread(shares)
-        near = at[_fewest(differing, self._near(len(at)), shares)]
-        seqs, found = self._rescored(near)
+        near = at[_fewest(differing, self._shortlist_size(len(at)), shares)]
+        seqs, found = self._rescore(near)
         return np.concatenate([seqs, extra_seqs]), np.concatenate([found, extra]), mean, std, count
 
-    def _near(self, rows: int) -> int:
+    def _shortlist_size(self, rows: int) -> int:
         """Of so many rows, how many of those with the fewest differing signs are looked at."""
         if self._rows.form == "signs":
             return max(ESTIMATED_ROWS, rows // 128, NEAR_EACH * self._limit)
         most = max(rows // NEAR_SHARE, NEAR_EACH // 2 * self._limit)
         return min(most, max(SCORED_ROWS, rows // 192, NEAR_EACH * self._limit))
 
-    def _joined(self, seqs: IntArray, found: FloatArray, extra: FloatArray) -> tuple[IntArray, FloatArray]:
-        return np.concatenate([seqs, self._seen.extra_seqs]), np.concatenate([found, extra])
+    def _join_extra(self, seqs: IntArray, found: FloatArray, extra: FloatArray) -> tuple[IntArray, FloatArray]:
+        return np.concatenate([seqs, self._snapshot.extra_seqs]), np.concatenate([found, extra])
 
-    def _dead(self) -> npt.NDArray[np.bool_] | None:
+    def _dead_rows(self) -> npt.NDArray[np.bool_] | None:
         """The rows that this transaction does not see."""
         rows = self._rows
-        if rows.alive is None and not len(self._seen.hidden):
+        if rows.alive is None and not len(self._snapshot.hidden):
             return None
         dead = np.zeros(rows.count, np.bool_) if rows.alive is None else ~rows.alive[: rows.count]
-        dead[self._seen.hidden] = True
+        dead[self._snapshot.hidden] = True
         return dead
 
-    def _rescored(self, at: npt.NDArray[np.int64]) -> tuple[IntArray, FloatArray]:
+    def _rescore(self, at: npt.NDArray[np.int64]) -> tuple[IntArray, FloatArray]:
         """The best of these rows by their stored vectors: those that look best, and then as many as may belong to the
         best ten as well, going by how far the estimates were off."""
         if self._rows.form == "halves":
-            return self._rows.found(self._query, at)
-        estimated = self._rows.estimated(self._query, at)
+            return self._rows.score_rows(self._query, at)
+        estimated = self._rows.estimate(self._query, at)
         order = np.argsort(-estimated)
         at, estimated = at[order], estimated[order]
         seqs = self._rows.seqs_of(at)
         first = max(RESCORED_MIN, self._limit + self._limit // 2)
         last = max(RESCORED_MAX, first)
-        found_seqs, found = self._stored(seqs[:first])
+        found_seqs, found = self._score_stored(seqs[:first])
         while first < min(last, len(at)):
-            slope, base, error = _line(estimated[:first], self._in_order(seqs[:first], found_seqs, found))
+            slope, base, error = _fit_line(estimated[:first], self._scores_in_order(seqs[:first], found_seqs, found))
             wanted = np.sort(found)[-min(len(found), self._limit, CERTAIN_TOP)] if len(found) else -1.0
             if slope * estimated[first] + base + CERTAINTY * error < wanted:
                 break
-            more_seqs, more = self._stored(seqs[first : first + RESCORED_STEP])
+            more_seqs, more = self._score_stored(seqs[first : first + RESCORED_STEP])
             found_seqs, found = np.concatenate([found_seqs, more_seqs]), np.concatenate([found, more])
             first += RESCORED_STEP
         return found_seqs, found
 
-    def _stored(self, seqs: IntArray) -> tuple[IntArray, FloatArray]:
+    def _score_stored(self, seqs: IntArray) -> tuple[IntArray, FloatArray]:
         """Numbers, sorted, and scores of those that have a stored vector."""
         there = sorted(self._tx.vectors.read(self._scope, seqs.tolist()))
         size = 2 * len(self._query)
         there = [row for row in there if len(row[1]) == size]
-        vectors = decoded([row[1] for row in there], len(self._query))
+        vectors = decode([row[1] for row in there], len(self._query))
         return np.array([row[0] for row in there], np.int64), scores(vectors, self._query)
 
-    def _in_order(self, seqs: IntArray, found_seqs: IntArray, found: FloatArray) -> FloatArray:
+    def _scores_in_order(self, seqs: IntArray, found_seqs: IntArray, found: FloatArray) -> FloatArray:
         """The score of each of `seqs`, nan where there is none."""
         out = np.full(len(seqs), np.nan, np.float32)
         if len(found_seqs) and len(seqs):
@@ -356,8 +358,8 @@ class _Search:
 
     def _estimated_spread(self, shares: npt.NDArray[np.int64]) -> tuple[float, float]:
         """Mean and deviation of the scores of rows with these numbers of differing signs, by a sample of both."""
-        of, to = self._rows.sampled(self._query)
-        slope, base, error = _line(of.astype(np.float32), to)
+        of, to = self._rows.score_sample(self._query)
+        slope, base, error = _fit_line(of.astype(np.float32), to)
         places, rows = np.arange(len(shares)), max(1, int(shares.sum()))
         mean = float(places @ shares) / rows
         std = math.sqrt(max(0.0, float(places * places @ shares) / rows - mean * mean))
@@ -366,26 +368,26 @@ class _Search:
     def _scores_of(self, seqs: Sequence[int] | IntArray) -> FloatArray:
         wanted = np.asarray(seqs, np.int64)
         at = self._rows.rows_of(wanted)
-        if self._every is not None and not len(self._seen.hidden) and (at != NO_ROW).all():
-            return self._every.take(at)
-        if len(self._seen.extra_seqs):
-            out = self._in_order(wanted, self._seen.extra_seqs, scores(self._seen.extra, self._query))
+        if self._all_scores is not None and not len(self._snapshot.hidden) and (at != NO_ROW).all():
+            return self._all_scores.take(at)
+        if len(self._snapshot.extra_seqs):
+            out = self._scores_in_order(wanted, self._snapshot.extra_seqs, scores(self._snapshot.extra, self._query))
         else:
             out = np.full(len(wanted), np.nan, np.float32)
-        if len(self._seen.hidden):
-            at[np.isin(at, self._seen.hidden)] = NO_ROW
+        if len(self._snapshot.hidden):
+            at[np.isin(at, self._snapshot.hidden)] = NO_ROW
         there = at != NO_ROW
-        if self._every is None and self._best is not None:  # about half of what is asked for
-            out = np.where(there, self._in_order(wanted, *self._best), out)
+        if self._all_scores is None and self._best is not None:  # about half of what is asked for
+            out = np.where(there, self._scores_in_order(wanted, *self._best), out)
             there &= np.isnan(out)
         if not there.any():
             return out
-        if self._every is not None:
-            out[there] = self._every[at[there]]
+        if self._all_scores is not None:
+            out[there] = self._all_scores[at[there]]
         elif self._rows.form != "signs":
-            out[there] = self._rows.scored(self._query, at[there])
+            out[there] = self._rows.score(self._query, at[there])
         else:
-            out[there] = self._in_order(wanted[there], *self._stored(np.unique(wanted[there])))
+            out[there] = self._scores_in_order(wanted[there], *self._score_stored(np.unique(wanted[there])))
         return out
 
 
@@ -397,7 +399,7 @@ def _spread(found: npt.NDArray[np.float32]) -> tuple[float, float]:
     return mean, math.sqrt(float(apart @ apart) / len(found))
 
 
-def _line(of: FloatArray, to: FloatArray) -> tuple[float, float, float]:
+def _fit_line(of: FloatArray, to: FloatArray) -> tuple[float, float, float]:
     """Slope, base and standard error of the line that leads from one to the other; nan is left out."""
     known = ~np.isnan(to)
     if not known.all():

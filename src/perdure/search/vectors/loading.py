@@ -6,16 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from perdure.core.tx import Scope, Tx
-from perdure.search.vectors.rows import IntArray, Rows, Sample, form_of, hashed
+from perdure.search.vectors.rows import IntArray, Rows, Sample, form_of, hash_numbers
 
-__all__ = ["loaded"]
+__all__ = ["load_rows"]
 
 BLOCK = 1_024
 """Rows that are read at once; of 256 to 8,192 all take about as long."""
 
 
-def loaded(tx: Tx, scope: Scope, dimensions: int) -> Rows:
-    """The rows of a scope as this transaction sees them."""
+def load_rows(tx: Tx, scope: Scope, dimensions: int) -> Rows:
+    """Load the rows of a scope as this transaction sees them."""
     rows = Rows(generation=scope.generation, version=scope.version, dimensions=dimensions)
     below = Sample.below_of(scope.row_count)
     numbers: list[IntArray] = [np.empty(0, np.int64)]
@@ -32,8 +32,8 @@ def loaded(tx: Tx, scope: Scope, dimensions: int) -> Rows:
         # As it will be in the end: changing the form copies all that is there.
         form = form_of(max(scope.row_count, rows.count + len(seqs)), dimensions)
         versions = np.array(block.versions, np.int64)
-        rows = rows.extended(seqs, versions, some, form=form, expected=scope.row_count)
-        chosen = hashed(seqs) < below
+        rows = rows.extend(seqs, versions, some, form=form, expected=scope.row_count)
+        chosen = hash_numbers(seqs) < below
         numbers.append(seqs[chosen])
         vectors.append(some[chosen])
-    return rows.sampled_by(Sample.of(np.concatenate(numbers), np.concatenate(vectors), below), gone)
+    return rows.with_sample(Sample.of(np.concatenate(numbers), np.concatenate(vectors), below), gone)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from perdure.core.tx import VectorRow
 
-__all__ = ["FloatArray", "Form", "IntArray", "Rows", "Sample", "decoded", "form_of", "hashed", "scores"]
+__all__ = ["FloatArray", "Form", "IntArray", "Rows", "Sample", "decode", "form_of", "hash_numbers", "scores"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -86,7 +86,7 @@ class Segment:
 
     @classmethod
     def of(cls, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[Any], form: Form) -> Segment:
-        """These rows, and no room for more."""
+        """Build a segment of these rows, without room for more."""
         made = cls(seqs.astype(np.uint32), versions)
         if form == "floats":
             made.floats = vectors.astype(np.float32, copy=False)
@@ -98,7 +98,7 @@ class Segment:
 
     @property
     def vectors(self) -> npt.NDArray[Any]:
-        return _given(self.halves if self.floats is None else self.floats)
+        return _present(self.halves if self.floats is None else self.floats)
 
     @property
     def nbytes(self) -> int:
@@ -133,14 +133,14 @@ class Sample:
         """From rows that are all whose hashed numbers are below this."""
         while len(seqs) > 2 * SAMPLE_ROWS:
             below //= 2
-            chosen = hashed(seqs) < below
+            chosen = hash_numbers(seqs) < below
             seqs, vectors = seqs[chosen], vectors[chosen]
         vectors = vectors.astype(np.float32, copy=False)
         return cls(seqs, vectors, _signs(vectors), below)
 
     def with_rows(self, seqs: IntArray, vectors: npt.NDArray[Any], changed: IntArray) -> Sample:
         kept = ~np.isin(self.seqs, changed)
-        chosen = hashed(seqs) < self.below
+        chosen = hash_numbers(seqs) < self.below
         return Sample.of(
             np.concatenate([self.seqs[kept], seqs[chosen]]),
             np.concatenate([self.vectors[kept], vectors[chosen].astype(np.float32)]),
@@ -179,33 +179,33 @@ class Rows:
         sample = 0 if self.sample is None else self.sample.vectors.nbytes
         return sum(segment.nbytes for segment in self.segments) + self.row_of.nbytes + alive + sample + 256
 
-    def changed(self, changes: Sequence[VectorRow], version: int) -> Rows:
-        """These rows after changes, each of another number; this object stays as it is. Called for the newest one
-        only."""
+    def apply(self, changes: Sequence[VectorRow], version: int) -> Rows:
+        """Return the rows after changes, each of another number; this object stays as it is. Call it on the newest
+        rows only."""
         size = 2 * self.dimensions  # of another one are damaged rows only: `perdure verify` finds them
         stored = [row for row in changes if row[2] is not None and len(row[2]) == size]
         seqs_of, versions_of, blobs = zip(*stored, strict=True) if stored else ((), (), ())
-        vectors = decoded(blobs, self.dimensions)
+        vectors = decode(blobs, self.dimensions)
         seqs, versions = np.array(seqs_of, np.int64), np.array(versions_of, np.int64)
         touched = seqs if len(stored) == len(changes) else np.array([row[0] for row in changes], np.int64)
         rows = self._without(touched, [(row[1], row[0]) for row in changes if row[2] is None], version)
         if rows.dead > max(DEAD_ROWS, rows.count // 3):
-            rows = rows._compacted()
-        rows = rows._formed(form_of(rows.count + len(stored), rows.dimensions))
+            rows = rows._compact()
+        rows = rows._convert(form_of(rows.count + len(stored), rows.dimensions))
         if rows.form != "floats":
             sample = rows.sample or Sample.empty(rows.dimensions)
             rows = replace(rows, sample=sample.with_rows(seqs, vectors, touched))
         return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs))
 
-    def extended(
+    def extend(
         self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, form: Form, expected: int
     ) -> Rows:
         """These and new rows in this form or one of fewer bits, without a sample; `expected`: about so many will come
         to be in all."""
-        rows = self._formed(form)
+        rows = self._convert(form)
         return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
 
-    def sampled_by(self, sample: Sample, gone: Sequence[tuple[int, int]]) -> Rows:
+    def with_sample(self, sample: Sample, gone: Sequence[tuple[int, int]]) -> Rows:
         """The same with this sample if they need one, knowing that these (number, version) were removed."""
         rows = self._without(
             np.array([seq for seq, _ in gone], np.int64), [(version, seq) for seq, version in gone], self.version
@@ -245,14 +245,14 @@ class Rows:
             out[picked] = segment.seqs[at]
         return out
 
-    def scored(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> FloatArray:
-        """The exact score of each row, or of these; not of signs alone."""
+    def score(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> FloatArray:
+        """Return the exact score of each row, or of these rows; not for signs alone."""
         if rows is None:
             return np.concatenate([scores(segment.vectors[:size], query) for segment, size in self._sized()])
-        return self.found(query, rows)[1]
+        return self.score_rows(query, rows)[1]
 
-    def found(self, query: FloatArray, rows: npt.NDArray[Any]) -> tuple[IntArray, FloatArray]:
-        """The numbers of these rows and their scores; not of signs alone."""
+    def score_rows(self, query: FloatArray, rows: npt.NDArray[Any]) -> tuple[IntArray, FloatArray]:
+        """Return the numbers of these rows and their scores; not for signs alone."""
         seqs, dtype = np.empty(len(rows), np.int64), np.float32 if self.form == "floats" else np.float16
         vectors = np.empty((len(rows), self.dimensions), dtype)
         for segment, picked, at in self._grouped(rows):
@@ -263,33 +263,35 @@ class Rows:
                 vectors[picked] = segment.vectors[at]
         return seqs, scores(vectors, query)
 
-    def differing(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> npt.NDArray[np.uint16]:
+    def count_differing(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> npt.NDArray[np.uint16]:
         """In how many dimensions the sign of each row, or of these, is not the query's; not of floats."""
         signs = _signs(query[np.newaxis])[:, 0]
         if rows is None:
-            out, first, room = np.empty(self.count, np.uint16), 0, _Room(min(SEGMENT_ROWS, self.count))
+            out, first, buffers = np.empty(self.count, np.uint16), 0, _Buffers(min(SEGMENT_ROWS, self.count))
             for segment, size in self._sized():
-                _differing(_given(segment.signs)[:, :size], signs, out[first : first + size], room)
+                _count_differing(_present(segment.signs)[:, :size], signs, out[first : first + size], buffers)
                 first += size
             return out
         out = np.empty(len(rows), np.uint16)
         for segment, picked, at in self._grouped(rows):
-            some = [word.take(at) for word in _given(segment.signs)]  # of all at once numpy copies every row
-            out[picked] = _differing(some, signs, np.empty(len(at), np.uint16), _Room(len(at)))
+            some = [word.take(at) for word in _present(segment.signs)]  # of all at once numpy copies every row
+            out[picked] = _count_differing(some, signs, np.empty(len(at), np.uint16), _Buffers(len(at)))
         return out
 
-    def sampled(self, query: FloatArray) -> tuple[npt.NDArray[np.uint16], FloatArray]:
+    def score_sample(self, query: FloatArray) -> tuple[npt.NDArray[np.uint16], FloatArray]:
         """Of some of the rows, in how many dimensions they differ from the query, and their scores; not of floats."""
         sample = self.sample or Sample.empty(self.dimensions)
-        out, room = np.empty(len(sample.seqs), np.uint16), _Room(len(sample.seqs))
-        return _differing(sample.signs, _signs(query[np.newaxis])[:, 0], out, room), scores(sample.vectors, query)
+        out, buffers = np.empty(len(sample.seqs), np.uint16), _Buffers(len(sample.seqs))
+        return _count_differing(sample.signs, _signs(query[np.newaxis])[:, 0], out, buffers), scores(
+            sample.vectors, query
+        )
 
-    def estimated(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
+    def estimate(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
         """The query's product with the signs of these rows: it goes with their score, closer than the number of
         differing signs does."""
         out = np.empty(len(rows), np.float32)
         for segment, picked, at in self._grouped(rows):
-            words = np.ascontiguousarray(_given(segment.signs)[:, at].T)
+            words = np.ascontiguousarray(_present(segment.signs)[:, at].T)
             bits = np.unpackbits(words.view(np.uint8), axis=1, count=self.dimensions).astype(np.float32)
             out[picked] = scores(bits, query)  # twice this, less a constant, is the product with 1 and -1
         return out
@@ -320,7 +322,7 @@ class Rows:
         return [(segment, picked, rows[picked] & (SEGMENT_ROWS - 1)) for segment, picked in picks]
 
     def _without(self, seqs: IntArray, gone: Sequence[tuple[int, int]], version: int) -> Rows:
-        """At the new version, without the rows of these numbers."""
+        """Return the rows at the new version, without those of these numbers."""
         log, log_from = self.log, self.log_from
         if len(log) + len(gone) > LOG_ROWS:
             log, log_from, gone = [], version, ()
@@ -343,9 +345,9 @@ class Rows:
             done, at = count - self.count, count & (SEGMENT_ROWS - 1)
             part = min(size - done, SEGMENT_ROWS - at)
             if count == len(segments) << SEGMENT_BITS:
-                segments.append(Segment.empty(_room(max(part, expected - count)), self.dimensions, self.form))
+                segments.append(Segment.empty(_capacity(max(part, expected - count)), self.dimensions, self.form))
             elif at + part > len(segments[-1].seqs):
-                grown = Segment.empty(_room(at + part), self.dimensions, self.form)
+                grown = Segment.empty(_capacity(at + part), self.dimensions, self.form)
                 grown.take(0, segments[-1], slice(0, at), at)
                 segments[-1] = grown
             place = slice(done, done + part) if isinstance(kept, slice) else kept[done : done + part]
@@ -360,11 +362,11 @@ class Rows:
         row_of[seqs] = np.arange(self.count, count, dtype=np.int32)
         return replace(self, segments=tuple(segments), count=count, row_of=row_of, alive=alive)
 
-    def _formed(self, form: Form) -> Rows:
-        """The same in this form; from more to fewer bits only."""
+    def _convert(self, form: Form) -> Rows:
+        """Convert the rows to this form; from more to fewer bits only."""
         if FORMS.index(form) <= FORMS.index(self.form):
             return self
-        rows = replace(self._bare(), form=form)
+        rows = replace(self._empty_copy(), form=form)
         sample = self.sample or Sample.empty(self.dimensions)
         for segment, kept, size in self._living():
             if segment.floats is not None:
@@ -375,9 +377,9 @@ class Rows:
                 rows = rows._with(segment, kept, size)
         return replace(rows, sample=sample)
 
-    def _compacted(self) -> Rows:
-        """The same without the dead rows, in arrays of its own."""
-        rows = self._bare()
+    def _compact(self) -> Rows:
+        """Copy the living rows to new arrays."""
+        rows = self._empty_copy()
         for segment, kept, size in self._living():
             rows = rows._with(segment, kept, size)
         return rows
@@ -391,12 +393,12 @@ class Rows:
             found.append((segment, kept, len(kept)))
         return found
 
-    def _bare(self) -> Rows:
+    def _empty_copy(self) -> Rows:
         row_of = np.full(len(self.row_of), NO_ROW, np.int32)
         return replace(self, segments=(), count=0, dead=0, alive=None, row_of=row_of)
 
 
-def decoded(blobs: Sequence[bytes], dimensions: int) -> npt.NDArray[np.float16]:
+def decode(blobs: Sequence[bytes], dimensions: int) -> npt.NDArray[np.float16]:
     """Stored vectors, all of this length, as a matrix."""
     return np.frombuffer(b"".join(blobs), "<f2").reshape(-1, dimensions)
 
@@ -409,13 +411,13 @@ def scores(vectors: npt.NDArray[Any], query: FloatArray) -> FloatArray:
     for first in range(0, len(vectors), step):
         block = vectors[first : first + step]
         if block.dtype == np.float16:
-            out[first : first + step] = _shrunk(block) @ grown
+            out[first : first + step] = _widen_halves(block) @ grown
         else:
             out[first : first + step] = block.astype(np.float32, copy=False) @ query
     return out
 
 
-def _shrunk(halves: npt.NDArray[np.float16]) -> FloatArray:
+def _widen_halves(halves: npt.NDArray[np.float16]) -> FloatArray:
     """Finite 16-bit floats as 32-bit ones, 2**112 times too small: sign, exponent and fraction moved to their places,
     but for the exponents' bias. numpy's own conversion takes four times as long."""
     bits = halves.view(np.int16).astype(np.int32)
@@ -425,13 +427,13 @@ def _shrunk(halves: npt.NDArray[np.float16]) -> FloatArray:
 
 
 def form_of(rows: int, dimensions: int) -> Form:
-    """How so many rows are kept."""
+    """Return the form in which so many rows are kept."""
     if 4 * rows * dimensions <= EXACT_BYTES:
         return "floats"
     return "halves" if 2 * rows * dimensions <= HALVES_BYTES else "signs"
 
 
-def _given(array: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+def _present(array: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
     assert array is not None
     return array
 
@@ -446,22 +448,22 @@ def _signs(vectors: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     return padded.view(np.uint64).T
 
 
-class _Room:
-    """What `_differing` of so many rows writes on its way."""
+class _Buffers:
+    """The intermediate arrays of `_count_differing`."""
 
     def __init__(self, rows: int) -> None:
         self.differs = np.empty(rows, np.uint64)
         self.some, self.counted = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
 
 
-def _differing(
+def _count_differing(
     words: Sequence[npt.NDArray[np.uint64]] | npt.NDArray[np.uint64],
     signs: npt.NDArray[np.uint64],
     out: npt.NDArray[np.uint16],
-    room: _Room,
+    buffers: _Buffers,
 ) -> npt.NDArray[np.uint16]:
     size = len(out)
-    differs, some, counted = room.differs[:size], room.some[:size], room.counted[:size]
+    differs, some, counted = buffers.differs[:size], buffers.some[:size], buffers.counted[:size]
     out[:] = 0
     for first in range(0, len(signs), 3):  # three words' counts fit into eight bits
         for word in range(first, min(first + 3, len(signs))):
@@ -475,11 +477,11 @@ def _differing(
     return out
 
 
-def hashed(seqs: IntArray) -> IntArray:
-    """Numbers below 2**32 that depend on these, as if drawn."""
+def hash_numbers(seqs: IntArray) -> IntArray:
+    """Hash numbers to numbers below 2**32."""
     return seqs * 2_654_435_761 & 0xFFFF_FFFF
 
 
-def _room(rows: int) -> int:
+def _capacity(rows: int) -> int:
     """The capacity of a segment for so many rows: twice as much each time, so that growing costs little."""
     return min(SEGMENT_ROWS, max(FIRST_ROWS, 1 << (rows - 1).bit_length()))

@@ -23,7 +23,7 @@ from perdure.core.tx.agents import AgentFilter
 from perdure.domain.archives.units import archives_of
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
-from perdure.search.hits import Hits, MessageHit, Ran
+from perdure.search.hits import Hits, MessageHit, SearchReport
 from perdure.search.query.request import parse_time
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
@@ -210,10 +210,10 @@ def _by_cosine(found: Iterable[Hits[MessageHit]]) -> Hits[MessageHit]:
     return Hits([replace(hit, score=cosine) for cosine, hit in near], _together([hits.ran for hits in every]))
 
 
-def _together(several: list[Ran]) -> Ran:
+def _together(several: list[SearchReport]) -> SearchReport:
     """What several searches of one query did."""
     if not several:
-        return Ran()
+        return SearchReport()
     first = several[0]
     return replace(
         first,
@@ -223,7 +223,7 @@ def _together(several: list[Ran]) -> Ran:
     )
 
 
-def _answer(shape: Any, ran: Ran) -> Response:
+def _answer(shape: Any, ran: SearchReport) -> Response:
     answer = json_answer(shape)
     told = {name: value for name, value in ran_shape(ran).items() if name in ("arms", "left_out")}
     answer.headers[RAN_HEADER] = json.dumps(told)[:1_000]

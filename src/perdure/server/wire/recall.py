@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.library.recall import BUDGET_MAX_TOKENS, BUDGET_TOKENS
-from perdure.search.hits import Ran, Why
+from perdure.search.hits import SearchReport, Why
 from perdure.search.recalled import Recalled, Source
 from perdure.server.ids import IdFormat
 from perdure.server.limits import Items
@@ -102,7 +102,7 @@ def _why_shape(why: Why) -> Mapping[str, Any]:
     }
 
 
-def _ran_shape(ran: Ran) -> Mapping[str, Any]:
+def _ran_shape(ran: SearchReport) -> Mapping[str, Any]:
     return {
         "arms": list(ran.arms),
         "left_out": dict(ran.left_out),

@@ -11,7 +11,7 @@ from pydantic import Field
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage, TagMatch
-from perdure.search.hits import Hits, MessageHit, PassageHit, Ran, Why
+from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.server.ids import IdFormat
 from perdure.server.limits import Tags
 from perdure.server.wire.base import WireRequest, stamp
@@ -112,7 +112,7 @@ def messages_shape(
     ]
 
 
-def ran_shape(ran: Ran) -> dict[str, Any]:
+def ran_shape(ran: SearchReport) -> dict[str, Any]:
     """What a search did."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(ran).items()}
 
@@ -129,7 +129,7 @@ def _message(message: Message, conversations: Mapping[tuple[AgentId, int], str])
     }
 
 
-def _explanation(score: float, why: Why | None, ran: Ran | None = None) -> dict[str, Any]:
+def _explanation(score: float, why: Why | None, ran: SearchReport | None = None) -> dict[str, Any]:
     shape: dict[str, Any] = {"score": score}
     if why is not None:
         shape |= {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(why).items()}
