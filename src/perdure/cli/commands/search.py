@@ -13,7 +13,7 @@ from perdure.cli.views.json import message_shape, passage_shape
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
-from perdure.search.query.request import parse_time
+from perdure.search.query.times import parse_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -21,7 +21,7 @@ from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.domain.files.tools import found_text, grep_files
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
-from perdure.search.query.request import parse_time
+from perdure.search.query.times import parse_time
 
 __all__ = ["SEARCH_TOOLS", "SearchCall", "count_use"]
 

@@ -1,1 +1,1 @@
-"""What a query asks: its text, its dates, its names."""
+"""Queries: the dates, times and names in them."""

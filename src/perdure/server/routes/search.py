@@ -24,7 +24,7 @@ from perdure.domain.archives.units import archives_of
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
 from perdure.search.hits import Hits, MessageHit, SearchReport
-from perdure.search.query.request import parse_time
+from perdure.search.query.times import parse_time
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath

@@ -16,7 +16,7 @@ from perdure.core.tx import PassageFilter, Tx
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import Selection, check_own
 from perdure.domain.values import as_tags, filter_tags
-from perdure.search.query.request import parse_time
+from perdure.search.query.times import parse_time
 from perdure.server.limits import AtMost, Tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import Date, Filled, JsonObject

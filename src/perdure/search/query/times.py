@@ -1,4 +1,4 @@
-"""What a search is asked: its text, and dates as models and people write them."""
+"""Times in the arguments of a search, as models and people write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["parse_time"]
 
 
 def parse_time(text: str | None, *, timezone: str = "UTC", end: bool = False) -> datetime | None:
-    """The moment that an ISO 8601 date or time stands for, in UTC; None for None or an empty text.
+    """Parse an ISO 8601 date or time into a moment in UTC; None for None or an empty text.
 
     A date alone means its beginning or, with `end`, its last microsecond, where the agent lives. A time without an
     offset is in the agent's time zone too.
