@@ -152,26 +152,20 @@ def accept(
         check_model: raises if nobody here can ask the model of this handle: the message is then refused, not kept.
     Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, ModelNotFound.
     """
-    accepted, _ = _accept(tx, request, inputs, check_model=check_model, owner=owner, running=False)
+    accepted, _ = accept_and_start(tx, request, inputs, check_model=check_model, owner=owner, running=False)
     return accepted
 
 
 def accept_and_start(
-    tx: Tx, request: Request, inputs: RequestInputs, *, check_model: Callable[[str], None], owner: str
-) -> tuple[Accepted, Started | None]:
-    """As `accept`, but a run that has nothing to wait for is running, and its events are still to be stored."""
-    return _accept(tx, request, inputs, check_model=check_model, owner=owner, running=True)
-
-
-def _accept(
     tx: Tx,
     request: Request,
     inputs: RequestInputs,
     *,
     check_model: Callable[[str], None],
     owner: str,
-    running: bool,
+    running: bool = True,
 ) -> tuple[Accepted, Started | None]:
+    """As `accept`, but a run that has nothing to wait for is `running`, and its events are still to be stored."""
     now = inputs.now
     tx.agents.lock(request.agent_id)
     if request.idempotency_key is not None:

@@ -112,13 +112,19 @@ def make_request(
         memory=memory,
         view_tokens=opening.conversation.view_tokens,
     )
-    if (too_large := _check_memory(making)) is not None:
+    has_news = memory.versions != making.conversation.seen
+    if has_news and (too_large := _check_memory(making)) is not None:
         return _end(making, IrreducibleFloor.kind, too_large)
     recalled = _recalled(log, inputs)
-    _abandon(making, action.abandoned)
-    _remind(making, action.reminder)
-    beginning = _add_deltas(making, _select_prefix(making))
-    _add_hook_context(making)
+    if action.abandoned is not None:
+        _abandon(making, action.abandoned)
+    if action.reminder is not None:
+        _remind(making, action.reminder)
+    beginning = _select_prefix(making)
+    if has_news and making.conversation.prefix_seq is not None:
+        beginning = _add_deltas(making, beginning)
+    if log.run.context:
+        _add_hook_context(making)
     view = _build_view(making, beginning)
     size = _measure(making, beginning, recalled)
     if not size.fits and recalled.text:  # the first to go
@@ -151,8 +157,6 @@ def _add_input(
 
 def _check_memory(making: _Making) -> TooMany | None:
     """Why the agent's memory is too large to be read: others wait for this transaction."""
-    if making.memory.versions == making.conversation.seen:
-        return None
     try:
         making.tx.limits.check("memory_limit_chars", making.tx.blocks.size(making.agent.id))
     except TooMany as error:
@@ -167,18 +171,16 @@ def _recalled(log: RunLog, inputs: RequestInputs) -> AutoRecalled:
     return inputs.recalled or NO_RECALL
 
 
-def _abandon(making: _Making, step: Step | None) -> None:
+def _abandon(making: _Making, step: Step) -> None:
     """Mark the step of a process that is gone."""
-    if step is not None:
-        making.log = making.log.after(step=making.tx.steps.end(step, status="abandoned", at=making.inputs.now))
-        making.events.append(StepAbandoned(step.id))
+    making.log = making.log.after(step=making.tx.steps.end(step, status="abandoned", at=making.inputs.now))
+    making.events.append(StepAbandoned(step.id))
 
 
-def _remind(making: _Making, reminder: str | None) -> None:
+def _remind(making: _Making, reminder: str) -> None:
     """Tell the model what it has not done yet."""
-    if reminder is not None:
-        text = envelope("heartbeat", reason=reminder, time=making.inputs.now.isoformat(timespec="seconds"))
-        making.add(_append(making, "heartbeat", [text]))
+    text = envelope("heartbeat", reason=reminder, time=making.inputs.now.isoformat(timespec="seconds"))
+    making.add(_append(making, "heartbeat", [text]))
 
 
 def _select_prefix(making: _Making) -> _Beginning:
@@ -236,8 +238,6 @@ def _add_deltas(making: _Making, beginning: _Beginning) -> _Beginning:
     what is said last counts.
     """
     tx, agent, conversation, memory = making.tx, making.agent, making.conversation, making.memory
-    if memory.versions == conversation.seen or conversation.prefix_seq is None:
-        return beginning
     inputs = making.inputs
     texts = delta_texts(tx, agent, conversation.seen, memory, beginning.prefix, inputs)
     window, reserve = inputs.window(agent)
@@ -254,12 +254,10 @@ def _add_deltas(making: _Making, beginning: _Beginning) -> _Beginning:
 
 def _add_hook_context(making: _Making) -> None:
     """Put what hooks have added since the last request into the log."""
-    run = making.log.run
-    if run.context:
-        inputs = making.inputs
-        added = add_context_rows(making.tx, run, ids=inputs.ids, counter=inputs.counter, now=inputs.now)
-        making.log = making.log.after(run=replace(run, context=()))
-        making.add(added)
+    run, inputs = making.log.run, making.inputs
+    added = add_context_rows(making.tx, run, ids=inputs.ids, counter=inputs.counter, now=inputs.now)
+    making.log = making.log.after(run=replace(run, context=()))
+    making.add(added)
 
 
 def _build_view(making: _Making, beginning: _Beginning) -> View:
