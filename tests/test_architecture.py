@@ -58,7 +58,6 @@ NOT_YET_CONVERTED = frozenset(
         "server/routes/agents.py",
         "server/routes/archive_passages.py",
         "server/routes/archives.py",
-        "server/routes/blocks.py",
         "server/routes/context.py",
         "server/routes/conversations.py",
         "server/routes/folders.py",
@@ -72,7 +71,6 @@ NOT_YET_CONVERTED = frozenset(
         "server/routes/tool_mcp_servers.py",
         "server/routes/tools.py",
         "server/wire/approvals.py",
-        "server/wire/blocks.py",
         "server/wire/passages.py",
         "server/wire/secrets.py",
     }

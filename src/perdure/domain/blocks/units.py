@@ -65,6 +65,7 @@ def create_block(
     metadata: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
     is_template: bool = False,
+    hidden: bool = False,
     agent_id: AgentId | None = None,
 ) -> Block:
     """A new block, attached to `agent_id` if there is one.
@@ -82,6 +83,7 @@ def create_block(
             "metadata": {} if metadata is None else metadata,
             "tags": tags,
             "is_template": is_template,
+            "hidden": hidden,
         }
     )
     if description is None:

@@ -6,9 +6,10 @@ input and shapes the answer.
 
 from __future__ import annotations
 
-__all__ = ["Services"]
-
 from perdure.app import App
+from perdure.library.services.blocks import BlockService
+
+__all__ = ["Services"]
 
 
 class Services:
@@ -16,3 +17,4 @@ class Services:
 
     def __init__(self, app: App) -> None:
         self.app = app
+        self.blocks = BlockService(app)

@@ -19,6 +19,7 @@ from perdure.core.runs import StopReason
 from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.domain.agents.units import AgentChanges, NewAgent, check_filled, create_agent, update_agent
+from perdure.domain.blocks.units import create_block
 from perdure.domain.files.folders import detach_folder
 from perdure.engine.approvals.answers import find_pending
 from perdure.library.folders import attach_opening
@@ -40,12 +41,12 @@ from perdure.server.wire.agents import (
 )
 from perdure.server.wire.approvals import in_context_ids, pending_shape
 from perdure.server.wire.base import WIRE_AUTHOR
-from perdure.server.wire.blocks import add_block, block_shape, memory_shape
+from perdure.server.wire.blocks import block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
 from perdure.server.wire.paging import pages
 from perdure.server.wire.secrets import set_secrets
 
-__all__ = ["agent_replies", "agent_reply", "changed_agent", "parts_of", "router"]
+__all__ = ["agent_answer", "agent_reply", "agents_with_block", "changed_agent", "parts_of", "router"]
 
 router = APIRouter(tags=["agents"])
 
@@ -142,8 +143,10 @@ async def create(body: AgentIn, library: Library) -> Response:
         agent = create_agent(tx, new, ids=app.ports.ids, author=WIRE_AUTHOR, at=now)
         if body.hidden or HIDDEN_TAG in tags:
             tx.agents.put(replace(agent, hidden=True))
-        made = [add_block(tx, block, ids=app.ports.ids, at=now).id for block in body.memory_blocks or ()]
-        tx.blocks.attach(agent.id, *made, *(body.block_ids or ()))
+        block_ids = [BlockId(app.ports.ids.new("block")) for _ in body.memory_blocks or ()]
+        for block_id, block in zip(block_ids, body.memory_blocks or (), strict=True):
+            create_block(tx, block_id, **block.fields, author=WIRE_AUTHOR, at=now)
+        tx.blocks.attach(agent.id, *block_ids, *(body.block_ids or ()))
         tx.tools.attach(agent.id, *_tool_names(tx, body))
         check_filled(tx, agent.id, agent.settings)
         for folder_id in dict.fromkeys((*(body.folder_ids or ()), *(body.source_ids or ()))):
@@ -199,7 +202,7 @@ async def count(library: Library) -> Response:
 @router.get("/v1/agents/{agent_id}")
 async def retrieve(agent_id: AgentPath, library: Library) -> Response:
     """One agent, with everything that belongs to it."""
-    return json_answer(agent_reply(library, await library.app.store.read(_whole, agent_id)))
+    return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}")
@@ -291,7 +294,11 @@ def _pending(tx: Tx, agent_id: AgentId) -> Mapping[str, Any] | None:
 
 async def changed_agent(library: AsyncPerdure, unit: Callable[[Tx], AgentId]) -> Response:
     """What `unit` leaves of the agent whose id it gives. All of an agent is read when others may write again."""
-    agent_id = await library.app.store.write(unit)
+    return await agent_answer(library, await library.app.store.write(unit))
+
+
+async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Response:
+    """The agent as it is now, as the wire shows it. Raises: NotFound."""
     return json_answer(agent_reply(library, await library.app.store.read(_whole, agent_id)))
 
 
@@ -317,6 +324,11 @@ async def agent_replies(
         return [parts_of(tx, agent) for agent in agents]
 
     return [agent_reply(library, parts) for parts in await library.app.store.read(unit)]
+
+
+async def agents_with_block(library: AsyncPerdure, block_id: BlockId, page: Page) -> list[dict[str, Any]]:
+    """A page of the agents that have a block, as the wire shows them. Raises: NotFound: the page begins at no agent."""
+    return await agent_replies(library, AgentFilter(block_id=block_id), page)
 
 
 def _set_folders(tx: Tx, app: App, agent_id: AgentId, wanted: Sequence[FolderId]) -> None:

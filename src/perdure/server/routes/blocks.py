@@ -6,25 +6,14 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from perdure.core.blocks import Block
-from perdure.core.ids import AgentId, BlockId
-from perdure.core.tx import Tx
-from perdure.core.tx.agents import AgentFilter
-from perdure.core.tx.blocks import BlockFilter
 from perdure.library.paging import Page
+from perdure.library.services.blocks import BlockFilter
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, BlockPath
 from perdure.server.limits import Items, Tags
-from perdure.server.routes.agents import agent_replies, changed_agent
-from perdure.server.wire.blocks import (
-    BlockChanges,
-    NewWireBlock,
-    add_block,
-    block_of_label,
-    block_shape,
-    change_block,
-)
+from perdure.server.routes.agents import agent_answer, agents_with_block
+from perdure.server.wire.blocks import BlockChanges, NewWireBlock, block_shape
 from perdure.server.wire.paging import pages
 
 __all__ = ["router"]
@@ -48,53 +37,36 @@ async def list_of_agent(
     order_by: _OrderBy = None,
 ) -> Response:
     """The agent's blocks; `asc` is the order in which they were attached."""
-
-    def unit(tx: Tx) -> list[Block]:
-        tx.agents.model(agent_id)
-        return page.select(tx.blocks.of_agent(agent_id), kind="block of this agent", id_of=lambda block: block.id)
-
-    return json_answer([block_shape(block) for block in await library.app.store.read(unit)])
+    blocks = await library.services.blocks.list_of_agent(agent_id, page)
+    return json_answer([block_shape(block) for block in blocks])
 
 
 # A label may hold a slash, so these two stand before the routes that take a label.
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/attach/{block_id}")
 async def attach(agent_id: AgentPath, block_id: BlockPath, library: Library) -> Response:
     """Give the agent a block, which it may share with others; twice is no error."""
-
-    def unit(tx: Tx) -> AgentId:
-        tx.blocks.attach(agent_id, block_id)
-        return agent_id
-
-    return await changed_agent(library, unit)
+    await library.services.blocks.attach(agent_id, block_id)
+    return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/detach/{block_id}")
 async def detach(agent_id: AgentPath, block_id: BlockPath, library: Library) -> Response:
     """Take a block out of the agent's memory; the block itself stays."""
-
-    def unit(tx: Tx) -> AgentId:
-        tx.agents.model(agent_id)
-        tx.blocks.detach(agent_id, block_id)
-        return agent_id
-
-    return await changed_agent(library, unit)
+    await library.services.blocks.detach(agent_id, block_id)
+    return await agent_answer(library, agent_id)
 
 
 @router.get("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
 async def retrieve_of_agent(agent_id: AgentPath, block_label: str, library: Library) -> Response:
     """The agent's block of this label."""
-    return json_answer(block_shape(await library.app.store.read(block_of_label, agent_id, block_label)))
+    return json_answer(block_shape(await library.services.blocks.get_of_agent(agent_id, block_label)))
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
 async def update_of_agent(agent_id: AgentPath, block_label: str, body: BlockChanges, library: Library) -> Response:
     """Change the agent's block of this label, for all agents that share it."""
-    now = library.app.ports.clock.now()
-
-    def unit(tx: Tx) -> Block:
-        return change_block(tx, block_of_label(tx, agent_id, block_label).id, body, at=now)
-
-    return json_answer(block_shape(await library.app.store.write(unit)))
+    block = await library.services.blocks.update_of_agent(agent_id, block_label, body.changes)
+    return json_answer(block_shape(block))
 
 
 # --- all blocks
@@ -103,8 +75,7 @@ async def update_of_agent(agent_id: AgentPath, block_label: str, body: BlockChan
 @router.post("/v1/blocks/")
 async def create(body: NewWireBlock, library: Library) -> Response:
     """Make a block that no agent has yet."""
-    ports = library.app.ports
-    return json_answer(block_shape(await ports.store.write(add_block, body, ids=ports.ids, at=ports.clock.now())))
+    return json_answer(block_shape(await library.services.blocks.create(**body.fields)))
 
 
 @router.get("/v1/blocks/")
@@ -144,41 +115,32 @@ async def list_blocks(
         holding=None if name is None else ("template_name", name),
         hidden=None if show_hidden_blocks else False,
     )
-    blocks = await library.app.store.read(
-        lambda tx: tx.blocks.page(
-            where=where,
-            ascending=page.ascending,
-            limit=page.limit,
-            after=None if page.after is None else BlockId(page.after),
-            before=None if page.before is None else BlockId(page.before),
-        )
-    )
+    blocks = await library.services.blocks.list(where, page)
     return json_answer([block_shape(block) for block in blocks])
 
 
 @router.get("/v1/blocks/count")
 async def count(library: Library) -> Response:
     """How many blocks there are, without the hidden ones."""
-    return json_answer(await library.app.store.read(lambda tx: tx.blocks.count(BlockFilter(hidden=False))))
+    return json_answer(await library.services.blocks.count(BlockFilter(hidden=False)))
 
 
 @router.get("/v1/blocks/{block_id}")
 async def retrieve(block_id: BlockPath, library: Library) -> Response:
     """One block."""
-    return json_answer(block_shape(await library.blocks.get(block_id)))
+    return json_answer(block_shape(await library.services.blocks.get(block_id)))
 
 
 @router.patch("/v1/blocks/{block_id}")
 async def update(block_id: BlockPath, body: BlockChanges, library: Library) -> Response:
     """Change what is given, for all agents that have the block."""
-    ports = library.app.ports
-    return json_answer(block_shape(await ports.store.write(change_block, block_id, body, at=ports.clock.now())))
+    return json_answer(block_shape(await library.services.blocks.update(block_id, body.changes)))
 
 
 @router.delete("/v1/blocks/{block_id}")
 async def delete(block_id: BlockPath, library: Library) -> Response:
     """Remove the block with its history from every agent."""
-    await library.blocks.delete(block_id)
+    await library.services.blocks.delete(block_id)
     return json_answer(None)
 
 
@@ -190,5 +152,5 @@ async def list_agents(
     order_by: _OrderBy = None,
 ) -> Response:
     """The agents that have the block, newest first by default."""
-    await library.blocks.get(block_id)
-    return json_answer(await agent_replies(library, AgentFilter(block_id=block_id), page))
+    await library.services.blocks.get(block_id)
+    return json_answer(await agents_with_block(library, block_id, page))

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from perdure.core.blocks import Author, Block
-from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, BlockId
-from perdure.core.ports import Ids
-from perdure.core.tx import Tx
-from perdure.domain.blocks.units import LIMIT_CHARS_MAX, create_block, update_block
+from perdure.core.blocks import Block
+from perdure.domain.blocks.units import LIMIT_CHARS_MAX
 from perdure.server.limits import Tags
-from perdure.server.wire.base import WIRE_AUTHOR, WireRequest
+from perdure.server.wire.base import WireRequest
 from perdure.server.wire.values import JsonObject, Label
 
 __all__ = [
     "LIMIT_CHARS",
     "BlockChanges",
     "NewWireBlock",
-    "add_block",
-    "block_of_label",
     "block_shape",
-    "change_block",
     "memory_shape",
 ]
 
@@ -67,12 +59,44 @@ class BlockChanges(WireRequest):
     entity_id: str | None = None
     preserve_on_migration: bool | None = None
 
+    def changes(self, before: Block) -> dict[str, Any]:
+        """New values for `before`. The wire enforces no limit: a longer value raises it."""
+        fields = self._own_fields
+        length = len(fields.get("value", before.value))
+        if length > fields.get("limit_chars", before.limit_chars):
+            fields["limit_chars"] = length
+        metadata = self._stored_metadata(fields.pop("metadata", before.metadata), before.metadata)
+        return fields if metadata == before.metadata else fields | {"metadata": metadata}
+
+    @property
+    def _own_fields(self) -> dict[str, Any]:
+        """What the client sends, under the names of our own blocks."""
+        fields = {name: value for name, value in self if value is not None and name not in _KEPT_FIELDS}
+        if "limit" in fields:
+            fields["limit_chars"] = fields.pop("limit")
+        return fields
+
+    def _stored_metadata(self, metadata: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+        """`metadata` together with the fields that only the wire knows, the newly sent over those of `before`."""
+        sent = {name: value for name, value in self if value is not None and name in _KEPT_FIELDS}
+        kept = {**before.get(_KEPT, {}), **sent}
+        own = {name: value for name, value in metadata.items() if name != _KEPT}
+        return own | ({_KEPT: kept} if kept else {})
+
 
 class NewWireBlock(BlockChanges):
     """A block to be made, by itself or with an agent."""
 
     label: Label
     value: str
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The arguments of `create_block`. A value over the limit raises the limit."""
+        fields = self._own_fields
+        fields["limit_chars"] = max(fields.get("limit_chars", LIMIT_CHARS), len(self.value), 1)
+        fields["metadata"] = self._stored_metadata(fields.get("metadata", {}), {})
+        return fields
 
 
 def block_shape(block: Block) -> dict[str, Any]:
@@ -110,70 +134,3 @@ def memory_shape(agent_type: str, blocks: list[dict[str, Any]]) -> dict[str, Any
         "file_blocks": [],
         "prompt_template": "",
     }
-
-
-def add_block(
-    tx: Tx, new: NewWireBlock, *, ids: Ids, at: datetime, agent_id: AgentId | None = None, author: Author = WIRE_AUTHOR
-) -> Block:
-    """A new block, attached to `agent_id` if there is one. A value over the limit raises the limit.
-
-    Raises: InvalidInput, AlreadyExists, NotFound.
-    """
-    fields = _fields(new)
-    limit = max(fields.pop("limit_chars", LIMIT_CHARS), len(new.value), 1)
-    hidden = fields.pop("hidden", False)
-    metadata = _with_kept(fields.pop("metadata", {}), {}, new)
-    block = create_block(
-        tx,
-        BlockId(ids.new("block")),
-        **fields,
-        author=author,
-        at=at,
-        limit_chars=limit,
-        metadata=metadata,
-        agent_id=agent_id,
-    )
-    return update_block(tx, block.id, {"hidden": True}, author=author, at=at) if hidden else block
-
-
-def change_block(
-    tx: Tx, block_id: BlockId, changes: BlockChanges, *, at: datetime, author: Author = WIRE_AUTHOR
-) -> Block:
-    """The block as changed. The wire enforces no limit: a value that is longer raises it.
-
-    Raises: NotFound, InvalidInput, AlreadyExists.
-    """
-    before = tx.blocks.get(block_id)
-    fields = _fields(changes)
-    length = len(fields.get("value", before.value))
-    if length > fields.get("limit_chars", before.limit_chars):
-        fields["limit_chars"] = length
-    metadata = _with_kept(fields.get("metadata", before.metadata), before.metadata, changes)
-    if metadata != before.metadata:
-        fields["metadata"] = metadata
-    return update_block(tx, block_id, fields, author=author, at=at)
-
-
-def block_of_label(tx: Tx, agent_id: AgentId, label: str) -> Block:
-    """The agent's block of this label. Raises: NotFound: no such agent, no such block."""
-    tx.agents.model(agent_id)
-    block = tx.blocks.find(agent_id, label)
-    if block is None:
-        known = ", ".join(repr(known.label) for known in tx.blocks.of_agent(agent_id))
-        raise NotFound("block with label", label, hint=f"the agent has {known or 'none'}")
-    return block
-
-
-def _fields(changes: BlockChanges) -> dict[str, Any]:
-    """What was given, under the names of our own blocks."""
-    given = {name: value for name, value in changes if value is not None and name not in _KEPT_FIELDS}
-    if "limit" in given:
-        given["limit_chars"] = given.pop("limit")
-    return given
-
-
-def _with_kept(metadata: Mapping[str, Any], before: Mapping[str, Any], changes: BlockChanges) -> dict[str, Any]:
-    given = {name: value for name, value in changes if value is not None and name in _KEPT_FIELDS}
-    kept = {**before.get(_KEPT, {}), **given}
-    own = {name: value for name, value in metadata.items() if name != _KEPT}
-    return own | ({_KEPT: kept} if kept else {})

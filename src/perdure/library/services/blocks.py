@@ -1,0 +1,171 @@
+"""Memory blocks: all of the store, by id, and those of an agent, by label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from perdure.app import App
+from perdure.core.blocks import Author, Block, BlockVersion, appended
+from perdure.core.ids import AgentId, BlockId
+from perdure.core.tx import Tx
+from perdure.core.tx.blocks import BlockFilter
+from perdure.domain.blocks.units import create_block, edit_block, find_block, restore_block, update_block
+from perdure.engine.conversations.reset import delete
+from perdure.library.checks import USER, check_limit, check_number, check_text
+from perdure.library.paging import Page
+
+__all__ = ["BlockFilter", "BlockService"]
+
+Changes = Mapping[str, Any] | Callable[[Block], Mapping[str, Any]]
+"""New values of some fields, or a function that makes them from the block as it is."""
+
+
+class BlockService:
+    """What can be done with blocks. `author` is who changes one, for its history."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def create(
+        self, label: str, value: str = "", *, agent_id: AgentId | None = None, author: Author = USER, **fields: Any
+    ) -> Block:
+        """A new block, attached to `agent_id` if there is one; `fields` are those of `create_block`.
+
+        Raises: InvalidInput, BlockLimitExceeded, AlreadyExists; NotFound: there is no such agent.
+        """
+        ports = self._ports
+        block_id, now = BlockId(ports.ids.new("block")), ports.clock.now()
+        return await ports.store.write(
+            create_block, block_id, label, value, author=author, at=now, agent_id=agent_id, **fields
+        )
+
+    async def get(self, block_id: BlockId) -> Block:
+        """Raises: NotFound."""
+        check_text("block_id", block_id)
+        return await self._ports.store.read(lambda tx: tx.blocks.get(block_id))
+
+    async def list(self, where: BlockFilter, page: Page) -> Sequence[Block]:
+        """A page of all blocks. Raises: InvalidInput; NotFound: the page begins at no block."""
+        check_limit(page.limit)
+        for name, text in (("label", where.label), ("after", page.after), ("before", page.before)):
+            if text is not None:
+                check_text(name, text)
+        return await self._ports.store.read(
+            lambda tx: tx.blocks.page(
+                where=where,
+                ascending=page.ascending,
+                limit=page.limit,
+                after=None if page.after is None else BlockId(page.after),
+                before=None if page.before is None else BlockId(page.before),
+            )
+        )
+
+    async def count(self, where: BlockFilter) -> int:
+        """How many blocks the filter lets through."""
+        return await self._ports.store.read(lambda tx: tx.blocks.count(where))
+
+    async def update(
+        self, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author = USER
+    ) -> Block:
+        """The block with other fields, for all agents that have it; `expected` is the version the caller has seen.
+
+        Raises: NotFound, VersionConflict, BlockLimitExceeded, AlreadyExists, InvalidInput.
+        """
+        check_text("block_id", block_id)
+        return await self._update(lambda tx: tx.blocks.get(block_id), changes, expected, author)
+
+    async def delete(self, block_id: BlockId) -> None:
+        """Remove the block with its history from every agent. Raises: NotFound."""
+        check_text("block_id", block_id)
+        await delete(self._ports, lambda tx: tx.blocks.delete(block_id))
+
+    async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[Block]:
+        """The agent's blocks, or a page of them, in the order in which they were attached. Raises: NotFound."""
+
+        def select(tx: Tx) -> Sequence[Block]:
+            tx.agents.model(agent_id)
+            blocks = tx.blocks.of_agent(agent_id)
+            return blocks if page is None else page.select(blocks, kind="block of this agent", id_of=lambda one: one.id)
+
+        return await self._ports.store.read(select)
+
+    async def get_of_agent(self, agent_id: AgentId, label: str) -> Block:
+        """The agent's block of this label. Raises: NotFound, BlockNotFound."""
+        check_text("label", label)
+        return await self._ports.store.read(_find, agent_id, label)
+
+    async def update_of_agent(
+        self, agent_id: AgentId, label: str, changes: Changes, *, expected: int | None = None, author: Author = USER
+    ) -> Block:
+        """The agent's block of this label with other fields. Raises: BlockNotFound; as `update`."""
+        check_text("label", label)
+        return await self._update(lambda tx: _find(tx, agent_id, label), changes, expected, author)
+
+    async def append(self, agent_id: AgentId, label: str, text: str, *, author: Author = USER) -> Block:
+        """The agent's block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
+        check_text("label", label)
+        check_text("text", text)
+        now = self._ports.clock.now()
+        return await self._ports.store.write(
+            edit_block, agent_id, label, lambda block: appended(block, text), author=author, at=now
+        )
+
+    async def list_versions(self, agent_id: AgentId, label: str, *, limit: int) -> Sequence[BlockVersion]:
+        """The versions of the agent's block, newest first. Raises: BlockNotFound, InvalidInput."""
+        check_limit(limit)
+        check_text("label", label)
+        return await self._ports.store.read(lambda tx: tx.blocks.versions(_find(tx, agent_id, label).id, limit=limit))
+
+    async def restore(self, agent_id: AgentId, label: str, version: int, *, author: Author = USER) -> Block:
+        """The agent's block with the value of an earlier version, as a new version.
+
+        Raises: BlockNotFound, BlockLimitExceeded; NotFound: there is no such version.
+        """
+        check_text("label", label)
+        check_number("version", version)
+        now = self._ports.clock.now()
+        return await self._ports.store.write(
+            lambda tx: restore_block(tx, _find(tx, agent_id, label).id, version, author=author, at=now)
+        )
+
+    async def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
+        """Give the agent a block, which it may share with others; twice is no error.
+
+        Raises: NotFound, TooMany; AlreadyExists: the agent has another block of that label.
+        """
+        check_text("block_id", block_id)
+        await self._ports.store.write(lambda tx: tx.blocks.attach(agent_id, block_id))
+
+    async def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
+        """Take a block out of the agent's memory; the block itself stays. Raises: NotFound."""
+
+        def detach(tx: Tx) -> None:
+            tx.agents.model(agent_id)
+            tx.blocks.detach(agent_id, block_id)
+
+        await self._ports.store.write(detach)
+
+    async def detach_label(self, agent_id: AgentId, label: str) -> None:
+        """Take the block of this label out of the agent's memory. Raises: BlockNotFound."""
+        check_text("label", label)
+        await self._ports.store.write(lambda tx: tx.blocks.detach(agent_id, _find(tx, agent_id, label).id))
+
+    async def _update(
+        self, find: Callable[[Tx], Block], changes: Changes, expected: int | None, author: Author
+    ) -> Block:
+        check_number("expected", expected)
+        now = self._ports.clock.now()
+
+        def update(tx: Tx) -> Block:
+            block = find(tx)
+            fields = changes(block) if callable(changes) else changes
+            return update_block(tx, block.id, fields, author=author, at=now, expected=expected)
+
+        return await self._ports.store.write(update)
+
+
+def _find(tx: Tx, agent_id: AgentId, label: str) -> Block:
+    """The agent's block of this label. Raises: NotFound: there is no such agent; BlockNotFound."""
+    tx.agents.model(agent_id)
+    return find_block(tx, agent_id, label)
