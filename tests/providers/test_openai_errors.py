@@ -32,7 +32,7 @@ from perdure.core.models import Exchange, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.masking import masked_fields, masked_headers, masked_text
 from perdure.providers.openai_chat import Connections, OpenAIChat
-from perdure.providers.openai_chat.faults import Asked, error_of_status, retry_after_s
+from perdure.providers.openai_chat.faults import Target, error_of_status, retry_after_s
 from perdure.testing import (
     ChunkList,
     CutOff,
@@ -50,7 +50,7 @@ from tests.support.passing_time import when_it_hangs
 
 KEY = "sk-canary-0123456789"
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
-ASKED = Asked("test", "http://localhost/v1/chat/completions", (KEY,))
+ASKED = Target("test", "http://localhost/v1/chat/completions", (KEY,))
 REQUEST = ModelRequest(model="openai/test", system="You are.", messages=(), tail="now")
 
 

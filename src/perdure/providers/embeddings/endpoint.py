@@ -19,7 +19,7 @@ from perdure.providers.embeddings.texts import prefix_of, readable
 from perdure.providers.masking import masked_url, secrets_of
 from perdure.providers.openai_chat.connections import Connections
 from perdure.providers.openai_chat.endpoint import request_headers
-from perdure.providers.openai_chat.faults import Asked, error_in_answer, error_of_connection, error_of_status
+from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_status
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ class EndpointEmbedder(ABC):
         self._dimensions: int | None = None
         self._headers = request_headers(api_key, {}, accept="application/json")
         secrets = (*filter(None, [api_key and api_key.strip()]), *secrets_of(self._headers, url))
-        self._asked = Asked(model, masked_url(url, secrets), secrets)
+        self._target = Target(model, masked_url(url, secrets), secrets)
         self._timeout_s = timeout_s
         self._connections = Connections(connect_timeout_s=connect_timeout_s)
 
@@ -116,9 +116,9 @@ class EndpointEmbedder(ABC):
             vectors = self.vectors(answer)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise ModelReplyInvalid(
-                f"{self._asked.who} answered something else than vectors: {_short(answer)}"
+                f"{self._target.who} answered something else than vectors: {_short(answer)}"
             ) from error
-        rows = unit_rows(vectors, texts=len(texts), dimensions=self._dimensions, who=self._asked.who)
+        rows = unit_rows(vectors, texts=len(texts), dimensions=self._dimensions, who=self._target.who)
         self._dimensions = rows.shape[1]
         return rows
 
@@ -140,16 +140,16 @@ class EndpointEmbedder(ABC):
             *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
             *(DataTooLarge, BodyUnreadable, TimeoutError),
         ) as error:
-            raise error_of_connection(error, self._asked, timeout_s=self._timeout_s, begun=begun) from error
+            raise error_of_connection(error, self._target, timeout_s=self._timeout_s, begun=begun) from error
         try:
             answer = parse_json(body, WHOLE)
         except ValueError as error:
             shown = body[:SHOWN_BYTES].decode("utf-8", "replace")
-            raise ModelReplyInvalid(f"{self._asked.who} answered no JSON ({error}): {_short(shown)}") from error
+            raise ModelReplyInvalid(f"{self._target.who} answered no JSON ({error}): {_short(shown)}") from error
         if not isinstance(answer, dict):
-            raise ModelReplyInvalid(f"{self._asked.who} answered something else than vectors: {_short(answer)}")
+            raise ModelReplyInvalid(f"{self._target.who} answered something else than vectors: {_short(answer)}")
         if answer.get("error"):
-            raise error_in_answer(answer["error"], self._asked)
+            raise error_in_answer(answer["error"], self._target)
         return answer
 
     async def _refused(self, response: httpx.Response) -> ModelError:
@@ -159,7 +159,7 @@ class EndpointEmbedder(ABC):
             async for piece in answer_pieces(response, ERROR_BYTES):
                 said += piece
         text = said.decode("utf-8", "replace")
-        return error_of_status(response.status_code, response.headers, text, self._asked, now=datetime.now(UTC))
+        return error_of_status(response.status_code, response.headers, text, self._target, now=datetime.now(UTC))
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:

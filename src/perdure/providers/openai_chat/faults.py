@@ -33,7 +33,7 @@ from perdure.core.incoming.json_limits import parse_json
 from perdure.providers.bounded import EVENT
 from perdure.providers.masking import masked_text
 
-__all__ = ["Asked", "error_in_answer", "error_of_connection", "error_of_status", "retry_after_s"]
+__all__ = ["Target", "error_in_answer", "error_of_connection", "error_of_status", "retry_after_s"]
 
 SAID_CHARS_MAX = 500
 
@@ -80,7 +80,7 @@ _WORDS: Sequence[tuple[re.Pattern[str], int]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Target:
     """Who was asked, for the messages. `url` is shown, so it holds no secret; `secrets` are blanked out of whatever the
     server says."""
 
@@ -103,7 +103,7 @@ class _Said:
     status_word: str = ""
 
 
-def error_of_status(status: int, headers: Mapping[str, str], body: str, asked: Asked, *, now: datetime) -> ModelError:
+def error_of_status(status: int, headers: Mapping[str, str], body: str, target: Target, *, now: datetime) -> ModelError:
     """The error of an HTTP answer that is none.
 
     Args:
@@ -114,26 +114,26 @@ def error_of_status(status: int, headers: Mapping[str, str], body: str, asked: A
     try:
         said = _said(parse_json(body, EVENT))
     except ValueError:
-        said = _Said(_plain(masked_text(body, asked.secrets)))
-    return _error(status, said, asked, retry_after=retry_after_s(headers, now=now), location=headers.get("location"))
+        said = _Said(_plain(masked_text(body, target.secrets)))
+    return _error(status, said, target, retry_after=retry_after_s(headers, now=now), location=headers.get("location"))
 
 
-def error_in_answer(error: Any, asked: Asked) -> ModelError:
+def error_in_answer(error: Any, target: Target) -> ModelError:
     """The error of an error object inside an answer that began well (status 200)."""
     said = _said(error)
     text = " ".join((*sorted(said.words), said.message))
     status = said.status or next((status for words, status in _WORDS if words.search(text)), 500)
-    return _error(status, said, asked, retry_after=None, location=None)
+    return _error(status, said, target, retry_after=None, location=None)
 
 
-def error_of_connection(error: Exception, asked: Asked, *, timeout_s: float, begun: bool) -> ModelError:
+def error_of_connection(error: Exception, target: Target, *, timeout_s: float, begun: bool) -> ModelError:
     """The error of a connection that could not be made, or broke; one that is typed already stays as it is.
 
     Args:
         timeout_s: how long the answer was waited for; `begun`: whether something of it had come.
     """
-    who = asked.who
-    said = masked_text(str(error) or type(error).__name__, asked.secrets)
+    who = target.who
+    said = masked_text(str(error) or type(error).__name__, target.secrets)
     match error:
         case ModelError():
             return error
@@ -172,18 +172,18 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
     return max(0.0, (at - now).total_seconds())
 
 
-def _error(status: int, said: _Said, asked: Asked, *, retry_after: float | None, location: str | None) -> ModelError:
-    message = masked_text(said.message, asked.secrets).strip()[:SAID_CHARS_MAX]
-    what = f"{asked.who} answered {status}" + (f": {message}" if message else "")
-    kind, help_text = _kind(status, said, asked)
+def _error(status: int, said: _Said, target: Target, *, retry_after: float | None, location: str | None) -> ModelError:
+    message = masked_text(said.message, target.secrets).strip()[:SAID_CHARS_MAX]
+    what = f"{target.who} answered {status}" + (f": {message}" if message else "")
+    kind, help_text = _kind(status, said, target)
     if location:
-        help_text = f"it points to {masked_text(location, asked.secrets)[:200]}; set the base address to where it is"
+        help_text = f"it points to {masked_text(location, target.secrets)[:200]}; set the base address to where it is"
     # A sentence may end in the server's own full stop.
     text = f"{what.rstrip('.')}. {help_text[0].upper()}{help_text[1:]}." if help_text else what
     return kind(text, status=status, retry_after_s=retry_after)
 
 
-def _kind(status: int, said: _Said, asked: Asked) -> tuple[type[ModelError], str]:
+def _kind(status: int, said: _Said, target: Target) -> tuple[type[ModelError], str]:
     """The class of the error, and what helps."""
     text, words = said.message, said.words
     if words & _OVERFLOW_CODES or (status in (400, 413, 422, 500) and _OVERFLOW.search(text)):
@@ -198,7 +198,7 @@ def _kind(status: int, said: _Said, asked: Asked) -> tuple[type[ModelError], str
         case 401 | 403:
             return ModelAuthenticationFailed, "check the API key, and whether it may use this model"
         case 404:
-            return ModelRequestRefused, f"either it has no model {asked.model!r}, or the base address is not right"
+            return ModelRequestRefused, f"either it has no model {target.model!r}, or the base address is not right"
         case 405 | 301 | 302 | 303 | 307 | 308:
             return ModelRequestRefused, "the base address is not right"
         case 408 | 504 | 524:

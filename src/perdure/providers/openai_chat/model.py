@@ -17,7 +17,7 @@ from perdure.providers.bounded import ERROR_BYTES, answer_pieces
 from perdure.providers.masking import masked_fields, masked_headers, masked_text, masked_url, secrets_of
 from perdure.providers.openai_chat.connections import Connections
 from perdure.providers.openai_chat.endpoint import chat_url, dialect_of, request_headers
-from perdure.providers.openai_chat.faults import Asked, error_in_answer, error_of_connection, error_of_status
+from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_status
 from perdure.providers.openai_chat.fragments import Fragments
 from perdure.providers.openai_chat.request import Body, body_of
 from perdure.providers.openai_chat.stream import AnswerReader
@@ -71,7 +71,7 @@ class OpenAIChat:
         self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
         self._headers = request_headers(api_key, headers, accept="text/event-stream, application/json")
         secrets = (*filter(None, [api_key and api_key.strip()]), *secrets_of(self._headers, self.url))
-        self._asked = Asked(model, masked_url(self.url, secrets), secrets)
+        self._target = Target(model, masked_url(self.url, secrets), secrets)
         self._stream, self._timeout_s = stream, timeout_s
         self._owned = connections is None
         self._connections = connections or Connections(connect_timeout_s=connect_timeout_s, client=client)
@@ -86,7 +86,7 @@ class OpenAIChat:
         """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`."""
         body = body_of(request, model=self.model, dialect=self._dialect, stream=self._stream, fragments=self._fragments)
         reader = AnswerReader(
-            self._asked.who, self._error_in_answer, lambda text: masked_text(text, self._asked.secrets)
+            self._target.who, self._error_in_answer, lambda text: masked_text(text, self._target.secrets)
         )
         response: httpx.Response | None = None
         deadline = asyncio.get_running_loop().time() + self._timeout_s
@@ -114,7 +114,7 @@ class OpenAIChat:
             *(ModelError, DataTooLarge, BodyUnreadable, TimeoutError),
             *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
         ) as error:
-            fault = error_of_connection(error, self._asked, timeout_s=self._timeout_s, begun=response is not None)
+            fault = error_of_connection(error, self._target, timeout_s=self._timeout_s, begun=response is not None)
             fault.exchange = self._exchange(body, response, reader, fault)
             if fault is error:
                 raise
@@ -143,17 +143,17 @@ class OpenAIChat:
             response.status_code,
             response.headers,
             text.decode("utf-8", "replace"),
-            self._asked,
+            self._target,
             now=datetime.now(UTC),
         )
 
     def _error_in_answer(self, error: Any) -> ModelError:
-        return error_in_answer(error, self._asked)
+        return error_in_answer(error, self._target)
 
     def _exchange(
         self, body: Body, response: httpx.Response | None, reader: AnswerReader, fault: ModelError | None = None
     ) -> Exchange:
-        secrets = self._asked.secrets
+        secrets = self._target.secrets
         got: dict[str, Any] = {}
         if response is not None:
             got["status"] = response.status_code
@@ -165,7 +165,7 @@ class OpenAIChat:
             got["error"] = {"type": type(fault).__name__, "message": str(fault)}
         return Exchange(
             request={
-                "url": self._asked.url,
+                "url": self._target.url,
                 "headers": masked_headers(self._headers, secrets),
                 "body": masked_fields(body.fields, secrets),
                 "size_bytes": len(body.data),

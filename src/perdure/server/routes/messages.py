@@ -267,7 +267,7 @@ def list_messages(
 
     `after` are the newer ones and `before` the older ones, whatever the order, and those nearest to the cursor. But
     with `order=desc` spelled out and `after` alone, who asks walks through the list as it is shown, to older ones; and
-    so does, where no order is given, who asks after the last of a page (`_walks_on`).
+    so does, where no order is given, who asks after the last of a page (`_reads_backwards`).
     Raises: NotFound: no such agent, message or conversation of it.
     """
     tx.agents.model(agent_id)
