@@ -31,7 +31,8 @@ check: .venv/.dev-stamp ## lint, formatting, types, and the size of the code
 	@$(BIN)/mypy --strict
 	@$(BIN)/python scripts/house.py
 
-format: .venv/.dev-stamp ## put code and imports into shape
+format: .venv/.dev-stamp ## generate the library's plain calls; put code and imports into shape
+	@$(BIN)/python scripts/generate_sync.py
 	@$(BIN)/ruff check --select I --fix
 	@$(BIN)/ruff format
 

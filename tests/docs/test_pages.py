@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 import perdure
 from perdure.core import errors, events
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
-from perdure.library import sync, sync_approval, sync_archives, sync_folders, sync_mcp, sync_secrets, tool_rules
+from perdure.library import sync
 from perdure.settings import Settings
 from tests.docs.cli_help import PAGE as CLI_PAGE
 from tests.docs.cli_help import written
@@ -80,12 +82,10 @@ def test_the_library_page_names_every_public_name(name: str) -> None:
 
 
 FACES = [
-    *(sync.Perdure, sync.Agent, sync.AgentBlocks, sync.Blocks),
-    *(tool_rules.AgentRules, sync_approval.Approval),
-    *(sync_folders.Folders, sync_folders.Folder, sync_folders.AgentFiles),
-    sync_secrets.Secrets,
-    sync_mcp.Mcp,
-    *(sync_archives.Archives, sync_archives.Archive, sync_archives.Archival, sync_archives.AgentArchives),
+    getattr(module, name)
+    for found in pkgutil.iter_modules(sync.__path__)
+    for module in [importlib.import_module(f"{sync.__name__}.{found.name}")]
+    for name in module.__all__
 ]
 
 

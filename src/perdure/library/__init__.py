@@ -1,6 +1,7 @@
 """The library face: open a store, make agents, talk to them, look into their memory.
 
-`AsyncPerdure` does the work; `Perdure` is the same with plain calls, by one event loop in one thread.
+`AsyncPerdure` does the work; `Perdure` is the same with plain calls, by one event loop in one thread; `sync` is
+generated from the asynchronous classes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from perdure.library.folders import AsyncFolder
 from perdure.library.history import ImportResult
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
-from perdure.library.sync import Agent, Perdure
-from perdure.library.sync_archives import Archive
-from perdure.library.sync_folders import Folder
+from perdure.library.sync.agent import Agent
+from perdure.library.sync.archives import Archive
+from perdure.library.sync.folders import Folder
+from perdure.library.sync.perdure import Perdure
 from perdure.settings import Settings
 
 __all__ = [

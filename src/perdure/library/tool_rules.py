@@ -13,9 +13,8 @@ from perdure.core.tx import Tx
 from perdure.domain.agents.units import update_agent
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.library.checks import USER
-from perdure.library.portal import Portal
 
-__all__ = ["AgentRules", "AsyncAgentRules"]
+__all__ = ["AsyncAgentRules"]
 
 
 class AsyncAgentRules:
@@ -55,22 +54,3 @@ class AsyncAgentRules:
             ).rules
 
         return await self._app.store.write(change)
-
-
-class AgentRules:
-    """The same with plain calls; see `AsyncAgentRules`."""
-
-    def __init__(self, portal: Portal, inner: AsyncAgentRules) -> None:
-        self._portal, self._inner = portal, inner
-
-    def list(self) -> Sequence[ToolRule]:
-        """In the order they were given."""
-        return self._portal.run(self._inner.list())
-
-    def missing(self) -> Sequence[str]:
-        """The tools that rules name and the agent has not got."""
-        return self._portal.run(self._inner.missing())
-
-    def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:
-        """These in place of all that there are."""
-        return self._portal.run(self._inner.set(rules))
