@@ -72,7 +72,6 @@ NOT_YET_CONVERTED = frozenset(
         "server/routes/tools.py",
         "server/wire/approvals.py",
         "server/wire/passages.py",
-        "server/wire/secrets.py",
     }
 )
 

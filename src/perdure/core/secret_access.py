@@ -12,7 +12,15 @@ from perdure.core.secrets import ORGANISATION, REFERENCE, Cipher, Secret, check_
 from perdure.core.tools.spec import ToolCode
 from perdure.core.tx import Tx
 
-__all__ = ["open_secret", "open_server", "put_secret", "resolve_environment", "resolve_values", "secret_names"]
+__all__ = [
+    "open_secret",
+    "open_server",
+    "put_secret",
+    "replace_secrets",
+    "resolve_environment",
+    "resolve_values",
+    "secret_names",
+]
 
 NAMES_SHOWN = 10
 
@@ -22,6 +30,19 @@ def put_secret(tx: Tx, owner_id: str, name: str, value: str, *, cipher: Cipher, 
     check_secret(name, value)
     sealed = cipher.encrypt(value.encode(), bound_to=_bound(tx, owner_id, name))
     return tx.secrets.put(owner_id, name, sealed, at=at)
+
+
+def replace_secrets(tx: Tx, agent_id: AgentId, values: Mapping[str, str], *, cipher: Cipher, at: datetime) -> None:
+    """Have the agent own exactly these secrets, name -> value. An empty value leaves a secret that is there as it is.
+
+    Raises: InvalidInput, SecretKeyMissing, NotFound.
+    """
+    present = {secret.name for secret in tx.secrets.list(agent_id)}
+    for name in sorted(present - values.keys()):
+        tx.secrets.delete(agent_id, name)
+    for name, value in values.items():
+        if value or name not in present:
+            put_secret(tx, agent_id, name, value, cipher=cipher, at=at)
 
 
 def open_secret(tx: Tx, secret: Secret, *, cipher: Cipher) -> str:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from perdure.app import App
 from perdure.core.ids import AgentId
-from perdure.core.secret_access import put_secret
-from perdure.core.secrets import ORGANISATION, Secret, check_secret
-from perdure.core.tx import Tx
-from perdure.library.checks import check_text
+from perdure.core.secrets import Secret
+from perdure.library.services.secrets import SecretService
 
 __all__ = ["AsyncSecrets"]
 
@@ -18,7 +16,7 @@ class AsyncSecrets:
     """The secrets of one owner. Their values go to tools that name them, and nowhere else."""
 
     def __init__(self, app: App, agent_id: AgentId | None = None) -> None:
-        self._app, self._owner = app, ORGANISATION if agent_id is None else agent_id
+        self._service, self._agent_id = SecretService(app), agent_id
 
     async def set(self, name: str, value: str) -> Secret:
         """The secret, made or changed, encrypted.
@@ -28,21 +26,12 @@ class AsyncSecrets:
             value: at most 32,768 characters.
         Raises: InvalidInput, SecretKeyMissing, SecretUnreadable; NotFound: the agent is gone; StoreError.
         """
-        check_secret(name, value)
-        ports = self._app.ports
-        return await ports.store.write(put_secret, self._owner, name, value, cipher=ports.cipher, at=ports.clock.now())
+        return await self._service.set(self._agent_id, name, value)
 
     async def list(self) -> Sequence[Secret]:
         """Sorted by name; the values stay encrypted. Raises: NotFound: the agent is gone."""
-
-        def unit(tx: Tx) -> Sequence[Secret]:
-            if self._owner != ORGANISATION:
-                tx.agents.model(AgentId(self._owner))
-            return tx.secrets.list(self._owner)
-
-        return await self._app.store.read(unit)
+        return await self._service.list(self._agent_id)
 
     async def delete(self, name: str) -> None:
         """Raises: NotFound."""
-        check_text("a secret's name", name)
-        await self._app.store.write(lambda tx: tx.secrets.delete(self._owner, name))
+        await self._service.delete(self._agent_id, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from perdure.app import App
 from perdure.library.services.blocks import BlockService
+from perdure.library.services.secrets import SecretService
 
 __all__ = ["Services"]
 
@@ -18,3 +19,4 @@ class Services:
     def __init__(self, app: App) -> None:
         self.app = app
         self.blocks = BlockService(app)
+        self.secrets = SecretService(app)

@@ -16,6 +16,7 @@ from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Randomness
 from perdure.core.runs import StopReason
+from perdure.core.secret_access import replace_secrets
 from perdure.core.tx import Tx
 from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.domain.agents.units import AgentChanges, NewAgent, check_filled, create_agent, update_agent
@@ -44,7 +45,6 @@ from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.blocks import block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
 from perdure.server.wire.paging import pages
-from perdure.server.wire.secrets import set_secrets
 
 __all__ = ["agent_answer", "agent_reply", "agents_with_block", "changed_agent", "parts_of", "router"]
 
@@ -151,7 +151,8 @@ async def create(body: AgentIn, library: Library) -> Response:
         check_filled(tx, agent.id, agent.settings)
         for folder_id in dict.fromkeys((*(body.folder_ids or ()), *(body.source_ids or ()))):
             attach_opening(tx, app.ports, agent.id, folder_id)
-        set_secrets(tx, agent.id, body.asked_secrets, cipher=app.cipher, at=now)
+        if body.asked_secrets is not None:
+            replace_secrets(tx, agent.id, body.asked_secrets, cipher=app.cipher, at=now)
         if said:
             drafts, tokens = zip(*said, strict=True)
             tx.messages.append(agent.id, drafts, conversation_seq=0, at=now, tokens=tokens)
@@ -242,7 +243,8 @@ async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) ->
             _set_blocks(tx, agent_id, body.block_ids)
         if (folder_ids := body.folder_ids if body.folder_ids is not None else body.source_ids) is not None:
             _set_folders(tx, app, agent_id, folder_ids)
-        set_secrets(tx, agent_id, body.asked_secrets, cipher=app.cipher, at=now)
+        if body.asked_secrets is not None:
+            replace_secrets(tx, agent_id, body.asked_secrets, cipher=app.cipher, at=now)
         return agent_id
 
     return await changed_agent(library, unit)

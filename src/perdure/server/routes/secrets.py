@@ -17,5 +17,4 @@ router = APIRouter(tags=["agents"])
 @router.get("/v1/agents/{agent_id}/secrets")
 async def list_secrets(agent_id: AgentPath, library: Library) -> Response:
     """The names of the agent's secrets, from A to Z; every value is empty."""
-    agent = await library.agent(agent_id)
-    return json_answer([secret_shape(secret) for secret in await agent.secrets.list()])
+    return json_answer([secret_shape(secret) for secret in await library.services.secrets.list(agent_id)])

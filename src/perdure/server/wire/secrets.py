@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
-from perdure.core.ids import AgentId
-from perdure.core.secret_access import put_secret
-from perdure.core.secrets import Cipher, Secret
-from perdure.core.tx import Tx
+from perdure.core.secrets import Secret
 from perdure.server.wire.base import WireRequest, stamp
 
-__all__ = ["MASKED", "SecretIn", "SecretsIn", "secret_shape", "secrets_of", "set_secrets"]
+__all__ = ["MASKED", "SecretIn", "SecretsIn", "secret_shape", "secrets_of"]
 
 MASKED = ""
 """What a value is shown as. Sent back for a secret that is there, it changes nothing."""
@@ -31,21 +27,6 @@ SecretsIn = dict[str, str] | Sequence[SecretIn]
 
 def secrets_of(given: SecretsIn) -> dict[str, str]:
     return dict(given) if isinstance(given, dict) else {secret.key: secret.value for secret in given}
-
-
-def set_secrets(tx: Tx, agent_id: AgentId, wanted: dict[str, str] | None, *, cipher: Cipher, at: datetime) -> None:
-    """Have the agent own these secrets and no others; None leaves all as they are.
-
-    Raises: InvalidInput, SecretKeyMissing, SecretUnreadable, NotFound.
-    """
-    if wanted is None:
-        return
-    had = {secret.name for secret in tx.secrets.list(agent_id)}
-    for name in sorted(had - wanted.keys()):
-        tx.secrets.delete(agent_id, name)
-    for name, value in wanted.items():
-        if value != MASKED or name not in had:
-            put_secret(tx, agent_id, name, value, cipher=cipher, at=at)
 
 
 def secret_shape(secret: Secret) -> dict[str, Any]:

@@ -1,0 +1,51 @@
+"""Secrets of an agent or of the organisation. Their values go to tools that name them, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.app import App
+from perdure.core.ids import AgentId
+from perdure.core.secret_access import put_secret
+from perdure.core.secrets import ORGANISATION, Secret, check_secret
+from perdure.core.tx import Tx
+from perdure.library.checks import check_text
+
+__all__ = ["SecretService"]
+
+
+class SecretService:
+    """What can be done with secrets. `owner` is an agent, or None for the organisation."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def set(self, owner: AgentId | None, name: str, value: str) -> Secret:
+        """The secret, made or changed, encrypted.
+
+        Raises: InvalidInput, SecretKeyMissing; NotFound: there is no such agent.
+        """
+        check_secret(name, value)
+        ports = self._ports
+        return await ports.store.write(
+            put_secret, _owner_id(owner), name, value, cipher=ports.cipher, at=ports.clock.now()
+        )
+
+    async def list(self, owner: AgentId | None) -> Sequence[Secret]:
+        """Sorted by name; the values stay encrypted. Raises: NotFound: there is no such agent."""
+
+        def load(tx: Tx) -> Sequence[Secret]:
+            if owner is not None:
+                tx.agents.model(owner)
+            return tx.secrets.list(_owner_id(owner))
+
+        return await self._ports.store.read(load)
+
+    async def delete(self, owner: AgentId | None, name: str) -> None:
+        """Raises: NotFound."""
+        check_text("a secret's name", name)
+        await self._ports.store.write(lambda tx: tx.secrets.delete(_owner_id(owner), name))
+
+
+def _owner_id(owner: AgentId | None) -> str:
+    return ORGANISATION if owner is None else owner
