@@ -15,11 +15,11 @@ from perdure import Perdure
 from perdure.app import Uuids
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
-from perdure.core.ports import Store
-from perdure.core.tx import Tx
 from perdure.library import Agent
 from perdure.settings import Settings
 from perdure.storage.open import open_store
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 
 __all__ = ["SAID", "MessageCost", "fill_history", "message_cost"]

@@ -33,10 +33,10 @@ from perdure.core.ids import ArchiveId, MessageId, PassageId
 from perdure.core.messages import Draft, Text
 from perdure.core.passages import Archive, Passage
 from perdure.core.ports import EmbedPurpose
-from perdure.core.tx import Tx
 from perdure.search.vectors.index import VectorIndexes
 from perdure.settings import Settings
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.tx import Tx
 from perdure.testing import ScriptedEmbedder
 
 __all__ = ["main"]

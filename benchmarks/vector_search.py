@@ -21,9 +21,9 @@ import numpy.typing as npt
 from perdure.app import Uuids
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive
-from perdure.core.tx import Tx
 from perdure.search.vectors.index import NearestRows, VectorIndexes
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.tx import Tx
 
 __all__ = ["main", "mixture"]
 

@@ -22,11 +22,10 @@ from perdure.core.hooks import Hook
 from perdure.core.ids import PREFIXES, McpServerId
 from perdure.core.mcp import ToolListing
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Converter, Embedder, Ids, Store, TokenCounter
+from perdure.core.ports import Clock, Converter, Embedder, Ids, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.tools.sandbox import Sandbox
-from perdure.core.tools.spec import Tool, ToolSpec
-from perdure.core.tx import ToolFilter, Tx
+from perdure.core.tools.spec import Tool, ToolFilter, ToolSpec
 from perdure.domain.mcp import is_current, sync_tools
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
@@ -47,6 +46,8 @@ from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE, AesCipher, make_key_file
 from perdure.storage.database.base import NOT_DELETED
 from perdure.storage.open import open_store
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
 from perdure.toolbox.custom import CustomTools

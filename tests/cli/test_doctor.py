@@ -19,8 +19,8 @@ from perdure import AsyncPerdure
 from perdure.cli.commands.checks import Check
 from perdure.cli.commands.doctor import examine
 from perdure.cli.commands.store_checks import store_checks
-from perdure.core.tx import Tx
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
 from perdure.testing import HttpModel, ScriptedEmbedder, Status
 from perdure.testing.clock import START
 from tests.providers.fake_provider import fake_provider, tool_call

@@ -7,13 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.agents import Agent
+from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.errors import AlreadyExists, NotFound, PerdureError
 from perdure.core.events import RunQueued
 from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, MessageId, OrgId, PassageId, RunId, StepId
 from perdure.core.runs import Lease, Prefix, Recipe, Usage
-from perdure.core.tx import Tx
-from perdure.core.tx.agents import AgentFilter, AgentOrder
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, Contract, claimed, found_messages, raises, said
 
 __all__ = ["AgentContract"]

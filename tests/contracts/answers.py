@@ -7,7 +7,7 @@ from typing import Any
 from perdure.core.conversations import Conversation
 from perdure.core.ids import ConversationId, OrgId
 from perdure.core.runs import Run, RunKey, StopReason, Usage
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, Contract, claimed
 
 __all__ = ["AnswerContract"]

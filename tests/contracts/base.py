@@ -24,12 +24,12 @@ from perdure.core.ids import (
     PassageId,
     RunId,
 )
-from perdure.core.messages import Draft, Message, MessageKind, Part, Role, Text
-from perdure.core.passages import Archive, Passage
-from perdure.core.ports import Store
+from perdure.core.messages import Draft, Message, MessageFilter, MessageKind, Part, Role, Text
+from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.runs import Run, RunKey
 from perdure.core.text.words import query_of
-from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
 
 __all__ = ["ADA", "AT", "AWKWARD", "LATER", "UNTIL", "Contract", "found_messages", "found_passages", "raises", "said"]

@@ -10,14 +10,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.blocks import Author, Block, BlockVersion, appended
+from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, appended
 from perdure.core.errors import AlreadyExists, Conflict, NotFound, TooMany, VersionConflict
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId
-from perdure.core.ports import Store
 from perdure.core.text.line_diff import diff_of
-from perdure.core.tx import Tx
-from perdure.core.tx.blocks import BlockFilter
 from perdure.domain.blocks.units import edit_block, find_block, restore_block
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, Contract, raises
 
 __all__ = ["BlockContract"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from perdure.core.blocks import Author
+from perdure.core.conversations import Waiting
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId
 from perdure.core.messages import Role
-from perdure.core.tx import Tx
-from perdure.core.tx.captures import Waiting
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
 __all__ = ["CaptureContract"]

@@ -7,11 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, ConversationFilter, ConversationOrder
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
-from perdure.core.tx import Tx
-from perdure.core.tx.conversations import ConversationFilter, ConversationOrder
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
 __all__ = ["ConversationContract"]

@@ -9,10 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.core.ports import Store
 from perdure.core.runs import Lease
-from perdure.core.tx import Tx
-from perdure.storage.tables import deleted
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
+from perdure.storage.upkeep import deleted
 from tests.contracts.base import LATER, Contract, raises
 from tests.contracts.isolation import calls_of, outcome_of, undone
 from tests.contracts.organisations import Property, fill

@@ -29,7 +29,7 @@ from perdure.core.events import (
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.messages import Text
 from perdure.core.runs import Failure, Run, RunKey, Usage
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, Contract, raises
 
 __all__ = ["EventContract"]

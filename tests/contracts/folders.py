@@ -9,7 +9,7 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, InvalidInput, LeaseLost, NotFound
 from perdure.core.files import File, FilePart, file_tag
 from perdure.core.ids import FileId, FolderId, OrgId
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, raises
 
 __all__ = ["FolderContract"]

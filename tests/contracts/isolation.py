@@ -11,22 +11,24 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Any
 
 from perdure.core.errors import PerdureError, StoreError, TooMany
 from perdure.core.files import AgentFile
 from perdure.core.ids import OrgId
 from perdure.core.secrets import ORGANISATION
-from perdure.core.tx import Tx
+from perdure.storage.database.sqlite import SqliteDatabase
+from perdure.storage.tx import Tx
 from perdure.testing.clock import SequentialIds
 from tests.contracts.base import AT, Contract, raises
 from tests.contracts.isolation_values import Values
 from tests.contracts.organisations import Property, fill
 
-__all__ = ["IsolationContract", "is_protocol"]
+__all__ = ["IsolationContract", "verbs"]
 
 OTHER_ORG = OrgId("org-11111111-1111-4111-8111-111111111111")
 EARLIER_ORG = OrgId("org-00000000-0000-4000-0000-000000000000")
@@ -152,21 +154,19 @@ def calls_of(own: Property, *foreign: Property) -> Iterator[_Call]:
 
 
 def _verbs() -> Iterator[tuple[str, str, list[inspect.Parameter]]]:
-    for noun in (name for name, port in vars(Tx).items() if isinstance(port, property) and name != "org_id"):
-        port = get_type_hints(vars(Tx)[noun].fget)["return"]
-        for verb, function in vars(port).items():
-            if (
-                is_protocol(port)
-                and f"{noun}.{verb}" not in SHARED
-                and not verb.startswith("_")
-                and inspect.isfunction(function)
-            ):
-                yield noun, verb, list(inspect.signature(function).parameters.values())[1:]
+    for noun, verb, function in verbs():
+        if f"{noun}.{verb}" not in SHARED and inspect.isfunction(function):
+            yield noun, verb, list(inspect.signature(function).parameters.values())[1:]
 
 
-def is_protocol(port: type) -> bool:
-    """Whether it has verbs of the database; `tx.limits` is a value."""
-    return getattr(port, "_is_protocol", False)
+def verbs() -> Iterator[tuple[str, str, Any]]:
+    """(noun, verb, function or property) of all that a transaction can do."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        nouns = vars(Tx(SqliteDatabase(connection)))
+    for noun in sorted(nouns.keys() - {"org_id", "limits"}):
+        for verb, function in vars(type(nouns[noun])).items():
+            if not verb.startswith("_"):
+                yield noun, verb, function
 
 
 @dataclass(frozen=True)

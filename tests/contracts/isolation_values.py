@@ -8,21 +8,20 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from perdure.core.agents import AgentFilter
+from perdure.core.blocks import BlockFilter
+from perdure.core.conversations import ConversationFilter
 from perdure.core.events import RunQueued
 from perdure.core.files import FilePart
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, McpServerId, MessageId, RunId, StepId, ToolId
 from perdure.core.mcp import McpTool
-from perdure.core.messages import Draft, Text
+from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange
-from perdure.core.runs import Lease, Usage
+from perdure.core.passages import PassageFilter
+from perdure.core.runs import Lease, RunFilter, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.text.words import query_of
-from perdure.core.tools.spec import ToolCode
-from perdure.core.tx import MessageFilter, PassageFilter, ToolFilter
-from perdure.core.tx.agents import AgentFilter
-from perdure.core.tx.blocks import BlockFilter
-from perdure.core.tx.conversations import ConversationFilter
-from perdure.core.tx.runs import RunFilter
+from perdure.core.tools.spec import ToolCode, ToolFilter
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property
@@ -116,7 +115,6 @@ class Values:
             "vectors.open.owner_id": of.bare_owner.id,
             "vectors.open.number": of.bare_owner.number,
             "folders.of_archive.archive_id": of.folder.archive_id,
-            "vectors.open_new.owner_id": of.owner.id,
             "mcp.put_tool.tool": McpTool(server_id=of.server.id, name="look", local_name="stolen"),
             "events.add.events": [RunQueued(of.run.id)],
             "agents.add.agent": replace(of.agent, id=AgentId(f"agent-{NEW}")),

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ToolId
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 
 __all__ = ["McpContract"]

@@ -6,7 +6,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, OrgId, RunId, StepId, answer_id, input_id, step_id
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import Lease, Recipe, Run, Step
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, raises
 
 __all__ = ["MessageIdContract"]

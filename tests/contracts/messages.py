@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId, StepId
-from perdure.core.messages import Message, Reasoning, Role, Text, ToolCall, ToolResult
-from perdure.core.text.words import Query, query_of
-from perdure.core.tx import Matches, MessageFilter, Tx
+from perdure.core.messages import Message, MessageFilter, Reasoning, Role, Text, ToolCall, ToolResult
+from perdure.core.text.words import Matches, Query, query_of
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, claimed, found_messages, raises
 
 __all__ = ["WORDS", "MessageContract"]

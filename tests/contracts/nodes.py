@@ -9,7 +9,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix, Usage
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 
 __all__ = ["NodeContract", "node_of"]

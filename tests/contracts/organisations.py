@@ -18,9 +18,9 @@ from perdure.core.passages import Archive, Passage
 from perdure.core.runs import Lease, Prefix, Recipe, Run, Step, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
-from perdure.core.tx import Tx
-from perdure.core.tx.upkeep import Owner
-from perdure.core.tx.vectors import Claim, Scope
+from perdure.core.upkeep import Owner
+from perdure.core.vectors import Claim, Scope
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
-from perdure.core.passages import Archive, Passage, TagMatch
-from perdure.core.text.words import query_of
-from perdure.core.tx import Matches, PassageFilter, Tx
+from perdure.core.passages import Archive, Passage, PassageFilter, TagMatch
+from perdure.core.text.words import Matches, query_of
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, found_passages, raises
 from tests.contracts.messages import WORDS
 

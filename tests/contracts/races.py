@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from perdure.core.ids import AgentId
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import Contract, said
 
 __all__ = ["RaceContract"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from perdure.core.agents import Agent
-from perdure.core.conversations import Reset
+from perdure.core.conversations import Counted, Reset
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
-from perdure.core.messages import Text
+from perdure.core.messages import MessageFilter, Text
 from perdure.core.runs import Prefix
 from perdure.core.text.words import query_of
-from perdure.core.tx import Fault, MessageFilter, Tx
-from perdure.core.tx.resets import Counted
+from perdure.core.upkeep import Fault
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, LATER, Contract, found_messages, raises, said
 from tests.contracts.nodes import node_of
 from tests.contracts.upkeep import faults_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from perdure.core.errors import NotFound
 from perdure.core.messages import Text
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, Contract, found_messages, raises, said
 
 __all__ = ["RevisionContract"]

@@ -12,9 +12,8 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Opening
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, ConversationId, OrgId, RunId
-from perdure.core.runs import FAILED_REASONS, Failure, Lease, Run, RunKey, StopReason, Usage
-from perdure.core.tx import Tx
-from perdure.core.tx.runs import RunFilter
+from perdure.core.runs import FAILED_REASONS, Failure, Lease, Run, RunFilter, RunKey, StopReason, Usage
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, claimed, raises
 
 __all__ = ["RunContract"]

@@ -9,7 +9,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, StepId
 from perdure.core.models import Exchange
 from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, Usage
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, claimed, raises
 
 __all__ = ["StepContract"]

@@ -9,8 +9,8 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
-from perdure.core.tx import ToolFilter, Tx
+from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
 __all__ = ["ToolContract"]

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from perdure.core.errors import NotFound, StoreClosed, StoreError
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from tests.contracts.base import Contract, found_messages, raises, said
 
 __all__ = ["UnitContract"]

@@ -10,8 +10,10 @@ from datetime import timedelta
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import Text
-from perdure.core.ports import Store
-from perdure.core.tx import Fault, OwnerKind, Tx
+from perdure.core.upkeep import Fault
+from perdure.core.vectors import OwnerKind
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, Contract, found_messages, found_passages
 from tests.contracts.vectors import MODEL, blob
 

@@ -12,7 +12,8 @@ from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import ConversationId, OrgId
 from perdure.core.messages import Text, ToolCall, ToolResult
 from perdure.core.passages import Archive
-from perdure.core.tx import Claim, Scope, Tx, VectorBlock
+from perdure.core.vectors import Claim, Scope, VectorBlock
+from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, UNTIL, Contract, raises
 
 __all__ = ["MODEL", "VectorContract", "blob"]

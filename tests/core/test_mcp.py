@@ -22,7 +22,7 @@ from perdure.core.mcp import (
     local_name,
     seal_server,
 )
-from perdure.core.secret_access import open_server
+from perdure.domain.secrets import open_server
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore
 from perdure.testing.clock import START

@@ -16,8 +16,8 @@ from perdure.core.errors import (
     TextAmbiguous,
     TextNotFound,
 )
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewBlock
+from perdure.storage.tx import Tx
 from tests.support.agents import agent_in_run
 
 HUMAN = NewBlock(label="human", value="Name: Ada\nLikes: tea\nWork: maths", limit_chars=60)

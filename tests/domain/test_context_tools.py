@@ -21,12 +21,12 @@ from perdure.core.messages import Draft, Message, MessageKind, Part, Reasoning, 
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.arguments import parse_arguments
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.conversations import matches, patterns
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, effort, parts, sentences
 from tests.support.agents import USER, AgentInRun, agent_in_run

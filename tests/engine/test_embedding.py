@@ -15,12 +15,14 @@ import pytest
 from perdure.app import SystemClock
 from perdure.core.errors import ModelAuthenticationFailed, ModelOverloaded, ModelRequestRefused
 from perdure.core.passages import Archive
-from perdure.core.ports import Clock, EmbedPurpose, Store
-from perdure.core.tx import ScopeCounts, Tx
+from perdure.core.ports import Clock, EmbedPurpose
+from perdure.core.vectors import ScopeCounts
 from perdure.domain.archives.embedding import Waiting, reindex
 from perdure.engine.workers import embedding
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedEmbedder
 from perdure.testing.clock import START
 from tests.contracts.base import AWKWARD, Contract

@@ -15,8 +15,8 @@ from perdure import AsyncPerdure, ModelNotFound, RunFailed, StoreFull, tool
 from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, StoredEvent, ToolStarted
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.core.tx import Tx
 from perdure.engine.run import begin, call_names
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
 P = ParamSpec("P")

@@ -15,11 +15,11 @@ from perdure.core.events import RunCancelRequested
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.models import ModelReply
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.run import tool_calls
 from perdure.engine.run.built_in_tools import BuiltInTool
 from perdure.library.agent import AsyncAgent
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
 from perdure.testing.clock import START
 

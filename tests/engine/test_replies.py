@@ -12,8 +12,8 @@ from perdure.core.errors import ModelOverloaded, RunFailed
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Step
-from perdure.core.tx import Tx
 from perdure.library.reply import Reply
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says
 
 MODEL = "test/scripted"

@@ -17,7 +17,7 @@ from perdure.core.ids import RunId
 from perdure.core.messages import Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 from tests.support.real_tokens import tokens_of_request
 

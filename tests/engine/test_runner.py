@@ -10,12 +10,12 @@ import pytest
 from perdure import AsyncPerdure, PerdureError
 from perdure.core.events import MessageAdded, StoredEvent
 from perdure.core.runs import RunKey
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewBlock
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.views import Views
+from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 
 MODEL = "test/scripted"

@@ -11,10 +11,9 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.blocks import Author
-from perdure.core.messages import Reasoning, Role, Text
+from perdure.core.messages import MessageFilter, Reasoning, Role, Text
 from perdure.core.models import ModelReply
 from perdure.core.text.words import query_of
-from perdure.core.tx import MessageFilter
 from perdure.engine.search import search as search_module
 from perdure.engine.search.search import Search
 from perdure.library import AsyncAgent

@@ -20,7 +20,7 @@ import pytest
 
 from perdure.core.blocks import Block
 from perdure.core.messages import Message, ToolResult
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.faults.children import Child, Line, Place, make_agents, open_store
 from tests.simulator.invariants import check_agent

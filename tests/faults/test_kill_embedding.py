@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from perdure.core.ids import ArchiveId
+from perdure.core.passages import PassageFilter
 from perdure.core.text.words import query_of
-from perdure.core.tx import PassageFilter, ScopeCounts, Tx
+from perdure.core.vectors import ScopeCounts
 from perdure.library.perdure import AsyncPerdure
+from perdure.storage.tx import Tx
 from perdure.testing import ScriptedEmbedder
 from tests.contracts.upkeep import faults_of
 

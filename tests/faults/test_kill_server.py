@@ -20,8 +20,8 @@ import httpx
 import pytest
 
 from perdure.core.ids import AgentId
-from perdure.core.tx import Tx
 from perdure.settings import STORE_FILE
+from perdure.storage.tx import Tx
 from perdure.testing import HttpModel, InlineStore
 from tests.simulator.invariants import check_agent
 from tests.wire.obedient import MODEL, Server, obey

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.faults.children import Line, Place, make_agents
 from tests.faults.file_layer import COMPILER, Operation, lines_told, read_record, run_recorded, write_cut

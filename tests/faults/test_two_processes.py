@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure import RunEnded, StoredEvent
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.faults.children import Child, Line, Place, make_agents, open_store
 from tests.simulator.invariants import check_agent

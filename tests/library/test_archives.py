@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import InvalidInput, NewPassage, NotFound
-from perdure.core.tx import PassageFilter
+from perdure.core.passages import PassageFilter
 from perdure.domain.archives.units import Selection, delete_selected, selected_seqs
 from perdure.library import archives as library_archives
 from tests.support.library import open_async, open_sync

@@ -18,9 +18,9 @@ from perdure.core.errors import StoreFull
 from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.tools.spec import Tool, ToolSpec
-from perdure.core.tx import Tx
 from perdure.domain.mcp import sync_tools
 from perdure.engine.conversations.reset import carry_out_left
+from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START, SequentialIds
 

@@ -9,8 +9,8 @@ import pytest
 
 from perdure import StoreFull
 from perdure.core.ids import ArchiveId, FileId
-from perdure.core.tx import Tx
 from perdure.engine.workers import files
+from perdure.storage.tx import Tx
 from tests.support.library import open_async
 
 WAIT_S = 30

@@ -16,7 +16,8 @@ import pytest
 from perdure import AlreadyExists, File, Folder, InvalidInput, ModelRequest, NotFound, Perdure, StoreFull
 from perdure.core.errors import FileNameInvalid, FileTooLarge, FileTypeUnsupported
 from perdure.core.messages import ToolResult
-from perdure.core.tx import PassageFilter, Tx
+from perdure.core.passages import PassageFilter
+from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.library import MODEL, open_async, open_sync
 

@@ -12,12 +12,12 @@ from perdure.core.errors import AnswerInvalid, ToolError
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run, RunKey
-from perdure.core.tx import Tx
 from perdure.domain.conversations.handles import behind
 from perdure.engine.conversations.importing import import_drafts
 from perdure.engine.conversations.reset import delete_conversation
 from perdure.library.checks import USER
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.contracts.nodes import node_of
 from tests.support.library import MODEL, SlowSpeaker, open_async, open_sync

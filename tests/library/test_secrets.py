@@ -13,11 +13,11 @@ from perdure import InvalidInput, NotFound, Perdure
 from perdure.core.agents import Agent
 from perdure.core.errors import SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, OrgId
-from perdure.core.secret_access import open_secret, put_secret, resolve_environment
 from perdure.core.secrets import ORGANISATION, Secret
-from perdure.core.tx import Tx
+from perdure.domain.secrets import open_secret, put_secret, resolve_environment
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, calls, says
 from perdure.testing.clock import START, SequentialIds
 from tests.support.library import open_async, open_sync

@@ -13,10 +13,10 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import AlreadyExists, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import ToolId
-from perdure.core.tools.environment import open_environment
 from perdure.core.tools.spec import ToolCode
-from perdure.core.tx import Tx
+from perdure.domain.tools.environment import open_environment
 from perdure.domain.tools.units import unsealed_tools
+from perdure.storage.tx import Tx
 from tests.support.library import open_async
 
 CANARY = "canary-83bc11d0"

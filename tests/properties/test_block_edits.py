@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput, PerdureError, ToolError, VersionConflict
 from perdure.core.text.line_diff import diff_of
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewBlock
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import restore_block, update_block
+from perdure.storage.tx import Tx
 from perdure.testing.strategies import effort
 from tests.support.agents import USER, AgentInRun, agent_in_run
 

@@ -13,11 +13,11 @@ from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import ConversationBusy, IdempotencyMismatch
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Usage
-from perdure.core.tx import Tx
 from perdure.engine.ports import EngineSettings
 from perdure.engine.run.accept import Accepted, Request, accept, begin_input, decode_drafts
 from perdure.engine.run.request_inputs import RequestInputs
 from perdure.providers.registry import ModelRegistry
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from perdure.testing.strategies import effort
 from tests.contracts.base import AT, Contract

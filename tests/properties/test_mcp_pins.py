@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from perdure.core.ids import DEFAULT_ORG, McpServerId
 from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.tools.spec import ToolSpec
-from perdure.core.tx import Tx
 from perdure.domain.mcp import approve_tools, sync_tools
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from perdure.testing.strategies import effort
 from tests.contracts.base import AT, Contract

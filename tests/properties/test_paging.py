@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.core.messages import Message
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from perdure.testing.strategies import effort
 from tests.contracts.base import ADA, AT, Contract

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.passages import Archive, Passage
-from perdure.core.tx import PassageFilter, Tx
+from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.engine.search.search import Search
+from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedEmbedder
 from perdure.testing.strategies import effort
 from tests.contracts.base import Contract

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from perdure.core.agents import Agent
 from perdure.core.ids import MessageId
-from perdure.core.messages import Text
+from perdure.core.messages import MessageFilter, Text
+from perdure.core.passages import PassageFilter
 from perdure.core.text.words import query_of
-from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.engine.search.search import Search
+from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore
 from perdure.testing.strategies import any_text, effort, sentences
 from tests.contracts.base import ADA, AT, Contract, found_messages

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.passages import Archive
-from perdure.core.tx import Tx
 from perdure.search.vectors import index as vector_index
 from perdure.search.vectors import loading as vector_loading
 from perdure.search.vectors import rows as vector_rows
 from perdure.search.vectors.index import VectorIndexes
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from perdure.testing.strategies import effort
 from tests.contracts.base import Contract

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perdure.core.tx import MessageFilter, Turn
+from perdure.core.messages import MessageFilter, Turn
 from perdure.search.history import History
 from perdure.search.ranking.pool import SESSION_SPAN, TOOL, USER
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pytest
 
 from perdure.core.errors import EmbeddingMismatch
-from perdure.core.ports import Store
-from perdure.core.tx import Tx
 from perdure.search.vectors import rows as vector_rows
 from perdure.search.vectors.index import VectorIndexes
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract
 

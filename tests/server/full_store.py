@@ -13,9 +13,9 @@ from perdure.core.ids import AgentId, BlockId, McpServerId, ToolId
 from perdure.core.limits import Limits
 from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
-from perdure.core.tx import Tx
 from perdure.domain.blocks.units import create_block
 from perdure.domain.mcp import register_server
+from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
 
 __all__ = ["FullStore", "fill"]

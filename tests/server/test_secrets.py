@@ -14,7 +14,7 @@ CANARY = "canary-5f1d7c0a"
 
 async def values_of(server: Routed, agent: Any) -> dict[str, str]:
     """name -> value, from behind the routes."""
-    from perdure.core.secret_access import resolve_environment
+    from perdure.domain.secrets import resolve_environment
 
     app = server.library.app
     return await app.store.read(resolve_environment, agent["id"], {}, cipher=app.cipher)

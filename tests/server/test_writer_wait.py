@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from perdure.core.tx import Tx
 from perdure.server.openapi import Api
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.tx import Tx
 from tests.server.full_store import fill
 from tests.server.largest import operations
 from tests.support.servers import MODEL, in_process

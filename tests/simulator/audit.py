@@ -17,9 +17,9 @@ from typing import Any
 from perdure.core.events import Event, RowsCut, RunCancelRequested, RunEnded, ViewCompacted, ViewFull
 from perdure.core.ids import AgentId
 from perdure.core.runs import Run, RunKey, status_of
-from perdure.core.tx import Tx
 from perdure.engine.run.log import open_calls_in
 from perdure.storage.database.base import iso
+from perdure.storage.tx import Tx
 from tests.simulator.invariants import Violation, check_resets
 
 __all__ = ["Audit", "Facts"]

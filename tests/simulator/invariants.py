@@ -14,13 +14,13 @@ from perdure.context.request.assemble import assemble, check_legal, digest_of
 from perdure.core.errors import IllegalLog
 from perdure.core.events import HookAnswered, RunEnded, RunQueued, StepAbandoned, StoredEvent, ViewCompacted
 from perdure.core.ids import AgentId
-from perdure.core.messages import Message
+from perdure.core.messages import Message, MessageFilter
 from perdure.core.passages import CAPTURED
 from perdure.core.runs import NO_USAGE, Run, Usage
 from perdure.core.text.words import query_of, stems
-from perdure.core.tx import MessageFilter, Tx
 from perdure.engine.run.log import open_calls_in
 from perdure.engine.run.request import load_view
+from perdure.storage.tx import Tx
 
 __all__ = ["Violation", "check_agent", "check_moment", "check_resets", "check_summaries"]
 

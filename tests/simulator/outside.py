@@ -12,9 +12,9 @@ from perdure.core.errors import BlockLimitExceeded
 from perdure.core.events import RunCancelRequested
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import RunKey
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.domain.blocks.units import edit_block
+from perdure.storage.tx import Tx
 
 __all__ = [
     "ELSEWHERE",

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.hooks import Hook, HookInfo, HookPayload, Verdict
 from perdure.core.models import Model
-from perdure.core.ports import CallContext, EmbedPurpose, Store
+from perdure.core.ports import CallContext, EmbedPurpose
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run.runner import Runner
 from perdure.engine.search.search import Search
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
+from perdure.storage.store import Store
 from perdure.testing.clock import SequentialIds
 from perdure.testing.inline_store import FaultPoint
 from perdure.testing.scripted_embedder import ScriptedEmbedder

@@ -15,14 +15,14 @@ from typing import Any
 
 from perdure.core.errors import PerdureError
 from perdure.core.ids import AgentId, ConversationId
-from perdure.core.ports import Store
 from perdure.core.runs import RunKey
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import put_tools
 from perdure.engine.conversations.reset import reset_conversations
 from perdure.engine.workers.embedding import WatchedStore
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
 from perdure.testing.inline_store import InlineStore
 from tests.simulator.audit import Facts

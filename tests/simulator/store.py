@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from perdure.core.tx import Tx
 from perdure.engine.run.log import load_run_log
 from perdure.engine.run.progress import Progress
+from perdure.storage.tx import Tx
 from perdure.testing.inline_store import FaultPoint, InlineStore
 from tests.simulator.audit import Audit, Facts
 from tests.simulator.invariants import Violation

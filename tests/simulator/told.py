@@ -10,8 +10,8 @@ from perdure.core.events import Event, MessageAdded, StoredEvent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run
-from perdure.core.tx import Tx
 from perdure.engine.run.accept import Accepted, Request
+from perdure.storage.tx import Tx
 from perdure.testing.inline_store import InlineStore
 from tests.simulator.invariants import Violation
 

@@ -12,9 +12,10 @@ import pytest
 
 from perdure.core.errors import StoreDamaged
 from perdure.core.messages import Text
-from perdure.core.ports import Store
-from perdure.core.tx import Fault, Tx
+from perdure.core.upkeep import Fault
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, Summed
 from perdure.testing.clock import START
 from tests.contracts.base import ADA, AT, Contract

@@ -11,8 +11,7 @@ import pytest
 
 from perdure.core.errors import StoreTooNew
 from perdure.core.ids import DEFAULT_ORG, AgentId, ToolId
-from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
-from perdure.core.tx import ToolFilter
+from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage import migrations
 from perdure.storage.database import sqlite
 from perdure.storage.database.base import Database

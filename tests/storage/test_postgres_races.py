@@ -18,8 +18,6 @@ import pytest
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, RunId
-from perdure.core.ports import Store
-from perdure.core.tx import Tx
 from perdure.domain.agents.capture import capture
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.engine.conversations.reset import _reset
@@ -30,6 +28,8 @@ from perdure.providers.registry import ModelRegistry
 from perdure.storage.database import postgres
 from perdure.storage.database.base import Row
 from perdure.storage.database.postgres import PostgresDatabase, PostgresStore
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import ADA, AT, Contract, said
 from tests.simulator.invariants import check_moment

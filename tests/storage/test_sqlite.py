@@ -18,15 +18,14 @@ from pathlib import Path
 import pytest
 
 from perdure.core.agents import Agent
+from perdure.core.conversations import Counted
 from perdure.core.errors import InvalidInput, NotAStore, PerdureError, StoreClosed, StoreFull, StoreReadOnly
 from perdure.core.ids import AgentId, ConversationId, MessageId, answer_id, input_id
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run
-from perdure.core.tx import Tx
-from perdure.core.tx.resets import Counted
 from perdure.storage.database import sqlite
 from perdure.storage.database.sqlite_store import SqliteStore
-from perdure.storage.tx import SqlTx
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
 from tests.contracts.base import ADA, Contract, found_messages, said
 
@@ -491,7 +490,7 @@ def steps(path: Path, work: Callable[[Tx], object]) -> int:
         database = sqlite.SqliteDatabase(connection)
         database.begin()
         connection.set_progress_handler(lambda: next(made) and 0, 1)
-        work(SqlTx(database))
+        work(Tx(database))
         connection.set_progress_handler(None, 1)
         connection.execute("ROLLBACK")
         return next(made)

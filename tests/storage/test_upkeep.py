@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.ports import Store
-from perdure.core.tx import Fault, Tx
+from perdure.core.upkeep import Fault
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, found_messages, found_passages
 from tests.contracts.upkeep import KINDS, faults_of

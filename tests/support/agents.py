@@ -16,7 +16,6 @@ from perdure.core.messages import Draft, Part, Role, Text
 from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
@@ -24,6 +23,7 @@ from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import put_tools
 from perdure.engine.search.search import Search
 from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall
+from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 
 __all__ = ["USER", "AgentInRun", "agent_in_run"]

@@ -6,12 +6,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from perdure.core.errors import NameInvalid
-from perdure.core.ids import AgentId, OrgId
+from perdure.core.ids import AgentId, BlockId, OrgId
+from perdure.core.runs import StopReason
 
-__all__ = ["DEFAULT_AGENT_TYPE", "Agent", "check_name"]
+__all__ = [
+    "DEFAULT_AGENT_TYPE",
+    "Agent",
+    "AgentFilter",
+    "AgentOrder",
+    "check_name",
+]
 
 DEFAULT_AGENT_TYPE = "letta_v1_agent"
 
@@ -58,3 +65,25 @@ def check_name(name: str, *, kind: str = "agent") -> str:
     if not _NAME.fullmatch(name) or not name.strip():
         raise NameInvalid(kind, name)
     return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFilter:
+    """Which agents: all conditions hold.
+
+    `name` is the whole name, `text` a part of it in any case. `all_tags`: every tag is needed, not only one of them.
+    `block_id`: agents that have this block. `stop_reason`: how their newest run ended.
+    """
+
+    name: str | None = None
+    text: str | None = None
+    tags: tuple[str, ...] = ()
+    all_tags: bool = False
+    block_id: BlockId | None = None
+    created_by: str | None = None
+    stop_reason: StopReason | None = None
+    hidden: bool | None = None
+
+
+AgentOrder = Literal["created", "updated", "used"]
+"""By what agents are sorted: when they were made, last changed, or given their last run (those without one first)."""

@@ -21,6 +21,7 @@ __all__ = [
     "LABEL_PATTERN",
     "Author",
     "Block",
+    "BlockFilter",
     "BlockVersion",
     "MemoryEdit",
     "appended",
@@ -179,3 +180,26 @@ def inserted(block: Block, text: str, *, line: int = -1) -> Block:
         )
     at = len(lines) if line == -1 else line
     return rewritten(block, "\n".join([*lines[:at], text, *lines[at:]]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFilter:
+    """Which blocks: all conditions hold.
+
+    `label` is the whole label; `label_text`, `value_text` and `description_text` are parts, in any case. `all_tags`:
+    every tag is needed, not only one of them. `agents_min` and `agents_max` are how many agents have it, both ends
+    included; `agents_in` are the numbers that will do. `holding` is a name and a value of its metadata, at any depth.
+    """
+
+    label: str | None = None
+    label_text: str | None = None
+    value_text: str | None = None
+    description_text: str | None = None
+    tags: tuple[str, ...] = ()
+    all_tags: bool = False
+    templates_only: bool = False
+    agents_min: int | None = None
+    agents_max: int | None = None
+    agents_in: tuple[int, ...] = ()
+    holding: tuple[str, str] | None = None
+    hidden: bool | None = None

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
 
-__all__ = ["Conversation", "Opening", "Reset"]
+__all__ = [
+    "Conversation",
+    "ConversationFilter",
+    "ConversationOrder",
+    "Counted",
+    "Opening",
+    "Reset",
+    "Waiting",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +119,34 @@ class Opening:
             passages=self.passages,
             has_folders=self.has_folders,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationFilter:
+    """Which conversations: all conditions hold. `text` is a part of the summary, in any case."""
+
+    agent_id: AgentId | None = None
+    archived: bool | None = None
+    text: str | None = None
+
+
+ConversationOrder = Literal["created", "last_message", "last_run"]
+"""What conversations are sorted by; "last_run" is when a run of theirs has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """How many messages were in view before `next_seq`, by conversation: `said`. It is true of them for as long as the
+    agent has the same settings revision, but for conversations that were reset since."""
+
+    next_seq: int
+    settings_revision: int
+    said: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a conversation holds that was not captured: how many tokens, and the number of its last row; -1: none."""
+
+    tokens: int
+    upto_seq: int

@@ -19,6 +19,7 @@ from perdure.core.text.json_encoder import compact_json, json_text
 __all__ = [
     "Draft",
     "Message",
+    "MessageFilter",
     "MessageKind",
     "Part",
     "Question",
@@ -29,6 +30,7 @@ __all__ = [
     "ToolDecision",
     "ToolResult",
     "ToolStatus",
+    "Turn",
     "Waits",
     "check_calls_kept",
     "is_embedded",
@@ -313,3 +315,28 @@ def check_calls_kept(before: Message, parts: Sequence[Part] | None) -> None:
 
     if ends(before.parts) != ends(parts or ()):
         raise InvalidInput(f"{before.id} holds tool calls or results, which a revision can't remove, add or rename")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFilter:
+    """Which messages: all conditions hold. Times are of `occurred_at`, both ends included."""
+
+    conversation_seq: int | None = None
+    roles: tuple[Role, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    before_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is known of something that was said, without its words: `occurred_at` in epoch seconds; `asks`: whether it
+    holds a question."""
+
+    seq: int
+    conversation_seq: int
+    role: Role
+    name: str | None
+    occurred_at: float
+    chars: int
+    asks: bool

@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 
-__all__ = ["CAPTURED", "Archive", "Passage", "PassageTexts", "TagMatch"]
+__all__ = [
+    "CAPTURED",
+    "Archive",
+    "Passage",
+    "PassageFilter",
+    "PassageTexts",
+    "TagMatch",
+]
 
 TagMatch = Literal["any", "all"]
 
@@ -96,3 +103,18 @@ class PassageTexts:
             [uses for some in several for uses in some.uses],
             next((some.make for some in several if some.rows), _none),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageFilter:
+    """Which passages: all conditions hold. Times are of `occurred_at`, both ends included."""
+
+    tags: tuple[str, ...] = ()
+    tag_match: TagMatch = "any"
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether it leaves nothing out."""
+        return not self.tags and self.since is None and self.until is None

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from perdure.core.documents import Document
 from perdure.core.ids import AgentId, ConversationId, Ids, RunId
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.core.tx import Tx
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +24,6 @@ __all__ = [
     "Embedder",
     "Ids",
     "Randomness",
-    "Store",
     "TokenCounter",
     "Toolbox",
     "WordEmbedder",
@@ -36,24 +34,6 @@ EmbedPurpose = Literal["document", "query"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Store(Protocol):
-    """The database, as two verbs that carry a unit of work to it.
-
-    A unit is one synchronous function whose first argument is a `Tx`. It holds no await, no clock and no randomness.
-    """
-
-    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `unit` returns, over one consistent snapshot. Raises: StoreError; what the unit raises."""
-        ...
-
-    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `unit` returns, once its changes are durable. Raises: StoreError, nothing then being written; what the
-        unit raises, nothing then being written either."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 class Clock(Protocol):

@@ -18,6 +18,7 @@ __all__ = [
     "Prefix",
     "Recipe",
     "Run",
+    "RunFilter",
     "RunKey",
     "RunStatus",
     "Step",
@@ -255,3 +256,15 @@ class Step:
     failure: Failure | None = None
     created_at: datetime
     ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs: all conditions hold; an empty tuple is none."""
+
+    agent_ids: tuple[AgentId, ...] = ()
+    conversation_id: ConversationId | None = None
+    conversation_seq: int | None = None
+    statuses: tuple[RunStatus, ...] = ()
+    stop_reason: StopReason | None = None
+    background: bool | None = None

@@ -26,7 +26,7 @@ from perdure.core.mcp import (
 from perdure.core.ports import Ids
 from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolSpec
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 
 __all__ = [
     "McpChanges",

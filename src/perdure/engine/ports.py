@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from perdure.core.agents import Agent
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
-from perdure.core.ports import Clock, Ids, Randomness, Store, TokenCounter, Toolbox
+from perdure.core.ports import Clock, Ids, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.run.interrupts import Interrupts
 from perdure.engine.search.search import Search
+from perdure.storage.store import Store
 
 __all__ = ["EngineSettings", "Ports", "window_tokens"]
 

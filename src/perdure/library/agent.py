@@ -14,10 +14,9 @@ from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, RunId, StepId, input_id
-from perdure.core.messages import Draft, Message, Role, Text
+from perdure.core.messages import Draft, Message, MessageFilter, Role, Text
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
-from perdure.core.tx import MessageFilter, Tx
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.run.accept import Accepted, Request
@@ -54,6 +53,7 @@ from perdure.library.tool_rules import AsyncAgentRules
 from perdure.library.tools import AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncAgent"]
 

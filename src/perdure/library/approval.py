@@ -18,7 +18,6 @@ from perdure.core.ids import AgentId, ConversationId, RunId, input_id
 from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.core.runs import Run
 from perdure.core.tools.rules import RequiresApproval, rules_of
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import update_agent
 from perdure.engine.approvals.answers import pending_calls
 from perdure.engine.approvals.decisions import last_decisions
@@ -26,6 +25,7 @@ from perdure.engine.run.accept import Accepted, Request
 from perdure.library.checks import USER, check_number, check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.reply import Reply, although_kept
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncApproval", "set_approval"]
 

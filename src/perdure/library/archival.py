@@ -9,7 +9,6 @@ from typing import Unpack
 from perdure.app import App
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
-from perdure.core.tx import Tx
 from perdure.domain.archives.passages import (
     PassageChanges,
     archive_of,
@@ -24,6 +23,7 @@ from perdure.domain.values import as_tags
 from perdure.library.archives import AsyncArchive, changes_in_utc, passage_filter
 from perdure.library.checks import check_limit, check_number, check_text, utc
 from perdure.search.hits import Hits, PassageHit
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncAgentArchives", "AsyncArchival"]
 

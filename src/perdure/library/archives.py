@@ -11,8 +11,7 @@ from typing import Any, Unpack, get_args
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId, is_id
-from perdure.core.passages import Archive, Passage, TagMatch
-from perdure.core.tx import PassageFilter, Tx
+from perdure.core.passages import Archive, Passage, PassageFilter, TagMatch
 from perdure.domain.archives.batching import BATCH, batches
 from perdure.domain.archives.passages import (
     NewPassage,
@@ -38,6 +37,7 @@ from perdure.domain.values import filter_tags
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.search.hits import Hits, PassageHit
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncArchive", "AsyncArchives", "changes_in_utc", "passage_filter"]
 

@@ -10,10 +10,10 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
-from perdure.core.tx import Tx
 from perdure.domain.conversations.units import ConversationChanges, as_summary, update_conversation
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.library.checks import USER, check_limit, check_number, check_text
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncConversations", "own_conversation"]
 

@@ -11,7 +11,6 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import AgentFile, File, Folder, IfExists
 from perdure.core.ids import AgentId, FileId, FolderId, is_id
-from perdure.core.tx import Tx
 from perdure.domain.files.folders import (
     FolderChanges,
     attach_folder,
@@ -27,6 +26,7 @@ from perdure.engine.conversations.reset import delete
 from perdure.engine.ports import Ports, window_tokens
 from perdure.library.checks import check_limit, check_number, check_text
 from perdure.library.uploads import Source, upload
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders", "attach_opening", "embedding"]
 

@@ -11,9 +11,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import McpServerId
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing, Transport
-from perdure.core.secret_access import open_server
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.domain.mcp import (
     McpChanges,
     Registration,
@@ -28,8 +26,10 @@ from perdure.domain.mcp import (
     state_of,
     tools_of,
 )
+from perdure.domain.secrets import open_server
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_text
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncMcp", "McpState"]
 

@@ -13,8 +13,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, is_id
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Embedder, Ids, Store
-from perdure.core.tx import Tx
+from perdure.core.ports import Clock, Embedder, Ids
 from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
 from perdure.domain.tools.specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.values import as_tags
@@ -31,6 +30,8 @@ from perdure.library.services import Services
 from perdure.library.tools import AsyncTools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncPerdure", "as_blocks"]
 

@@ -18,11 +18,11 @@ from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Run, RunKey, Step, StepStatus, StopReason, Usage
-from perdure.core.tx import Tx
 from perdure.engine.ports import Ports
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.request import load_view
 from perdure.engine.run.request_inputs import RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = [
     "StepInfo",

@@ -9,10 +9,10 @@ from perdure.app import App
 from perdure.core.ids import AgentId
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ToolRule, rules_of
-from perdure.core.tx import Tx
 from perdure.domain.agents.units import update_agent
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.library.checks import USER
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncAgentRules"]
 

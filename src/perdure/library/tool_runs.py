@@ -13,15 +13,15 @@ from perdure.core.blocks import Author, Block
 from perdure.core.errors import InvalidInput, PerdureError, SandboxUnavailable, ToolError
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
-from perdure.core.secret_access import resolve_environment, secret_names
 from perdure.core.secrets import Cipher
 from perdure.core.tools.arguments import fit_arguments
-from perdure.core.tools.environment import open_environment
 from perdure.core.tools.source import needs_agent
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.core.tx import Tx
 from perdure.domain.blocks.tool_edits import change_blocks
+from perdure.domain.secrets import resolve_environment, secret_names
+from perdure.domain.tools.environment import open_environment
 from perdure.domain.tools.units import NewTool, made_tool
+from perdure.storage.tx import Tx
 
 __all__ = ["check_sandbox_limits", "run_source", "run_tool"]
 

@@ -13,8 +13,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound, SourceInvalid
 from perdure.core.ids import AgentId, ToolId, is_id
 from perdure.core.tools.environment import without_values
-from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.core.tx import ToolFilter, Tx
+from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
 from perdure.domain.tools.search import ToolHit, search_tools
 from perdure.domain.tools.units import (
     NewTool,
@@ -28,6 +27,7 @@ from perdure.domain.tools.units import (
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_text
 from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
+from perdure.storage.tx import Tx
 
 __all__ = ["AsyncAgentTools", "AsyncTools", "ToolOptions", "source_of"]
 

@@ -9,9 +9,9 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive, Passage
-from perdure.core.tx import Tx
 from perdure.domain.archives.batching import BATCH, batches
 from perdure.domain.archives.transfer import Header, add_carried, archive_line, open_carried, parse_line, passage_line
+from perdure.storage.tx import Tx
 
 __all__ = ["Carried", "check_lines", "export_lines", "import_lines"]
 

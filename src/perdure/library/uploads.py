@@ -13,10 +13,10 @@ from perdure.app import App, check_file
 from perdure.core.errors import FileNameInvalid, FileTooLarge, InvalidInput
 from perdure.core.files import File, IfExists
 from perdure.core.ids import FileId, FolderId
-from perdure.core.tx import Tx
 from perdure.domain.files.folders import add_file, placed
 from perdure.engine.workers.files import UPLOAD_PART_BYTES
 from perdure.library.checks import check_choice, check_text
+from perdure.storage.tx import Tx
 
 __all__ = ["IF_EXISTS", "Source", "upload"]
 

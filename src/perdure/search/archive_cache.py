@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.ids import ArchiveId
-from perdure.core.passages import Archive
-from perdure.core.tx import PassageFilter, Postings, Tx
+from perdure.core.passages import Archive, PassageFilter
+from perdure.core.text.words import Postings
+from perdure.storage.tx import Tx
 
 __all__ = ["ArchiveCache"]
 

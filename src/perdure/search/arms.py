@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.text.words import Query, query_of
-from perdure.core.tx import Matches, Tx
+from perdure.core.text.words import Matches, Query, query_of
 from perdure.search.request import SearchRequest
+from perdure.storage.tx import Tx
 
 __all__ = ["VectorMatches", "match_vectors", "match_words"]
 

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.ids import AgentId
-from perdure.core.tx import MessageFilter, Turn, Tx
+from perdure.core.messages import MessageFilter, Turn
 from perdure.search.ranking.pool import ROLE, SESSION_SPAN, TOOL, role_number, traits_of
+from perdure.storage.tx import Tx
 
 __all__ = ["Histories", "History"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
-from perdure.core.text.words import Query
-from perdure.core.tx import Matches, MessageFilter, Tx
+from perdure.core.messages import MessageFilter
+from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words
 from perdure.search.history import History
 from perdure.search.hits import HITS_MAX, Arm, Hits, MessageHit, SearchReport, Why
@@ -24,6 +24,7 @@ from perdure.search.ranking.pool import Pool, Scope
 from perdure.search.ranking.thin import merge_duplicates
 from perdure.search.ranking.weights import HYBRID, LEXICAL
 from perdure.search.request import SearchRequest
+from perdure.storage.tx import Tx
 
 __all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages", "why_message"]
 

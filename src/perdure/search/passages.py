@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.passages import Archive, PassageTexts
-from perdure.core.text.words import Query
-from perdure.core.tx import Matches, PassageFilter, Tx
+from perdure.core.passages import Archive, PassageFilter, PassageTexts
+from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words
 from perdure.search.hits import HITS_MAX, Arm, Hits, PassageHit, SearchReport, Why
 from perdure.search.query.dates import Span, spans
@@ -22,6 +21,7 @@ from perdure.search.ranking.pool import Pool, Scope
 from perdure.search.ranking.thin import merge_duplicates
 from perdure.search.ranking.weights import PASSAGES
 from perdure.search.request import SearchRequest
+from perdure.storage.tx import Tx
 
 __all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
 from perdure.core.ids import ArchiveId, ConversationId
-from perdure.core.passages import CAPTURED, Archive, Passage
+from perdure.core.messages import MessageFilter
+from perdure.core.passages import CAPTURED, Archive, Passage, PassageFilter
 from perdure.core.text.words import query_of
-from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.domain.archives.units import archives_of
 from perdure.search.hits import SearchReport
 from perdure.search.messages import RankedMessages, rank_messages, why_message
@@ -27,6 +27,7 @@ from perdure.search.ranking.fuse import Ranked
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.recalled import Recalled, RecallScope, Source
 from perdure.search.request import SearchRequest
+from perdure.storage.tx import Tx
 
 __all__ = ["recall"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.core.ports import Store
+from perdure.storage.store import Store
 
 __all__ = ["open_store"]
 

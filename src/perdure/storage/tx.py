@@ -1,4 +1,8 @@
-"""`SqlTx`: the one implementation of `Tx`, over either database."""
+"""`Tx`: what a unit of work may do inside one transaction, as synchronous verbs by noun.
+
+Verbs by cost: `get` one, raises; `find` maybe None; `list` a bounded page, in order of sequence numbers unless said
+otherwise. Every root row belongs to an organisation: a `Tx` sees its own organisation only.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,10 @@ from perdure.storage.tables.tools import Tools
 from perdure.storage.tables.vectors import Vectors
 from perdure.storage.upkeep.derived import Upkeep
 
-__all__ = ["SqlTx"]
+__all__ = ["Tx"]
 
 
-class SqlTx:
+class Tx:
     """The verbs of one organisation on one connection. It holds no state of its own, so one serves many
     transactions."""
 

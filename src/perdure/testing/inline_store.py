@@ -11,9 +11,8 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.core.tx import Tx
 from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, store_error, upgrade
-from perdure.storage.tx import SqlTx
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 
 __all__ = ["FaultPoint", "InlineStore", "no_faults"]
@@ -58,8 +57,8 @@ class InlineStore:
         # A store in memory has one connection: who reads there waits for who is about to commit.
         self._reader = connect(self._path, read_only=True) if in_file else self._connection
         self._database = SqliteDatabase(self._connection)
-        self._tx = SqlTx(self._database, org_id)
-        self._seen = SqlTx(SqliteDatabase(self._reader, read_only=True), org_id)
+        self._tx = Tx(self._database, org_id)
+        self._seen = Tx(SqliteDatabase(self._reader, read_only=True), org_id)
         self._fault = fault
         self._turn = asyncio.Lock()
         self._open = True

@@ -11,14 +11,15 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.errors import NotFound, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.ports import CallContext, Store
-from perdure.core.secret_access import resolve_environment, secret_names
+from perdure.core.ports import CallContext
 from perdure.core.secret_mask import SecretMask
 from perdure.core.secrets import Cipher
-from perdure.core.tools.environment import open_environment
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolOutcome, ToolSpec
-from perdure.core.tx import Tx
+from perdure.domain.secrets import resolve_environment, secret_names
+from perdure.domain.tools.environment import open_environment
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 
 __all__ = ["TIMEOUT_S", "CustomTools", "job_of"]
 

@@ -12,13 +12,12 @@ from perdure.cli.views.pending import pending_shape, told
 from perdure.core.answers import PendingCall
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ConversationId
-from perdure.core.runs import Run, RunKey
-from perdure.core.tx import Tx
-from perdure.core.tx.runs import RunFilter
+from perdure.core.runs import Run, RunFilter, RunKey
 from perdure.engine.approvals.answers import pending_calls
 from perdure.engine.approvals.decisions import find_decisions
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
+from perdure.storage.tx import Tx
 
 __all__ = ["approvals", "cancel", "decide"]
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.tx import ScopeCounts, Tx
+from perdure.core.vectors import ScopeCounts
 from perdure.domain.archives.embedding import reindex as begin
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
 
 if TYPE_CHECKING:
     from rich.progress import Progress

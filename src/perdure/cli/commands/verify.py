@@ -14,10 +14,12 @@ from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.cli.commands.reindex import progress_bar
 from perdure.cli.views.fold import visible
 from perdure.core.errors import InvalidInput, PerdureError, StoreDamaged
-from perdure.core.ports import Store
-from perdure.core.tx import Checked, CheckedBlocks, Fault, Owner, OwnerKind, Tx
+from perdure.core.upkeep import Checked, CheckedBlocks, Fault, Owner
+from perdure.core.vectors import OwnerKind
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -8,13 +8,19 @@ own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 import functools
 import itertools
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import Stemmer
 
@@ -22,6 +28,8 @@ __all__ = [
     "SPACELESS",
     "WORDS_VERSION",
     "Clause",
+    "Matches",
+    "Postings",
     "Query",
     "folded",
     "index_words",
@@ -338,3 +346,22 @@ def restored(text: str) -> str:
     if _ESCAPE not in text:
         return text
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The candidates of a full-text search in one scope.
+
+    Args:
+        seqs: their sequence numbers, those first that hold the rarest words of the query, then the newest.
+        frequency: for each clause of the query, how many rows of the scope hold it; an estimate where there are very
+            many.
+    """
+
+    seqs: Sequence[int] = ()
+    frequency: Sequence[int] = ()
+
+
+class Postings(dict[tuple[tuple[Clause, ...], int], "NDArray[Any]"]):
+    """Clauses that a row holds all of, and how many rows were asked for -> the newest of them, as one state of a scope
+    and one filter have them."""

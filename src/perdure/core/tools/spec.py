@@ -7,11 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from perdure.core.blocks import MemoryEdit
-from perdure.core.ids import FileId, ToolId
+from perdure.core.ids import AgentId, FileId, ToolId
 from perdure.core.messages import Question, ToolCall, ToolResult, ToolStatus
 from perdure.core.passages import Passage
 
-__all__ = ["REPEATING_TOOLS", "BlockChange", "Tool", "ToolCode", "ToolKind", "ToolOutcome", "ToolSpec"]
+__all__ = [
+    "REPEATING_TOOLS",
+    "BlockChange",
+    "Tool",
+    "ToolCode",
+    "ToolFilter",
+    "ToolKind",
+    "ToolOutcome",
+    "ToolSpec",
+]
 
 ToolKind = Literal["memory", "function", "custom", "builtin", "mcp", "client"]
 """What runs a tool, and where.
@@ -169,3 +178,21 @@ class ToolOutcome:
             self.question,
             self.shown_chars,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFilter:
+    """Which tools: all conditions hold; None is no condition, an empty tuple lets nothing through.
+
+    `names` and `ids` are whole ones, `text` a part of the name in any case. `types` are the wire's names of kinds,
+    `not_types` those that are left out; `letta` those that begin with `letta_`, or the others. `tags`: one is enough.
+    """
+
+    names: tuple[str, ...] | None = None
+    ids: tuple[ToolId, ...] | None = None
+    types: tuple[str, ...] | None = None
+    not_types: tuple[str, ...] = ()
+    letta: bool | None = None
+    text: str | None = None
+    tags: tuple[str, ...] | None = None
+    agent_id: AgentId | None = None

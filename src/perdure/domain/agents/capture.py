@@ -11,10 +11,10 @@ from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
 from perdure.core.ports import Ids
-from perdure.core.tx import Tx
 from perdure.domain.agents.automatic import AutoCapture, auto_capture_of, bypasses
 from perdure.domain.archives.passages import archive_of
 from perdure.domain.archives.units import check_own
+from perdure.storage.tx import Tx
 
 __all__ = ["capture", "due"]
 

@@ -16,11 +16,11 @@ from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_of
-from perdure.core.tx import Tx
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, auto_capture_of, check_automatic
 from perdure.domain.blocks.units import create_block
 from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.domain.values import as_tags, check_json, check_kept
+from perdure.storage.tx import Tx
 
 __all__ = ["AgentChanges", "NewAgent", "NewBlock", "check_filled", "create_agent", "update_agent"]
 

@@ -11,7 +11,8 @@ from datetime import datetime
 from perdure.core.errors import EmbeddingMismatch
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import is_embedded
-from perdure.core.tx import Claim, Tx
+from perdure.core.vectors import Claim
+from perdure.storage.tx import Tx
 
 __all__ = ["Waiting", "reindex", "store_vectors", "take_texts"]
 

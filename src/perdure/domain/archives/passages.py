@@ -10,11 +10,11 @@ from typing import Any, TypedDict
 from perdure.core.errors import InvalidInput, NotFound, TooMany
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.limits import Limits
-from perdure.core.passages import Archive, Passage
+from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.ports import Ids
-from perdure.core.tx import PassageFilter, Tx
 from perdure.domain.archives.units import archives_of, check_own
 from perdure.domain.values import as_tags, check_json, check_kept
+from perdure.storage.tx import Tx
 
 __all__ = [
     "MAX_PASSAGE_CHARS",

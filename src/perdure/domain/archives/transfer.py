@@ -12,11 +12,11 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId, derived_id, is_id
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.passages import Archive, Passage
-from perdure.core.tx import Tx
 from perdure.domain.archives.passages import check_passage
 from perdure.domain.archives.units import check_archive, check_own, create_archive
 from perdure.domain.conversations.importing import moment
 from perdure.domain.values import check_kept
+from perdure.storage.tx import Tx
 
 __all__ = ["FORMAT_VERSION", "Header", "add_carried", "archive_line", "open_carried", "parse_line", "passage_line"]
 

@@ -9,10 +9,10 @@ from typing import Any, TypedDict
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.passages import Archive
-from perdure.core.tx import PassageFilter, Tx
+from perdure.core.passages import Archive, PassageFilter
 from perdure.domain.archives.batching import batches
 from perdure.domain.values import check_json, check_kept
+from perdure.storage.tx import Tx
 
 __all__ = [
     "NAME_MAX_CHARS",

@@ -9,9 +9,9 @@ from perdure.core.blocks import Author, Block, MemoryEdit, check_label, inserted
 from perdure.core.errors import BlockReadOnly, InvalidArguments
 from perdure.core.ids import BlockId
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.domain.blocks.units import create_block, edit_block, find_block
 from perdure.domain.tools.calls import MemoryCall, edited
+from perdure.storage.tx import Tx
 
 __all__ = ["run_memory_command"]
 

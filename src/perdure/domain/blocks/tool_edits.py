@@ -10,8 +10,8 @@ from perdure.core.blocks import Author, MemoryEdit, rewritten
 from perdure.core.errors import VersionConflict
 from perdure.core.ids import AgentId
 from perdure.core.tools.spec import BlockChange
-from perdure.core.tx import Tx
 from perdure.domain.blocks.units import edit_block, find_block
+from perdure.storage.tx import Tx
 
 __all__ = ["change_blocks"]
 

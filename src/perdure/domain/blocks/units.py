@@ -14,8 +14,8 @@ from typing import Any
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label, checked
 from perdure.core.errors import BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId
-from perdure.core.tx import Tx
 from perdure.domain.values import as_tags, check_json, check_kept
+from perdure.storage.tx import Tx
 
 __all__ = [
     "BLOCK_FIELDS",

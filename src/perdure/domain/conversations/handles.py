@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
 from perdure.core.runs import Run
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 
 __all__ = ["Rows", "behind", "find_message", "first_row", "last_row", "read_rows", "rows_of", "within"]
 

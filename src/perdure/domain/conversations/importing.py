@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from perdure.core.errors import ConversationBusy, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Draft, Text
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 
 __all__ = [
     "BATCH",

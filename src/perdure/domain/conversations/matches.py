@@ -16,9 +16,9 @@ from perdure.core.ids import MessageId
 from perdure.core.messages import Message
 from perdure.core.nodes import message_handle
 from perdure.core.tools.spec import REPEATING_TOOLS
-from perdure.core.tx import Tx
 from perdure.domain.conversations.handles import Rows, read_rows
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
+from perdure.storage.tx import Tx
 
 __all__ = ["clipped", "grep", "matching_lines", "matching_messages"]
 

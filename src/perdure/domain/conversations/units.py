@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 
 __all__ = ["SUMMARY_CHARS", "ConversationChanges", "as_summary", "update_conversation"]
 

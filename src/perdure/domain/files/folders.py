@@ -12,11 +12,11 @@ from perdure.core.documents import Chunk
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.files import File, Folder, IfExists, file_tag
 from perdure.core.ids import AgentId, ArchiveId, FolderId, PassageId, is_id
-from perdure.core.passages import Archive, Passage
+from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.ports import Ids
-from perdure.core.tx import PassageFilter, Tx
 from perdure.domain.tools.specs import FILE_TOOLS
 from perdure.domain.values import check_json, check_kept
+from perdure.storage.tx import Tx
 
 __all__ = [
     "FolderChanges",

@@ -11,8 +11,8 @@ from perdure.core.errors import NotFound
 from perdure.core.files import AgentFile, Folder
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.core.ports import TokenCounter
-from perdure.core.tx import Tx
 from perdure.domain.files.views import LEAST_VIEW_TOKENS, FileLimits, view_of
+from perdure.storage.tx import Tx
 
 __all__ = ["deltas_of_files", "is_of_files", "section_of_files"]
 

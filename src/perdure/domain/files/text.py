@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perdure.core.files import PART_CHARS, FilePart
 from perdure.core.ids import FileId
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 
 __all__ = ["Line", "parts_of", "read_lines", "read_text"]
 

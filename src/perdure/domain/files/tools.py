@@ -18,12 +18,12 @@ from perdure.core.files import AgentFile, Folder
 from perdure.core.ids import AgentId, FileId
 from perdure.core.passages import Passage
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.domain.conversations.matches import clipped
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
 from perdure.domain.files.text import read_lines
 from perdure.domain.files.views import close_oldest, limits_of, open_view, pages_of
 from perdure.domain.tools.calls import MemoryCall
+from perdure.storage.tx import Tx
 
 __all__ = ["found_text", "grep_files", "open_files"]
 

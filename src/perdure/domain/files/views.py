@@ -12,8 +12,8 @@ from perdure.core.agents import Agent
 from perdure.core.files import AgentFile, File
 from perdure.core.ids import AgentId
 from perdure.core.ports import TokenCounter
-from perdure.core.tx import Tx
 from perdure.domain.files.text import read_lines
+from perdure.storage.tx import Tx
 
 __all__ = ["FileLimits", "FileView", "close_oldest", "limits_of", "open_view", "open_where_room", "pages_of", "view_of"]
 

@@ -13,8 +13,8 @@ from perdure.core.errors import BlockReadOnly
 from perdure.core.ids import MessageId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run
-from perdure.core.tx import Tx
 from perdure.domain.blocks.units import edit_block, find_block
+from perdure.storage.tx import Tx
 
 __all__ = ["MemoryCall", "edited"]
 

@@ -27,11 +27,11 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.domain.conversations.handles import Rows, behind, find_message, last_row, read_rows, rows_of, within
 from perdure.domain.conversations.matches import clipped, grep, matching_lines, matching_messages
 from perdure.domain.conversations.patterns import PatternSlow, Search
 from perdure.domain.tools.calls import MemoryCall
+from perdure.storage.tx import Tx
 
 __all__ = ["context_expand", "context_grep"]
 

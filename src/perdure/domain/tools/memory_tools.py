@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from perdure.core.blocks import MemoryEdit, appended, inserted, replaced, rewritten
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.domain.archives.passages import archive_of, insert_passage
 from perdure.domain.blocks.memory_files import run_memory_command
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.files.tools import open_files
 from perdure.domain.tools.calls import MemoryCall, edited
 from perdure.domain.tools.context_tools import context_expand, context_grep
+from perdure.storage.tx import Tx
 
 __all__ = ["MEMORY_TOOLS"]
 

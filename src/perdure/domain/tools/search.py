@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perdure.core.text.words import index_words
-from perdure.core.tools.spec import Tool
-from perdure.core.tx import ToolFilter, Tx
+from perdure.core.tools.spec import Tool, ToolFilter
+from perdure.storage.tx import Tx
 
 __all__ = ["ToolHit", "search_tools", "text_of_tool"]
 

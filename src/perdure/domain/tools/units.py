@@ -13,15 +13,16 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import ToolId
 from perdure.core.ports import Ids
 from perdure.core.secrets import Cipher, check_secret
-from perdure.core.tools.environment import is_sealed, seal_environment, shown_environment
+from perdure.core.tools.environment import is_sealed, shown_environment
 from perdure.core.tools.hosts import check_hosts
 from perdure.core.tools.sandbox import is_requirement
 from perdure.core.tools.schema_check import check_schema
 from perdure.core.tools.source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_tool_name, read_source
-from perdure.core.tools.spec import Tool, ToolCode, ToolKind, ToolSpec
-from perdure.core.tx import ToolFilter, Tx
+from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
+from perdure.domain.tools.environment import seal_environment
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.domain.values import as_tags, check_json, check_kept, shown
+from perdure.storage.tx import Tx
 
 __all__ = [
     "NAME_MAX_CHARS",

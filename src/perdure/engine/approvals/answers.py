@@ -27,13 +27,13 @@ from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tools.rules import rules_of
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
-from perdure.core.tx import Tx
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.approved import tool_digest
 from perdure.engine.hooks.rows import add_context_rows
 from perdure.engine.ports import EngineSettings, window_tokens
 from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
 from perdure.engine.run.tool_rules import expected_states, prefilled
+from perdure.storage.tx import Tx
 
 __all__ = [
     "LATEST_ANSWERS",

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.core.messages import ToolCall
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 
 __all__ = ["changed_since", "tool_digest"]
 

@@ -11,10 +11,9 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, NotFound
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message, ToolDecision, ToolResult
-from perdure.core.runs import Run
-from perdure.core.tx import Tx
-from perdure.core.tx.runs import RunFilter
+from perdure.core.runs import Run, RunFilter
 from perdure.engine.approvals.answers import LATEST_ANSWERS, Pending, cut, find_pending
+from perdure.storage.tx import Tx
 
 __all__ = ["calls_of_request", "find_decisions", "last_decisions", "split_repeated_answers"]
 

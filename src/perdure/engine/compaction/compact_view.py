@@ -13,10 +13,10 @@ from perdure.core.conversations import Conversation
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
-from perdure.core.tx import Tx
 from perdure.engine.compaction.summarise import Summary
 from perdure.engine.run.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
 from perdure.engine.run.request_inputs import RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = ["Compaction", "compact_view"]
 

@@ -14,7 +14,6 @@ from perdure.context.window.plan import Evict, Merge, Stub
 from perdure.core.events import Event, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
-from perdure.core.tx import Tx
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
@@ -26,6 +25,7 @@ from perdure.engine.run.prefixes import dropped_rows
 from perdure.engine.run.progress import Progress, RoomPlan
 from perdure.engine.run.request_inputs import RequestInputs
 from perdure.engine.run.views import Views
+from perdure.storage.tx import Tx
 
 __all__ = ["make_room"]
 

@@ -23,7 +23,6 @@ from perdure.core.errors import IrreducibleFloor
 from perdure.core.ids import AgentId
 from perdure.core.messages import Draft, text_of
 from perdure.core.nodes import SummaryNode
-from perdure.core.tx import Tx
 from perdure.domain.conversations.importing import Added, add_imported
 from perdure.engine.approvals.answers import refuse_while_pending
 from perdure.engine.compaction.compact_view import compact_view
@@ -31,6 +30,7 @@ from perdure.engine.compaction.summarise import Summary, extract_summary
 from perdure.engine.ports import Ports
 from perdure.engine.run.prefixes import compile_prefix, read_memory
 from perdure.engine.run.request_inputs import RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = ["import_drafts"]
 

@@ -13,18 +13,17 @@ from typing import TypeVar
 
 from perdure.core import hooks
 from perdure.core.blocks import Author
-from perdure.core.conversations import Conversation, Reset
+from perdure.core.conversations import Conversation, Counted, Reset
 from perdure.core.errors import ConversationBusy, InvalidInput, StoreDamaged, StoreError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.ports import Ids, TokenCounter
-from perdure.core.tx import Tx
-from perdure.core.tx.resets import Counted
 from perdure.domain.agents.automatic import auto_capture_of
 from perdure.domain.agents.capture import due
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.hooks.rows import hook_draft, hook_tokens
 from perdure.engine.ports import Ports
 from perdure.engine.workers.capture import capture_rest
+from perdure.storage.tx import Tx
 
 __all__ = ["carry_out_left", "delete", "delete_conversation", "reset_conversations"]
 

@@ -28,7 +28,6 @@ from perdure.core.models import ModelReply
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Step
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.core.tx import Tx
 from perdure.engine.hooks.bus import Fired
 from perdure.engine.hooks.rows import hook_draft, hook_tokens
 from perdure.engine.ports import EngineSettings, Ports
@@ -39,6 +38,7 @@ from perdure.engine.run.leases import holding
 from perdure.engine.run.log import RunLog, load_run_log, run_log_of
 from perdure.engine.run.next_action import Ask, Finish, next_action
 from perdure.engine.run.progress import Progress
+from perdure.storage.tx import Tx
 
 __all__ = [
     "after_compaction",

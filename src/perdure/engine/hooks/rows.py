@@ -10,7 +10,7 @@ from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 
 __all__ = ["add_context_rows", "hook_draft", "hook_tokens"]
 

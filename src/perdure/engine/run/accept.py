@@ -28,7 +28,6 @@ from perdure.core.limits import Limits
 from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
 from perdure.core.runs import IfBusy, Run, RunKey
 from perdure.core.tools.rules import rules_of
-from perdure.core.tx import Tx
 from perdure.engine.approvals.answers import (
     answer_rows,
     check_answers,
@@ -40,6 +39,7 @@ from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.run.log import RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.request_inputs import RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = [
     "Accepted",

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from perdure.core.events import Event, RunStarted
 from perdure.core.runs import RunKey
-from perdure.core.tx import Tx
 from perdure.engine.run.accept import Accepted, Request, accept_and_start, begin_input, decode_drafts
 from perdure.engine.run.log import RunLog, run_log_of
 from perdure.engine.run.next_action import Ask, next_action
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.request import make_request
 from perdure.engine.run.request_inputs import RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = ["ask", "begin", "claim"]
 

@@ -11,11 +11,11 @@ from perdure.core.blocks import Block
 from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
 from perdure.core.runs import Prefix
-from perdure.core.tx import Tx
 from perdure.domain.files.section import deltas_of_files, is_of_files
 from perdure.domain.files.views import limits_of
 from perdure.engine.run.prefixes import Memory
 from perdure.engine.run.request_inputs import RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = ["delta_texts"]
 

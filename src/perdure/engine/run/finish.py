@@ -13,13 +13,13 @@ from perdure.core.messages import Draft, Message, Question, Text, ToolCall, Tool
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import RunKey
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.engine.hooks.rows import add_context_rows
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run.accept import add_waiting_input
 from perdure.engine.run.log import RunLog, run_log_of
 from perdure.engine.run.next_action import Finish, next_action
 from perdure.engine.run.progress import Progress
+from perdure.storage.tx import Tx
 
 __all__ = ["end_run", "finish"]
 

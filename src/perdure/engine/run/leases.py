@@ -12,9 +12,9 @@ from types import TracebackType
 
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.runs import Lease, Run, RunKey
-from perdure.core.tx import Tx
 from perdure.engine.ports import Ports
 from perdure.engine.run.interrupts import Interruptible
+from perdure.storage.tx import Tx
 
 __all__ = ["holding", "is_dead", "process_owner"]
 

@@ -11,9 +11,9 @@ from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
 from perdure.core.tools.rules import ToolRules, rules_of
-from perdure.core.tx import Tx
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.run.tool_rules import Called, RuleScope, RuleState, calls_made, rule_state
+from perdure.storage.tx import Tx
 
 __all__ = ["OpenCall", "RunLog", "load_run_log", "open_calls_in", "rule_scope_of", "run_log_of"]
 

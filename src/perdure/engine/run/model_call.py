@@ -31,7 +31,6 @@ from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, 
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import Tx
 from perdure.engine.approvals.answers import awaited, recent_approval_ids, tools_of, with_waits
 from perdure.engine.hooks.points import after_model, keep
 from perdure.engine.ports import EngineSettings, Ports, window_tokens
@@ -44,6 +43,7 @@ from perdure.engine.run.log import RunLog, load_run_log
 from perdure.engine.run.long_calls import CALLS_SHARE, shortened
 from perdure.engine.run.next_action import Finish, next_action
 from perdure.engine.run.progress import Progress, RequestParts
+from perdure.storage.tx import Tx
 
 __all__ = ["call_model"]
 

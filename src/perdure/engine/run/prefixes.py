@@ -22,12 +22,12 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
 from perdure.core.tools.rules import rules_of
-from perdure.core.tx import Tx
 from perdure.domain.files.section import is_of_files, section_of_files
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import client_skills, client_specs
 from perdure.engine.run.request_inputs import RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "store_prefix"]
 

@@ -15,10 +15,10 @@ from perdure.core.conversations import Conversation
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
-from perdure.core.tx import Tx
 from perdure.engine.run.deltas import delta_texts
 from perdure.engine.run.prefixes import compile_prefix, overcount_behind, read_memory
 from perdure.engine.run.request_inputs import RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = ["Preview", "preview"]
 

@@ -20,7 +20,6 @@ from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbando
 from perdure.core.ids import MessageId, step_id
 from perdure.core.messages import Draft, Message, MessageKind, Text
 from perdure.core.runs import Failure, Prefix, Recipe, Run, Step
-from perdure.core.tx import Tx
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.hooks.rows import add_context_rows
 from perdure.engine.run.accept import add_waiting_input
@@ -31,6 +30,7 @@ from perdure.engine.run.next_action import Ask, Finish
 from perdure.engine.run.prefixes import Memory, compile_prefix, overcount_behind, read_memory, rows_tokens, store_prefix
 from perdure.engine.run.progress import Progress, RequestParts, RoomPlan
 from perdure.engine.run.request_inputs import NO_RECALL, AutoRecalled, RequestInputs
+from perdure.storage.tx import Tx
 
 __all__ = ["load_view", "make_request"]
 

@@ -19,7 +19,6 @@ from perdure.core.events import Delta, Event, RunCancelRequested, StoredEvent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Run, RunKey
-from perdure.core.tx import Tx
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.reset import carry_out_left
 from perdure.engine.hooks.points import at_run_end, at_run_start
@@ -35,6 +34,7 @@ from perdure.engine.run.next_action import Finish
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.views import Views
 from perdure.engine.workers.capture import Captures
+from perdure.storage.tx import Tx
 
 __all__ = ["Runner"]
 

@@ -27,7 +27,6 @@ from perdure.core.ports import CallContext, Ids, TokenCounter
 from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
-from perdure.core.tx import Tx
 from perdure.domain.blocks.tool_edits import change_blocks
 from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.approvals.answers import awaited, is_usable, tools_of
@@ -42,6 +41,7 @@ from perdure.engine.run.log import OpenCall, RunLog, load_run_log
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.tool_rules import EDITED, prefilled
 from perdure.engine.search.tools import SearchCall, count_use
+from perdure.storage.tx import Tx
 
 __all__ = ["call_tools"]
 

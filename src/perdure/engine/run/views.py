@@ -16,7 +16,6 @@ from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import AgentId
 from perdure.core.messages import text_of
 from perdure.core.runs import RunKey, Step
-from perdure.core.tx import Tx
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request, accept
 from perdure.engine.run.begin import ask, begin, claim
@@ -26,6 +25,7 @@ from perdure.engine.run.progress import Progress, RequestParts
 from perdure.engine.run.request import load_view
 from perdure.engine.run.request_inputs import RequestInputs
 from perdure.engine.search.recall import RecallPlan, plan_recall, plan_recall_of_run, recall
+from perdure.storage.tx import Tx
 
 __all__ = ["Views"]
 

@@ -21,7 +21,6 @@ from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
 from perdure.core.ids import AgentId
 from perdure.core.messages import text_of
-from perdure.core.tx import Tx
 from perdure.domain.agents.automatic import AutoRecall, auto_recall_of, bypasses
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import decode_drafts
@@ -29,6 +28,7 @@ from perdure.engine.run.log import RunLog
 from perdure.engine.run.prefixes import Memory, read_memory
 from perdure.engine.run.request_inputs import NO_RECALL, AutoRecalled, RequestInputs
 from perdure.search.recalled import Recalled, RecallScope, Source
+from perdure.storage.tx import Tx
 
 __all__ = ["RecallPlan", "plan_recall", "plan_recall_of_run", "recall"]
 

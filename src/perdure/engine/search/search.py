@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.passages import Archive
-from perdure.core.ports import Clock, Embedder, Store, WordEmbedder
-from perdure.core.tx import MessageFilter, PassageFilter, Tx
+from perdure.core.messages import MessageFilter
+from perdure.core.passages import Archive, PassageFilter
+from perdure.core.ports import Clock, Embedder, WordEmbedder
 from perdure.domain.archives.units import archives_of
 from perdure.engine.search.late_interaction import LateInteraction
 from perdure.search.hits import HITS_MAX, Arm, Hits, MessageHit, PassageHit, with_arm
 from perdure.search.recalled import Recalled, RecallScope
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,15 +13,16 @@ from typing import Any
 
 from perdure.context.retrieval.expand import Budget
 from perdure.core.errors import ToolError
-from perdure.core.passages import Passage
-from perdure.core.ports import Store
+from perdure.core.messages import MessageFilter
+from perdure.core.passages import Passage, PassageFilter
 from perdure.core.runs import Run
 from perdure.core.tools.spec import ToolOutcome
-from perdure.core.tx import MessageFilter, PassageFilter, Tx
 from perdure.domain.files.tools import found_text, grep_files
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
 from perdure.search.query.times import parse_time
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 
 __all__ = ["SEARCH_TOOLS", "SearchCall", "count_use"]
 

@@ -22,10 +22,11 @@ from perdure.core.errors import (
     StoreClosed,
     StoreError,
 )
-from perdure.core.ports import Clock, Embedder, Randomness, Store
-from perdure.core.tx import Tx
+from perdure.core.ports import Clock, Embedder, Randomness
 from perdure.domain.archives.embedding import Waiting, store_vectors, take_texts
 from perdure.engine.run.interrupts import to_the_end
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 
 __all__ = ["EmbeddingWorker", "WatchedStore"]
 

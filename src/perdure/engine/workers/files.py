@@ -22,12 +22,12 @@ from perdure.core.errors.store import disk_error
 from perdure.core.files import File, FilePart
 from perdure.core.ids import FileId
 from perdure.core.ports import Converter, Ids
-from perdure.core.tx import Tx
 from perdure.domain.files.folders import add_chunks, drop_chunks
 from perdure.domain.files.text import parts_of
 from perdure.domain.files.views import limits_of, open_where_room
 from perdure.engine.ports import Ports, window_tokens
 from perdure.engine.run.leases import is_dead
+from perdure.storage.tx import Tx
 
 __all__ = ["UPLOAD_PART_BYTES", "FileWorker"]
 

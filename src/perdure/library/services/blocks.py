@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.app import App
-from perdure.core.blocks import Author, Block, BlockVersion, appended
+from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, appended
 from perdure.core.ids import AgentId, BlockId
-from perdure.core.tx import Tx
-from perdure.core.tx.blocks import BlockFilter
 from perdure.domain.blocks.units import create_block, edit_block, find_block, restore_block, update_block
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import USER, check_limit, check_number, check_text
 from perdure.library.paging import Page
+from perdure.storage.tx import Tx
 
 __all__ = ["BlockFilter", "BlockService"]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from perdure.app import App
 from perdure.core.ids import AgentId
-from perdure.core.secret_access import put_secret
 from perdure.core.secrets import ORGANISATION, Secret, check_secret
-from perdure.core.tx import Tx
+from perdure.domain.secrets import put_secret
 from perdure.library.checks import check_text
+from perdure.storage.tx import Tx
 
 __all__ = ["SecretService"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Embedder, Ids, Store
+from perdure.core.ports import Clock, Embedder, Ids
 from perdure.domain.agents.units import NewBlock
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
@@ -25,6 +25,7 @@ from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.tools import Tools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
+from perdure.storage.store import Store
 
 __all__ = ["Perdure"]
 

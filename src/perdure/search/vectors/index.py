@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perdure.core.errors import EmbeddingMismatch
-from perdure.core.tx import Scope, Tx, VectorRow
+from perdure.core.vectors import Scope, VectorRow
 from perdure.search.vectors.loading import load_rows
 from perdure.search.vectors.rows import NO_ROW, FloatArray, IntArray, Rows, decode, scores
+from perdure.storage.tx import Tx
 
 __all__ = ["NearestRows", "VectorIndexes"]
 

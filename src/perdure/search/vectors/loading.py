@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from perdure.core.tx import Scope, Tx
+from perdure.core.vectors import Scope
 from perdure.search.vectors.rows import IntArray, Rows, Sample, form_of, hash_numbers
+from perdure.storage.tx import Tx
 
 __all__ = ["load_rows"]
 

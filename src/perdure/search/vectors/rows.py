@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from perdure.core.tx import VectorRow
+from perdure.core.vectors import VectorRow
 
 __all__ = ["FloatArray", "Form", "IntArray", "Rows", "Sample", "decode", "form_of", "hash_numbers", "scores"]
 

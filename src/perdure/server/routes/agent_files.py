@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.core.files import AgentFile
 from perdure.core.ids import AgentId, FileId
-from perdure.core.tx import Tx
 from perdure.domain.files.folders import detach_folder
 from perdure.domain.files.views import limits_of, view_of
 from perdure.engine.ports import window_tokens
@@ -21,6 +20,7 @@ from perdure.server.ids import AgentPath, FilePath, FolderPath
 from perdure.server.routes.agents import changed_agent
 from perdure.server.wire.folders import agent_file_shape, file_id_of, folder_shape
 from perdure.server.wire.paging import Limit, Order, pages
+from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 

@@ -10,18 +10,16 @@ from fastapi import APIRouter, HTTPException, Query, Response
 
 from perdure.app import App
 from perdure.context.request.authorship import input_tokens
-from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
+from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, AgentFilter, AgentOrder
 from perdure.core.errors import EmptyMessage, MessageTooLarge, ModelNotFound
 from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Randomness
 from perdure.core.runs import StopReason
-from perdure.core.secret_access import replace_secrets
-from perdure.core.tx import Tx
-from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.domain.agents.units import AgentChanges, NewAgent, check_filled, create_agent, update_agent
 from perdure.domain.blocks.units import create_block
 from perdure.domain.files.folders import detach_folder
+from perdure.domain.secrets import replace_secrets
 from perdure.engine.approvals.answers import find_pending
 from perdure.library.folders import attach_opening
 from perdure.library.paging import Page
@@ -45,6 +43,7 @@ from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.blocks import block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
 from perdure.server.wire.paging import pages
+from perdure.storage.tx import Tx
 
 __all__ = ["agent_answer", "agent_reply", "agents_with_block", "changed_agent", "parts_of", "router"]
 

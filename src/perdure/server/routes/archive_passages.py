@@ -8,8 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from perdure.core.ids import ArchiveId, PassageId
-from perdure.core.passages import Passage, TagMatch
-from perdure.core.tx import PassageFilter, Tx
+from perdure.core.passages import Passage, PassageFilter, TagMatch
 from perdure.domain.archives.batching import batches
 from perdure.domain.archives.passages import delete_passage, new_passages, passage_in, update_passage
 from perdure.domain.values import filter_tags
@@ -28,6 +27,7 @@ from perdure.server.wire.passages import (
     add_passages,
     passage_shape,
 )
+from perdure.storage.tx import Tx
 
 __all__ = ["passages_page", "router"]
 

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
-from perdure.core.tx import Tx
 from perdure.domain.archives.units import attach_archive, create_archive, detach_archive, update_archive
 from perdure.library.paging import Page
 from perdure.server.deps import Library
@@ -17,6 +16,7 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ArchivePath, IdFormat
 from perdure.server.wire.archives import ArchiveChangesIn, ArchiveIn, archive_shape
 from perdure.server.wire.paging import pages
+from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 

@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
-from perdure.core.tx import Tx
 from perdure.engine.run.preview import Preview
 from perdure.library.steps import load_preview, request_inputs_of
 from perdure.server.deps import Library
@@ -15,6 +14,7 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath
 from perdure.server.routes.messages import ConversationQuery
 from perdure.server.wire.context import context_shape
+from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 

@@ -17,12 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.ids import AgentId, ConversationId, RunId, is_id
 from perdure.core.runs import Run
-from perdure.core.tx import Tx
-from perdure.core.tx.conversations import ConversationFilter, ConversationOrder
 from perdure.engine.conversations.reset import delete_conversation
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
@@ -37,6 +35,7 @@ from perdure.server.wire.conversations import ConversationChangesIn, Conversatio
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, read_send, take_body
 from perdure.server.wire.messages import MessageType, Shown
 from perdure.server.wire.paging import Limit, Order
+from perdure.storage.tx import Tx
 
 __all__ = ["hot_routes", "router"]
 

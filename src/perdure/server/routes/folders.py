@@ -11,7 +11,6 @@ from starlette.datastructures import UploadFile
 
 from perdure.core.files import File, Folder, IfExists
 from perdure.core.ids import FileId, FolderId
-from perdure.core.tx import Tx
 from perdure.domain.files.folders import create_folder, update_folder
 from perdure.domain.files.text import read_text
 from perdure.library.folders import AsyncFolder, embedding
@@ -24,6 +23,7 @@ from perdure.server.routes.archive_passages import passages_page
 from perdure.server.wire.folders import FolderChangesIn, FolderIn, file_shape, folder_shape
 from perdure.server.wire.paging import pages
 from perdure.server.wire.passages import passage_shape
+from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 

@@ -12,9 +12,7 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer
-from perdure.core.tools.spec import Tool
-from perdure.core.tx import Tx
-from perdure.core.tx.tools import ToolFilter
+from perdure.core.tools.spec import Tool, ToolFilter
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Guarded, Library
 from perdure.server.encoding import json_answer
@@ -31,6 +29,7 @@ from perdure.server.wire.mcp import (
     synced_shape,
 )
 from perdure.server.wire.tools import execution_shape, tool_shape
+from perdure.storage.tx import Tx
 
 __all__ = ["registered", "router"]
 

@@ -22,9 +22,7 @@ from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.events import MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
 from perdure.core.messages import Message
-from perdure.core.runs import Run, RunKey
-from perdure.core.tx import Tx
-from perdure.core.tx.runs import RunFilter
+from perdure.core.runs import Run, RunFilter, RunKey
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.conversations.reset import reset_conversations
@@ -56,6 +54,7 @@ from perdure.server.wire.input import (
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_messages
 from perdure.server.wire.paging import Limit, Order
 from perdure.server.wire.runs import letta_response, wire_run
+from perdure.storage.tx import Tx
 
 __all__ = [
     "MessageCursor",

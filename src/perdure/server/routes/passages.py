@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage
-from perdure.core.tx import Tx
 from perdure.domain.archives.passages import archive_of, delete_passage, new_passages, passage_of_agent, update_passage
 from perdure.library.paging import Page
 from perdure.server.deps import Library
@@ -18,6 +17,7 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, PassagePath
 from perdure.server.wire.paging import pages
 from perdure.server.wire.passages import PassageChangesIn, PassageIn, add_passages, passage_shape
+from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 

@@ -12,9 +12,7 @@ from starlette.responses import Response
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.core.runs import Run, Step, StopReason, Usage
-from perdure.core.tx import Tx
-from perdure.core.tx.runs import RunFilter
+from perdure.core.runs import Run, RunFilter, Step, StopReason, Usage
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.deps import Library
@@ -28,6 +26,7 @@ from perdure.server.wire.input import ResumeRequest, read_body, take_body
 from perdure.server.wire.messages import Shown, wire_messages
 from perdure.server.wire.paging import pages
 from perdure.server.wire.runs import RUN_STATUSES, WireRunStatus, wire_run, wire_step, wire_usage
+from perdure.storage.tx import Tx
 
 __all__ = ["resumed", "router"]
 

@@ -14,12 +14,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from perdure.app import App
+from perdure.core.agents import AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
-from perdure.core.messages import Role
-from perdure.core.passages import TagMatch
-from perdure.core.tx import MessageFilter, PassageFilter, Tx
-from perdure.core.tx.agents import AgentFilter
+from perdure.core.messages import MessageFilter, Role
+from perdure.core.passages import PassageFilter, TagMatch
 from perdure.domain.archives.units import archives_of
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
@@ -40,6 +39,7 @@ from perdure.server.wire.search import (
     ran_shape,
 )
 from perdure.server.wire.values import Date, Filled
+from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 

@@ -9,11 +9,11 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import StepId
 from perdure.core.models import Exchange
 from perdure.core.runs import Run, RunKey, Step
-from perdure.core.tx import Tx
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import StepPath
 from perdure.server.wire.runs import wire_step, wire_trace
+from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 

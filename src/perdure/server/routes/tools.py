@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools.spec import Tool
-from perdure.core.tx import ToolFilter, Tx
+from perdure.core.tools.spec import Tool, ToolFilter
 from perdure.domain.tools.search import search_tools
 from perdure.domain.tools.units import NewTool, create_tool, made_tool, update_tool, upsert_tool
 from perdure.library.approval import set_approval
@@ -38,6 +37,7 @@ from perdure.server.wire.tools import (
     json_schema_shape,
     tool_shape,
 )
+from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 

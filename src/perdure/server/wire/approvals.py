@@ -12,13 +12,13 @@ from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import AnswerInvalid, InvalidInput
 from perdure.core.ids import AgentId, MessageId, is_id
 from perdure.core.messages import Message, ToolDecision
-from perdure.core.tx import Tx
 from perdure.engine.approvals.answers import find_pending
 from perdure.server.errors import invalid_body
 from perdure.server.limits import Items
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import Shown, wire_messages
+from perdure.storage.tx import Tx
 
 __all__ = ["AnswerIn", "answers_in", "in_context_ids", "is_answer", "named_request", "pending_shape", "with_calls"]
 

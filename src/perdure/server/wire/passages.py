@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field
 
 from perdure.core.errors import EmbeddingMismatch, InvalidInput
 from perdure.core.ids import ArchiveId
-from perdure.core.passages import Passage, TagMatch
-from perdure.core.tx import PassageFilter, Tx
+from perdure.core.passages import Passage, PassageFilter, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import Selection, check_own
 from perdure.domain.values import as_tags, filter_tags
@@ -20,6 +19,7 @@ from perdure.search.query.times import parse_time
 from perdure.server.limits import AtMost, Tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import Date, Filled, JsonObject
+from perdure.storage.tx import Tx
 
 __all__ = [
     "DeleteSelected",

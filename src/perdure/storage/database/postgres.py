@@ -24,10 +24,9 @@ from perdure.core.errors import (
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.words import Clause
-from perdure.core.tx import Tx
 from perdure.storage.database.base import FullText, Row, iso
 from perdure.storage.migrations import SCHEMA_VERSION, migrate
-from perdure.storage.tx import SqlTx
+from perdure.storage.tx import Tx
 
 try:
     import psycopg
@@ -59,7 +58,7 @@ def _pyformat(sql: str) -> str:
 
 
 class PostgresDatabase:
-    """One connection, as `SqlTx` needs it."""
+    """One connection, as `Tx` needs it."""
 
     clustered = ""
     blob = "BYTEA"
@@ -247,7 +246,7 @@ class PostgresStore:
                     if snapshot:
                         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                     database = PostgresDatabase(connection, read_only=snapshot)
-                    return unit(SqlTx(database, self._org_id, self._limits))
+                    return unit(Tx(database, self._org_id, self._limits))
             except PerdureError:
                 raise
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:

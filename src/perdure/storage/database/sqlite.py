@@ -21,11 +21,11 @@ from perdure.core.errors import (
     StoreUnavailable,
 )
 from perdure.core.text.words import Clause
-from perdure.core.tx import Tx
 from perdure.storage.database.base import FullText, Row, iso
 from perdure.storage.database.sqlite_file import is_store
 from perdure.storage.database.sqlite_forms import RUN_BITS, column_lengths, numbered, runs_of, word_rows
 from perdure.storage.migrations import SCHEMA_VERSION, migrate
+from perdure.storage.tx import Tx
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ Outcome = tuple[Any, BaseException | None]
 
 
 class SqliteDatabase:
-    """One connection, as `SqlTx` needs it."""
+    """One connection, as `Tx` needs it."""
 
     clustered = "WITHOUT ROWID"
     blob = "BLOB"

@@ -22,10 +22,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from perdure.core.errors import StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.core.tx import Tx
 from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, store_error, too_large, upgrade
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
-from perdure.storage.tx import SqlTx
+from perdure.storage.tx import Tx
 
 __all__ = ["SqliteStore"]
 
@@ -55,7 +54,7 @@ class SqliteStore:
     def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
         self._path, self._writer, self._org_id, self._limits = path, writer, org_id, limits
         self._database = SqliteDatabase(writer)
-        self._tx = SqlTx(self._database, org_id, limits)
+        self._tx = Tx(self._database, org_id, limits)
         self._marks = MarkFile(path)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
@@ -137,7 +136,7 @@ class SqliteStore:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = connect(self._path, read_only=True)
-            self._local.tx = SqlTx(SqliteDatabase(connection, read_only=True), self._org_id, self._limits)
+            self._local.tx = Tx(SqliteDatabase(connection, read_only=True), self._org_id, self._limits)
             self._readers.append(connection)
         try:
             connection.execute("BEGIN")

@@ -13,8 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.text.words import Clause, Query
-from perdure.core.tx import Matches, Postings
+from perdure.core.text.words import Clause, Matches, Postings, Query
 from perdure.storage.database.base import Database
 
 if TYPE_CHECKING:

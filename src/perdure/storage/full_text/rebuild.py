@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.tx import OwnerKind
+from perdure.core.vectors import OwnerKind
 from perdure.storage.database.base import Database, Row
 from perdure.storage.full_text.index import IN_USE, Words, next_table
 from perdure.storage.tables.messages import indexed_words_of

@@ -30,6 +30,7 @@ class AgentFiles:
         self._db, self._org_id = db, org_id
 
     def shown(self, agent_id: AgentId) -> Mapping[str, int]:
+        """What an agent's prompt shows of files: folder id -> version, and open file's id -> version of its view."""
         rows = self._db.rows(
             "SELECT d.id, d.version FROM agent_folders x JOIN folders d ON d.id = x.folder_id"
             " WHERE x.agent_id = :agent_id AND d.org_id = :org_id"
@@ -41,6 +42,8 @@ class AgentFiles:
         return {row[0]: row[1] for row in rows}
 
     def open(self, agent_id: AgentId, file_id: FileId, first_line: int, last_line: int, *, at: datetime) -> AgentFile:
+        """The file with these lines in view, as the one used last. Raises: NotFound: it is in none of the agent's
+        folders."""
         self.get(agent_id, file_id)
         self._db.run(
             "INSERT INTO agent_files (agent_id, file_id, is_open, first_line, last_line, used, version, used_at)"
@@ -61,6 +64,7 @@ class AgentFiles:
         return self.get(agent_id, file_id)
 
     def close(self, agent_id: AgentId, file_id: FileId) -> bool:
+        """Whether it was open."""
         return bool(
             self._db.run(
                 "UPDATE agent_files SET is_open = 0 WHERE agent_id = :agent_id AND file_id = :file_id AND is_open = 1"
@@ -71,15 +75,19 @@ class AgentFiles:
         )
 
     def get(self, agent_id: AgentId, file_id: FileId) -> AgentFile:
+        """Raises: NotFound: it is in none of the agent's folders."""
         rows = self._read(agent_id, "f.id = :file_id", {"file_id": storable(file_id)})
         if not rows:
             raise NotFound("file", file_id, hint="it is in none of the agent's folders")
         return rows[0]
 
     def opened(self, agent_id: AgentId) -> Sequence[AgentFile]:
+        """The files that the agent has open, the one used last first."""
         return self._read(agent_id, "o.is_open = 1 ORDER BY o.used DESC", {})
 
     def named(self, agent_id: AgentId, name: str, *, limit: int = 20) -> Sequence[AgentFile]:
+        """Files of the agent's folders that are called so: `folder/name`, a name, or the end of a name behind a
+        slash."""
         return self._read(
             agent_id,
             "(f.name = :name OR d.name || '/' || f.name = :name OR substr(f.name, length(f.name) - :length) = :end)"
@@ -97,6 +105,7 @@ class AgentFiles:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[AgentFile]:
+        """Files of the agent's folders by (folder's number, file's number); above and below leave theirs out."""
         where, params = "1 = 1", {"limit": limit}
         if is_open is not None:
             where = f"COALESCE(o.is_open, 0) = {int(is_open)}"

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.agents import Agent
+from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text.words import restored, storable
-from perdure.core.tx.agents import AgentFilter, AgentOrder
 from perdure.storage.database.base import (
     OWN_AGENT,
     Database,
@@ -23,8 +22,8 @@ from perdure.storage.database.base import (
     next_number,
     own_agent,
 )
-from perdure.storage.tables.deleted import hide_agent
-from perdure.storage.tables.vectors import Vectors
+from perdure.storage.tables.vectors import open_scope_of
+from perdure.storage.upkeep.deleted import hide_agent
 
 __all__ = ["Agents", "contains", "has_tags", "pattern_of"]
 
@@ -54,6 +53,7 @@ class Agents:
         self._db, self._org_id = db, org_id
 
     def add(self, agent: Agent) -> Agent:
+        """The agent with its number. Raises: AlreadyExists."""
         if self._db.rows("SELECT 1 FROM agents WHERE id = :id", {"id": agent.id}):
             raise AlreadyExists("agent", agent.id)
         agent = replace(agent, number=next_number(self._db), org_id=self._org_id)
@@ -69,10 +69,11 @@ class Agents:
             " VALUES (:id, :system, :description, :tags, :metadata, :settings)",
             params,
         )
-        Vectors(self._db, self._org_id).open_new(agent.number, "agent", agent.id)
+        open_scope_of(self._db, self._org_id, agent.number, "agent", agent.id)
         return agent
 
     def get(self, agent_id: AgentId) -> Agent:
+        """Raises: NotFound."""
         rows = self._db.rows(
             f"{_SELECT} WHERE a.id = :id AND a.org_id = :org_id",
             {"id": storable(agent_id), "org_id": self._org_id},
@@ -82,6 +83,7 @@ class Agents:
         return _agent(rows[0])
 
     def model(self, agent_id: AgentId) -> str:
+        """The handle of the agent's model, and nothing else of it. Raises: NotFound."""
         rows = self._db.rows(
             "SELECT model FROM agents WHERE id = :id AND org_id = :org_id",
             {"id": storable(agent_id), "org_id": self._org_id},
@@ -91,6 +93,7 @@ class Agents:
         return restored(str(rows[0][0]))
 
     def tool_rules(self, agent_id: AgentId) -> dict[str, Any]:
+        """The agent's settings if it has tool rules, nothing if it has none; what most runs ask need not be read."""
         rows = self._db.rows(
             f"SELECT settings FROM agent_details WHERE agent_id = :agent_id AND {OWN_AGENT}"
             " AND settings LIKE '%\"tool_rules\"%'",
@@ -100,6 +103,7 @@ class Agents:
         return found
 
     def lock(self, agent_id: AgentId) -> None:
+        """Make other transactions that lock the agent wait for this one's end, where they run side by side."""
         if self._db.for_update:
             own_agent(self._db, self._org_id, agent_id, lock=True)
 
@@ -110,6 +114,7 @@ class Agents:
         )
 
     def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
+        """Newest first; `after` is the last agent of the page before."""
         before = (
             ""
             if after is None
@@ -131,6 +136,8 @@ class Agents:
         after: AgentId | None = None,
         before: AgentId | None = None,
     ) -> Sequence[Agent]:
+        """A page in the asked order: the first ones behind `after`, or with `before` alone the last ones in front of
+        it. Raises: NotFound: there is no such agent to begin at."""
         conditions, params = _conditions(where)
         key = _ORDERS[order]
         # With `before` alone the page is read from its end.
@@ -165,6 +172,7 @@ class Agents:
         return int(rows[0][0])
 
     def last_used(self) -> Agent | None:
+        """The agent with the newest run; without any run, the newest agent."""
         params = {"org_id": self._org_id}
         return self._first(
             f"{_SELECT} WHERE a.org_id = :org_id AND a.last_run_at IS NOT NULL"
@@ -173,6 +181,8 @@ class Agents:
         ) or self._first(f"{_SELECT} WHERE a.org_id = :org_id ORDER BY a.number DESC LIMIT 1", params)
 
     def put(self, agent: Agent) -> Agent:
+        """The agent as changed; its settings revision grows if its type, model, prompt or settings did. Raises:
+        NotFound."""
         # Read under a lock, because the revision is counted here, not in the caller's copy: two different settings must
         # never share a number, and what shapes no request leaves it alone.
         self.lock(agent.id)
@@ -197,6 +207,8 @@ class Agents:
         return int(changed[0][0])
 
     def delete(self, agent_id: AgentId) -> None:
+        """From now on nobody sees the agent nor anything of its own; `tx.upkeep` removes that. The only way a log is
+        ever removed. Raises: NotFound."""
         self.lock(agent_id)
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)
 

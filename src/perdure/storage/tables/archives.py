@@ -16,8 +16,8 @@ from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.passages import Archive
 from perdure.core.text.words import restored, storable
 from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, iso, load, next_number, own_agent
-from perdure.storage.tables.deleted import delete_shared
-from perdure.storage.tables.vectors import Vectors
+from perdure.storage.tables.vectors import open_scope_of
+from perdure.storage.upkeep.deleted import delete_shared
 
 __all__ = ["OWN_ARCHIVE", "Archives"]
 
@@ -32,6 +32,7 @@ class Archives:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, archive: Archive) -> Archive:
+        """The archive with its number; counts begin at 0."""
         archive = replace(archive, number=next_number(self._db), org_id=self._org_id)
         self._db.run(
             f"INSERT INTO archives ({_COLUMNS}) VALUES (:id, :org_id, :number, :name, :description, :metadata, 0, 0,"
@@ -47,10 +48,11 @@ class Archives:
                 "updated_at": iso(archive.updated_at),
             },
         )
-        Vectors(self._db, self._org_id).open_new(archive.number, "archive", archive.id)
+        open_scope_of(self._db, self._org_id, archive.number, "archive", archive.id)
         return archive
 
     def get(self, archive_id: ArchiveId) -> Archive:
+        """Raises: NotFound."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM archives WHERE id = :id AND org_id = :org_id",
             {"id": storable(archive_id), "org_id": self._org_id},
@@ -60,6 +62,7 @@ class Archives:
         return _archive(rows[0])
 
     def put(self, archive: Archive) -> None:
+        """Keep its name, description, metadata and `updated_at`; nothing else can be changed so. Raises: NotFound."""
         changed = self._db.run(
             "UPDATE archives SET name = :name, description = :description, metadata = :metadata, updated_at = :at"
             " WHERE id = :id AND org_id = :org_id",
@@ -85,6 +88,8 @@ class Archives:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Archive]:
+        """Archives whose numbers lie between `above` and `below`, both left out, in order of creation: all, those of an
+        agent, those of exactly this name. Those of folders are left out."""
         where = "org_id = :org_id AND NOT EXISTS (SELECT 1 FROM folders f WHERE f.archive_id = archives.id)"
         params: dict[str, Any] = {"org_id": self._org_id, "limit": limit}
         given: dict[str, tuple[str, Any]] = {
@@ -103,6 +108,10 @@ class Archives:
         return [_archive(row) for row in rows]
 
     def delete(self, archive_id: ArchiveId) -> None:
+        """Take it from all agents and remove it.
+
+        Raises: NotFound; InvalidInput: it still has passages, or is a folder's.
+        """
         archive = self.get(archive_id)
         if archive.passage_count:
             raise InvalidInput(f"{archive_id} still has passages: delete them first")
@@ -114,6 +123,7 @@ class Archives:
         delete_shared(self._db, self._org_id, "archives", OwnId(archive.id))
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
+        """Raises: NotFound, TooMany. Attaching twice is no error."""
         self.get(archive_id)
         own = {"agent_id": own_agent(self._db, self._org_id, agent_id), "archive_id": archive_id}
         if self._db.run(
@@ -125,6 +135,7 @@ class Archives:
             self._limits.check("archives_per_agent", len(self.of_agent(agent_id)))
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
+        """Raises: NotFound. Detaching what is not attached is no error."""
         self.get(archive_id)
         self._db.run(
             "DELETE FROM agent_archives WHERE agent_id = :agent_id AND archive_id = :archive_id",
@@ -132,6 +143,7 @@ class Archives:
         )
 
     def detach_all(self, archive_id: ArchiveId, *, limit: int) -> int:
+        """Take it from up to `limit` of its agents; from how many. Raises: NotFound."""
         self.get(archive_id)
         some = "SELECT agent_id FROM agent_archives WHERE archive_id = :id ORDER BY agent_id LIMIT :limit"
         return self._db.run(
@@ -140,6 +152,7 @@ class Archives:
         )
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
+        """In the order they were attached; the first one takes what the agent inserts."""
         columns = ", ".join(f"a.{column}" for column in _COLUMNS.split(", "))
         rows = self._db.rows(
             f"SELECT {columns} FROM agent_archives x JOIN archives a ON a.id = x.archive_id"
@@ -149,6 +162,7 @@ class Archives:
         return [_archive(row) for row in rows]
 
     def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:
+        """(tag, number of passages), the most used first."""
         rows = self._db.rows(
             f"SELECT tag, uses FROM archive_tags WHERE archive_id = :archive_id AND {OWN_ARCHIVE}"
             " ORDER BY uses DESC, tag LIMIT :limit",

@@ -7,13 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.blocks import Author, Block, BlockVersion
+from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.line_diff import diff_of
 from perdure.core.text.words import restored, storable
-from perdure.core.tx.blocks import BlockFilter
 from perdure.storage.database.base import (
     OWN_AGENT,
     Database,
@@ -27,8 +26,8 @@ from perdure.storage.database.base import (
     own_agent,
 )
 from perdure.storage.tables.agents import contains, has_tags, pattern_of
-from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.upkeep.checksums import VERSIONS
+from perdure.storage.upkeep.deleted import delete_shared
 
 __all__ = ["Blocks"]
 
@@ -47,6 +46,7 @@ class Blocks:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, block: Block, *, author: Author) -> Block:
+        """The block at version 0, with its version row. Raises: AlreadyExists."""
         if self._db.rows("SELECT 1 FROM blocks WHERE id = :id", {"id": block.id}):
             raise AlreadyExists("block", block.id)
         block = replace(block, version=0, org_id=self._org_id)
@@ -61,6 +61,7 @@ class Blocks:
 
     # A transaction that may write locks the block it reads by itself, so that an edit of what was read is one step.
     def get(self, block_id: BlockId) -> Block:
+        """Raises: NotFound."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM blocks WHERE id = :id AND org_id = :org_id{self._db.for_update}",
             {"id": storable(block_id), "org_id": self._org_id},
@@ -77,6 +78,7 @@ class Blocks:
     """  # no row changed: somebody else wrote first
 
     def put(self, block: Block, *, expected: int, author: Author, at: datetime) -> Block:
+        """The block at version `expected + 1`, with its version row. Raises: VersionConflict, NotFound."""
         # Reading first costs one look-up and makes the diff exact: it is against what this very update replaces.
         before = self.get(block.id)
         if block.label != before.label:
@@ -91,9 +93,11 @@ class Blocks:
         return bool(self._db.run(self._PUT, _params(block) | {"id": own, "expected": expected}))
 
     def delete(self, block_id: BlockId) -> None:
+        """Raises: NotFound."""
         delete_shared(self._db, self._org_id, "blocks", OwnId(self.get(block_id).id))
 
     def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
+        """Oldest first."""
         where, params = "org_id = :org_id", {"org_id": self._org_id, "limit": limit}
         if label is not None:
             where, params = where + " AND label = :label", params | {"label": storable(label)}
@@ -112,6 +116,8 @@ class Blocks:
         after: BlockId | None = None,
         before: BlockId | None = None,
     ) -> Sequence[Block]:
+        """A page in order of creation: the first ones behind `after`, or with `before` alone the last ones in front of
+        it. Raises: NotFound: there is no such block to begin at."""
         conditions, params = _conditions(where)
         # With `before` alone the page is read from its end.
         reverse = before is not None and after is None
@@ -141,6 +147,8 @@ class Blocks:
         return int(rows[0][0])
 
     def attach(self, agent_id: AgentId, *block_ids: BlockId) -> None:
+        """Attaching twice is no error. Raises: NotFound, TooMany; AlreadyExists: the agent has another block of that
+        label."""
         # The agent is locked, so that of two blocks of one label that are attached at once the second sees the first.
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         # What it has is read once, so that many blocks at once take no longer each than one.
@@ -165,6 +173,7 @@ class Blocks:
         )
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
+        """Raises: NotFound: it is not attached."""
         if not self._db.run(
             f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {OWN_AGENT}"
             " AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)",
@@ -173,6 +182,7 @@ class Blocks:
             raise NotFound("block of this agent", block_id)
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Block]:
+        """In the order they were attached."""
         rows = self._db.rows(
             f"SELECT {_OF_B} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
             " WHERE x.agent_id = :agent_id AND b.org_id = :org_id ORDER BY x.position",
@@ -181,6 +191,7 @@ class Blocks:
         return [_block(row) for row in rows]
 
     def size(self, agent_id: AgentId) -> int:
+        """How many characters the values of the agent's blocks have."""
         rows = self._db.rows(
             "SELECT SUM(LENGTH(b.value)) FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
             " WHERE x.agent_id = :agent_id AND b.org_id = :org_id",
@@ -205,6 +216,7 @@ class Blocks:
         return [row[0] for row in rows]
 
     def versions(self, block_id: BlockId, *, limit: int = 100, before: int | None = None) -> Sequence[BlockVersion]:
+        """Newest first."""
         older = "" if before is None else "AND version < :before"
         rows = self._db.rows(
             f"SELECT {_VERSION_COLUMNS} FROM block_versions WHERE block_id = :id {older}"
@@ -214,6 +226,7 @@ class Blocks:
         return [_version(row) for row in rows]
 
     def version(self, block_id: BlockId, version: int) -> BlockVersion:
+        """Raises: NotFound."""
         rows = self._db.rows(
             f"SELECT {_VERSION_COLUMNS} FROM block_versions WHERE block_id = :id AND version = :version",
             {"id": self.get(block_id).id, "version": version},

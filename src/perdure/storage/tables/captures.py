@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from perdure.core.conversations import Waiting
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
-from perdure.core.tx.captures import Waiting
 from perdure.storage.database.base import OWN_AGENT, Database, iso
 from perdure.storage.tables.message_filters import SHOWN
 
@@ -18,6 +18,7 @@ class Captures:
         self._db, self._org_id = db, org_id
 
     def upto(self, agent_id: AgentId, conversation_seq: int) -> int:
+        """The number of the last row that was captured, or looked at and left out; -1: none was."""
         rows = self._db.rows(
             "SELECT upto_seq FROM captures WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq"
             f" AND {OWN_AGENT}",
@@ -26,6 +27,7 @@ class Captures:
         return int(rows[0][0]) if rows else -1
 
     def put(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
+        """From now on `upto` is this. Raises: NotFound: no such agent."""
         rows = self._db.rows(
             "INSERT INTO captures (agent_id, conversation_seq, upto_seq, captured_at)"
             f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
@@ -43,6 +45,8 @@ class Captures:
             raise NotFound("agent", agent_id)
 
     def waiting(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Waiting:
+        """What users and assistants said after `upto` and, if it is given, before `before_seq`; what was removed is
+        left out."""
         below = "" if before_seq is None else " AND seq < :before_seq"
         params = {
             "agent_id": agent_id,

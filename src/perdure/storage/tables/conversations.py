@@ -9,12 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation, Opening
+from perdure.core.conversations import Conversation, ConversationFilter, ConversationOrder, Opening
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId
 from perdure.core.runs import Prefix
 from perdure.core.text.words import restored, storable
-from perdure.core.tx.conversations import ConversationFilter, ConversationOrder
 from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 from perdure.storage.tables.agents import Agents, contains, pattern_of
 from perdure.storage.tables.message_filters import SHOWN
@@ -77,6 +76,7 @@ class Conversations:
         settings: Mapping[str, Any] | None = None,
         hidden: bool = False,
     ) -> Conversation:
+        """A new conversation; an agent's first one has number 0 and is its default. A `hidden` one is in no page."""
         rows = self._db.rows(
             "UPDATE agents SET conversation_seq = conversation_seq + 1 WHERE id = :id AND org_id = :org_id"
             " RETURNING conversation_seq - 1",
@@ -110,6 +110,7 @@ class Conversations:
         )
 
     def get(self, conversation_id: ConversationId) -> Conversation:
+        """Raises: NotFound: there is none, or it was removed."""
         agent_id, seq = locate(self._db, self._org_id, "conversation", conversation_id)
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq AND removed_at IS NULL",
@@ -120,6 +121,7 @@ class Conversations:
         return _conversation(rows[0])
 
     def put(self, conversation: Conversation, *, at: datetime) -> Conversation:
+        """Change summary, settings and whether it is archived. Raises: NotFound."""
         self._change(
             conversation,
             "summary = :summary, settings = :settings, archived_at = :archived_at, updated_at = :at",
@@ -133,6 +135,7 @@ class Conversations:
         return replace(conversation, updated_at=at)
 
     def remove(self, conversation: Conversation, *, at: datetime) -> None:
+        """From now on it is neither got nor listed; its rows stay. Raises: NotFound."""
         self._change(conversation, "removed_at = :at", {"at": iso(at)})
 
     def _change(self, conversation: Conversation, changes: str, params: Mapping[str, Any]) -> None:
@@ -150,6 +153,7 @@ class Conversations:
         limit: int = 50,
         after: ConversationId | None = None,
     ) -> Sequence[Conversation]:
+        """Conversations besides the agents' first ones; `after` is the last one of the page before."""
         conditions = ["a.org_id = :org_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL"]
         params: dict[str, Any] = {"org_id": self._org_id, "limit": limit}
         if where.agent_id is not None:
@@ -180,6 +184,7 @@ class Conversations:
         return [_conversation(row) for row in rows]
 
     def shown(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
+        """The newest messages that the conversation shows the model, oldest first, without the engine's own."""
         rows = self._db.rows(
             f"SELECT id FROM messages{self._db.of_conversation} WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq >= COALESCE((SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
@@ -190,6 +195,7 @@ class Conversations:
         return [row[0] for row in reversed(rows)]
 
     def at(self, agent_id: AgentId, seq: int) -> Conversation:
+        """Raises: NotFound."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
             {"agent_id": agent_id, "seq": seq, "org_id": self._org_id},
@@ -200,6 +206,12 @@ class Conversations:
         return _conversation(rows[0])
 
     def opening(self, agent_id: AgentId, seq: int, *, known: Agent | None = None) -> Opening:
+        """Who means to write by it holds the agent's lock (`Agents.lock`).
+
+        Args:
+            known: the agent as it was read earlier: what seldom changes is not read again unless it has.
+        Raises: NotFound: also for a conversation that was removed.
+        """
         rows = self._db.rows(self._opening, {"agent_id": storable(agent_id), "seq": seq, "org_id": self._org_id})
         if not rows:
             raise NotFound("agent", agent_id)
@@ -237,6 +249,10 @@ class Conversations:
         return [_conversation(row) for row in rows]
 
     def show(self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None) -> None:
+        """Record which block versions the conversation's log now shows, and its new prefix if there is one.
+
+        With a prefix, the tokens of the view are counted anew, over all the rows that follow it.
+        """
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen), "org_id": self._org_id}
         changes = "seen = :seen"
         if prefix is not None:
@@ -252,6 +268,8 @@ class Conversations:
         )
 
     def wait(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
+        """Record the run that stopped at calls which wait for somebody outside, and the message with them; None:
+        nothing waits any more."""
         self._db.run(
             "UPDATE conversations SET pending_run_seq = :run_seq, pending_from = :from_seq"
             f" WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
@@ -259,6 +277,7 @@ class Conversations:
         )
 
     def waiting(self, agent_id: AgentId | None = None, *, limit: int = 100) -> Sequence[Conversation]:
+        """Conversations with calls that wait, of one agent or of all; in order of agents and their numbers."""
         of = "" if agent_id is None else " AND c.agent_id = :agent_id"
         rows = self._db.rows(
             f"SELECT {_OF_C} FROM conversations c JOIN agents a ON a.id = c.agent_id"
@@ -269,6 +288,7 @@ class Conversations:
         return [_conversation(row) for row in rows]
 
     def fit(self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int) -> None:
+        """Record how the rows in view are shown from now on, and the estimate of that."""
         self._db.run(
             "UPDATE conversations SET view_tokens = :view_tokens, stubs = :stubs, overcount = :overcount"
             f" WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",

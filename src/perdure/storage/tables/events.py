@@ -28,6 +28,12 @@ class Events:
     def add(
         self, key: RunKey, events: Sequence[Event], *, at: datetime, after: int | None = None
     ) -> Sequence[StoredEvent]:
+        """The events with their numbers, consecutive within the run. Raises: NotFound.
+
+        Args:
+            after: the number of the run's last event, where it is known and the run was added, or is held, in this
+                transaction; 0: it has none.
+        """
         first, at_text = 1 + (self._last(key) if after is None else after), iso(at)
         rows: list[dict[str, Any]] = []
         upto = first - 1
@@ -72,6 +78,7 @@ class Events:
         return int(rows[0][0])
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
+        """In order; added messages come with the message, also when a reset took it out of view since."""
         rows = self._db.rows(
             "SELECT seq, type, body, created_at FROM events"
             f" WHERE agent_id = :agent_id AND run_seq = :run_seq AND seq > :after AND {OWN_AGENT}"
@@ -107,6 +114,8 @@ class Events:
         ]
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
+        """Remove stored previews that are older than `since` or beyond the newest `keep`; how many went. A run's newest
+        event always stays."""
         return self._db.run(
             "DELETE FROM events WHERE agent_id = :agent_id AND run_seq = :run_seq AND type = 'delta.streamed'"
             " AND (created_at < :since OR seq <= (SELECT d.seq FROM events d WHERE d.agent_id = :agent_id"

@@ -34,6 +34,7 @@ class Files:
         self._db, self._org_id = db, org_id
 
     def add(self, file: File) -> File:
+        """The file with its number. Raises: NotFound: no such folder; AlreadyExists: its name is taken."""
         if self.find(file.folder_id, file.name) is not None:
             raise AlreadyExists("file", file.name)
         advanced = self._db.update(
@@ -68,6 +69,7 @@ class Files:
         return file
 
     def get(self, file_id: FileId) -> File:
+        """Raises: NotFound."""
         rows = self._read("id = :id", {"id": storable(file_id)})
         if not rows:
             raise NotFound("file", file_id)
@@ -78,6 +80,7 @@ class Files:
         return rows[0] if rows else None
 
     def same_content(self, digest: str, *, suffix: str) -> File | None:
+        """A file with these bytes whose text is made, its name ending in `suffix`."""
         rows = self._read(
             "digest = :digest AND status = 'completed' AND substr(name, length(name) - :more) = :suffix LIMIT 1",
             {"digest": digest, "suffix": storable(suffix), "more": len(suffix) - 1},
@@ -93,6 +96,7 @@ class Files:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[File]:
+        """Files whose numbers lie between `above` and `below`, both left out."""
         where, params = between("number", above, below)
         order = "DESC" if newest_first else "ASC"
         return self._read(
@@ -101,6 +105,7 @@ class Files:
         )
 
     def count(self, folder_id: FolderId) -> Mapping[FileStatus, int]:
+        """Status -> files; those that none has are missing."""
         rows = self._db.rows(
             "SELECT status, COUNT(*) FROM files WHERE folder_id = :folder_id AND org_id = :org_id"
             " AND status <> 'deleted' GROUP BY status",
@@ -109,6 +114,7 @@ class Files:
         return {row[0]: row[1] for row in rows}
 
     def unembedded(self, folder_id: FolderId) -> Mapping[FileId, int]:
+        """File -> how many of its passages wait for their vectors; those that wait for none are missing."""
         # By way of the queue, which is empty most of the time.
         rows = self._db.rows(
             "SELECT p.tags, COUNT(*) FROM folders d JOIN archives a ON a.id = d.archive_id"
@@ -125,6 +131,8 @@ class Files:
         return waiting
 
     def delete(self, file_id: FileId) -> None:
+        """Nobody has it any more, and its name is free; what is left of it waits for a worker (`claim`), who ends with
+        `forget`. Raises: NotFound."""
         file = self.get(file_id)
         self._db.run("DELETE FROM file_uploads WHERE file_id = :id", {"id": file_id})
         # Whoever works on it has lost it; its id is the one name that is surely free.
@@ -139,6 +147,7 @@ class Files:
         )
 
     def drop_views(self, file_id: FileId, *, limit: int) -> int:
+        """Forget what up to `limit` agents have open of a file; of how many."""
         some = "SELECT agent_id FROM agent_files WHERE file_id = :file_id ORDER BY agent_id LIMIT :limit"
         return self._db.run(
             f"DELETE FROM agent_files WHERE file_id = :file_id AND agent_id IN ({some}) AND {_OWN_FILE}",
@@ -146,6 +155,7 @@ class Files:
         )
 
     def forget(self, file: File) -> None:
+        """Remove a deleted file, whose passages and views were removed, with its text. Raises: LeaseLost."""
         if not self._db.run(f"DELETE FROM files WHERE {_HELD} AND status = 'deleted'", self._held(file)):
             raise LeaseLost(f"{file.id} is not ours to remove")
         for table in ("file_parts", "file_pages"):
@@ -154,12 +164,14 @@ class Files:
     # -- its bytes -----------------------------------------------------------------------------------------------------
 
     def put_bytes(self, file_id: FileId, seq: int, data: bytes, *, at: datetime) -> None:
+        """Keep a part of the bytes of a file, also of one that is still to be added; parts count from 0."""
         self._db.run(
             "INSERT INTO file_uploads (file_id, seq, bytes, created_at) VALUES (:file_id, :seq, :bytes, :at)",
             {"file_id": file_id, "seq": seq, "bytes": data, "at": iso(at)},
         )
 
     def bytes_of(self, file_id: FileId, seq: int) -> bytes | None:
+        """A part of the bytes; None behind the last."""
         rows = self._db.rows(
             f"SELECT bytes FROM file_uploads WHERE file_id = :file_id AND seq = :seq AND {_OWN_FILE}",
             {"file_id": file_id, "seq": seq, "org_id": self._org_id},
@@ -173,6 +185,7 @@ class Files:
         )
 
     def drop_abandoned(self, *, before: datetime) -> int:
+        """Forget the bytes of files that were never added, if they are older; how many parts."""
         return self._db.run(
             "DELETE FROM file_uploads WHERE created_at < :before"
             " AND NOT EXISTS (SELECT 1 FROM files WHERE files.id = file_uploads.file_id)",
@@ -182,6 +195,7 @@ class Files:
     # -- its processing ------------------------------------------------------------------------------------------------
 
     def unended(self) -> bool:
+        """Whether there is a file for `claim` to find now or later, whoever works on it."""
         return bool(
             self._db.rows(
                 f"SELECT 1 FROM files WHERE org_id = :org_id AND {_UNENDED} LIMIT 1", {"org_id": self._org_id}
@@ -189,6 +203,8 @@ class Files:
         )
 
     def claim(self, *, owner: str, at: datetime, until: datetime, dead_owners: Sequence[str] = ()) -> File | None:
+        """The oldest file whose text is to be made, or that was deleted, and that nobody works on, now worked on by
+        `owner`; `tries` has grown. None: there is none now."""
         params: dict[str, Any] = {"org_id": self._org_id, "at": iso(at)}
         params |= {f"dead{index}": dead for index, dead in enumerate(dead_owners)}
         dead = ", ".join(f":dead{index}" for index in range(len(dead_owners)))
@@ -213,6 +229,7 @@ class Files:
         return file_of(rows[0]) if rows else None
 
     def holders(self) -> Sequence[str]:
+        """Who works on files now."""
         rows = self._db.rows(
             f"SELECT DISTINCT lease_owner FROM files WHERE org_id = :org_id AND {_UNENDED} AND lease_owner IS NOT NULL",
             {"org_id": self._org_id},
@@ -228,6 +245,10 @@ class Files:
         done: int | None = None,
         total: int | None = None,
     ) -> None:
+        """Keep the claim that `file` was returned with, and how far the work is.
+
+        Raises: LeaseLost: it is another's, or has ended, or is gone.
+        """
         if not self._db.run(
             "UPDATE files SET lease_until = :until, status = COALESCE(:status, status), done = COALESCE(:done, done),"
             f" total = COALESCE(:total, total) WHERE {_HELD}",
@@ -236,6 +257,8 @@ class Files:
             raise LeaseLost(f"{file.id} is not ours to process any more")
 
     def end(self, file: File) -> None:
+        """Keep what became of a claimed file: its status and all that is known of its text; nobody works on it any
+        more. Its folder has another version if it can be read now. Raises: LeaseLost."""
         names = (name for name in _result_columns(file) if name != "id")
         changes = ", ".join(f"{name} = :{name}" for name in names)
         if not self._db.run(
@@ -252,17 +275,20 @@ class Files:
     )
 
     def release(self, owner: str) -> None:
+        """Nobody works any more on what `owner` worked on, and it counts as not tried."""
         self._db.run(
             f"{self._RELEASE} WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED}",
             {"org_id": self._org_id, "owner": owner},
         )
 
     def give_back(self, file: File) -> None:
+        """Nobody works any more on this file, and it counts as not tried; nothing if another has it by now."""
         self._db.run(f"{self._RELEASE} WHERE {_HELD}", self._held(file))
 
     # -- its text ------------------------------------------------------------------------------------------------------
 
     def put_parts(self, file_id: FileId, parts: Sequence[FilePart], page_starts: Sequence[int] = ()) -> None:
+        """Add parts; page starts, if there are any, are kept with whichever parts they come."""
         self.get(file_id)
         self._db.run_many(
             "INSERT INTO file_parts (file_id, seq, first_line, first_char, text)"
@@ -293,6 +319,7 @@ class Files:
             )
 
     def parts(self, file_id: FileId, *, from_line: int = 1, after_seq: int = -1, limit: int = 1) -> Sequence[FilePart]:
+        """Parts from the one that `from_line` begins in, and behind `after_seq`, in order."""
         rows = self._db.rows(
             "SELECT seq, first_line, first_char, text FROM file_parts WHERE file_id = :file_id AND seq > :after"
             " AND seq >= COALESCE((SELECT MAX(b.seq) FROM file_parts b WHERE b.file_id = :file_id"
@@ -303,6 +330,7 @@ class Files:
         return [FilePart(seq=row[0], first_line=row[1], first_char=row[2], text=restored(row[3])) for row in rows]
 
     def page_starts(self, file_id: FileId) -> Sequence[int]:
+        """The first line of each page, from 1; empty where there are no pages."""
         rows = self._db.rows(
             f"SELECT starts FROM file_pages WHERE file_id = :file_id AND {_OWN_FILE}",
             {"file_id": file_id, "org_id": self._org_id},

@@ -24,7 +24,7 @@ from perdure.storage.database.base import (
     revise_settings,
 )
 from perdure.storage.tables.archives import Archives
-from perdure.storage.tables.deleted import delete_shared
+from perdure.storage.upkeep.deleted import delete_shared
 
 __all__ = ["Folders", "between"]
 
@@ -39,6 +39,7 @@ class Folders:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, folder: Folder) -> Folder:
+        """The folder with its number; counts begin at 0. Raises: AlreadyExists: its name is taken."""
         folder = replace(folder, number=next_number(self._db), version=0, file_count=0)
         if not self._db.run(
             f"INSERT INTO folders ({_COLUMNS}) VALUES (:id, :org_id, :number, :name, :description, :instructions,"
@@ -55,6 +56,7 @@ class Folders:
         return folder
 
     def get(self, folder_id: FolderId) -> Folder:
+        """Raises: NotFound."""
         rows = self._read("id = :id", {"id": storable(folder_id)})
         if not rows:
             raise NotFound("folder", folder_id)
@@ -65,10 +67,15 @@ class Folders:
         return rows[0] if rows else None
 
     def of_archive(self, archive_id: ArchiveId) -> Folder | None:
+        """The folder whose files' passages this archive holds; None for all other archives."""
         rows = self._read("archive_id = :archive_id", {"archive_id": storable(archive_id)})
         return rows[0] if rows else None
 
     def put(self, folder: Folder) -> None:
+        """Keep its name, description, instructions, metadata and `updated_at`; nothing else can be changed so.
+
+        Raises: NotFound, AlreadyExists.
+        """
         own = OwnId(self.get(folder.id).id)
         namesake = self.find(folder.name)
         if namesake is not None and namesake.id != folder.id:
@@ -91,6 +98,7 @@ class Folders:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Folder]:
+        """Folders whose numbers lie between `above` and `below`, both left out, in order of creation."""
         where, params = between("number", above, below)
         if name is not None:
             where, params = f"{where} AND name = :name", params | {"name": storable(name)}
@@ -102,6 +110,10 @@ class Folders:
         return int(rows[0][0])
 
     def delete(self, folder_id: FolderId) -> None:
+        """Take it from all agents and remove it with its archive.
+
+        Raises: NotFound; InvalidInput: it still has files, or its archive passages.
+        """
         folder = self.get(folder_id)
         held = self._db.rows("SELECT passage_count FROM archives WHERE id = :id", {"id": folder.archive_id})
         if folder.file_count or (held and held[0][0]):
@@ -110,6 +122,10 @@ class Folders:
         Archives(self._db, self._org_id).delete(folder.archive_id)
 
     def attach(self, agent_id: AgentId, folder_id: FolderId, *, opens: bool) -> bool:
+        """Whether it was not attached before. `opens`: files that become readable are opened where there is room.
+
+        Raises: NotFound, TooMany.
+        """
         self.get(folder_id)
         own_id = own_agent(self._db, self._org_id, agent_id)
         own = {"agent_id": own_id, "folder_id": folder_id, "opens": int(opens)}
@@ -129,6 +145,7 @@ class Folders:
         return True
 
     def detach(self, agent_id: AgentId, folder_id: FolderId) -> bool:
+        """Whether it was attached; the agent has none of its files open then. Raises: NotFound."""
         self.get(folder_id)
         own_id = own_agent(self._db, self._org_id, agent_id)
         own = {"agent_id": own_id, "folder_id": folder_id}
@@ -143,6 +160,7 @@ class Folders:
         return True
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Folder]:
+        """In the order they were attached."""
         columns = ", ".join(f"f.{column.strip()}" for column in _COLUMNS.split(","))
         rows = self._db.rows(
             f"SELECT {columns} FROM agent_folders x JOIN folders f ON f.id = x.folder_id"
@@ -152,6 +170,11 @@ class Folders:
         return [_folder(row) for row in rows]
 
     def agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
+        """The agents that have it, oldest first; with `limit`, some of them, in another order.
+
+        Args:
+            opening: only those that open what becomes readable.
+        """
         return self._agents(OwnId(self.get(folder_id).id), opening=opening, limit=limit)
 
     def _agents(self, own: OwnId, *, opening: bool, limit: int | None) -> Sequence[AgentId]:

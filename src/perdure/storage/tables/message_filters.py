@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.core.ids import AgentId
-from perdure.core.tx import MessageFilter
+from perdure.core.messages import MessageFilter
 from perdure.storage.database.base import iso
 
 __all__ = ["BEFORE_NEXT_RUN", "SHOWN", "being_reset", "conditions_of", "listed", "shown"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
+from perdure.core.ids import AgentId
 from perdure.core.messages import (
     Message,
     Part,
@@ -18,16 +20,19 @@ from perdure.core.messages import (
 )
 from perdure.core.text.words import index_words, restored, storable
 from perdure.core.tools.spec import REPEATING_TOOLS
-from perdure.storage.database.base import DAMAGED_HELPS, Row, from_iso, iso
+from perdure.storage.database.base import DAMAGED_HELPS, Database, Row, from_iso, iso
 from perdure.storage.upkeep.checksums import MESSAGES
 
 __all__ = [
     "COLUMNS",
     "NULLABLE",
+    "as_of_settings",
     "insert_statement",
     "message_of",
     "params_of",
     "parts_of",
+    "read_rows",
+    "revised_parts",
     "row_text",
     "words_in",
     "words_of",
@@ -131,3 +136,37 @@ def words_in(parts: Sequence[Part]) -> str:
 
 def _repeats(part: Part) -> bool:
     return isinstance(part, ToolResult) and part.name in REPEATING_TOOLS
+
+
+def read_rows(db: Database, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
+    source = f"messages{db.of_conversation if of_conversation else ''}"
+    messages = [message_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM {source} WHERE {where}", params)]
+    if any(message.revision for message in messages):
+        return [_revised(db, message) if message.revision else message for message in messages]
+    return messages
+
+
+def _revised(db: Database, message: Message) -> Message:
+    return replace(message, parts=parts_of(revised_parts(db, message.agent_id, message.seq, message.revision)))
+
+
+def revised_parts(db: Database, agent_id: AgentId, seq: int, revision: int) -> str:
+    rows = db.rows(
+        "SELECT parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq AND revision = :revision",
+        {"agent_id": agent_id, "seq": seq, "revision": revision},
+    )
+    text: str = rows[0][0]
+    return text
+
+
+def as_of_settings(db: Database, message: Message, settings_revision: int) -> Message | None:
+    """The message as a request with this settings revision showed it; None if it was removed before."""
+    rows = db.rows(
+        "SELECT revision, parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq"
+        " AND settings_revision <= :settings_revision ORDER BY revision DESC LIMIT 1",
+        {"agent_id": message.agent_id, "seq": message.seq, "settings_revision": settings_revision},
+    )
+    if not rows:
+        return replace(message, revision=0)
+    revision, parts = rows[0]
+    return None if parts is None else replace(message, revision=revision, parts=parts_of(parts))

@@ -22,15 +22,16 @@ from perdure.core.ids import AgentId, MessageId, OrgId, StepId
 from perdure.core.messages import (
     Draft,
     Message,
+    MessageFilter,
     Part,
     Text,
+    Turn,
     check_calls_kept,
     is_embedded,
     parts_to_json,
 )
 from perdure.core.runs import Run
-from perdure.core.text.words import Query, index_words, restored, storable
-from perdure.core.tx import Matches, MessageFilter, Turn
+from perdure.core.text.words import Matches, Query, index_words, restored, storable
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import matches
@@ -39,15 +40,18 @@ from perdure.storage.tables.message_ids import place_of, places_of, register_oth
 from perdure.storage.tables.message_rows import (
     COLUMNS,
     NULLABLE,
+    as_of_settings,
     insert_statement,
     message_of,
     params_of,
     parts_of,
+    read_rows,
+    revised_parts,
     row_text,
     words_in,
     words_of,
 )
-from perdure.storage.tables.vectors import forget_texts, queue_texts
+from perdure.storage.tables.vector_queue import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import REVISIONS
 
 __all__ = ["Messages", "embedded_texts_of", "indexed_words_of", "message_words_of", "read_messages"]
@@ -77,6 +81,14 @@ class Messages:
         overcount: int | None = None,
         opening: Opening | None = None,
     ) -> Sequence[Message]:
+        """The messages with their numbers, consecutive, at once searchable. Raises: NotFound: no such agent.
+
+        Args:
+            overcount: what the request before these messages taught of the conversation's estimate
+                (`Conversation.overcount`); None: nothing.
+            opening: what the `run` was added to in this transaction; it has taken the numbers for these messages,
+                and they are found by their ids already.
+        """
         if opening is not None:
             if (opening.agent.id, opening.agent.org_id) != (agent_id, self._org_id):
                 raise NotFound("agent", agent_id)
@@ -149,6 +161,7 @@ class Messages:
         return advanced[0][0], advanced[0][1], bool(advanced[0][2])
 
     def get(self, message_id: MessageId) -> Message:
+        """Raises: NotFound."""
         agent_id, seq = self.place(message_id)
         found = self.by_seqs(agent_id, [seq])
         if not found:
@@ -156,12 +169,15 @@ class Messages:
         return found[0]
 
     def place(self, message_id: MessageId) -> tuple[AgentId, int]:
+        """Whose message it is, and its number; also of one that is out of view. Raises: NotFound."""
         return place_of(self._db, self._org_id, message_id)
 
     def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
+        """Those that are taken, also by messages that were removed from view."""
         return set(places_of(self._db, self._org_id, ids))
 
     def reset_among(self, ids: Sequence[MessageId]) -> set[MessageId]:
+        """Those that a reset took out of view."""
         found: dict[AgentId, list[int]] = {}
         for agent_id, seq in places_of(self._db, self._org_id, ids).values():
             found.setdefault(agent_id, []).append(seq)
@@ -188,6 +204,8 @@ class Messages:
         engine_kinds: bool = False,
         reset: bool = False,
     ) -> Sequence[Message]:
+        """A page in order of `seq`; the engine's own messages are left out unless asked for, and so are those that a
+        `reset` took out of view."""
         where, params = listed(agent_id, conversation_seq, after_seq, before_seq)
         if not engine_kinds:
             where += " AND kind IN ('message', 'approval')"
@@ -207,16 +225,20 @@ class Messages:
         upto_seq: int,
         settings_revision: int | None = None,
     ) -> Sequence[Message]:
+        """Every row of a conversation in [from_seq, upto_seq], the engine's own included: what a model is shown. With a
+        settings revision, as it was shown then, whatever was revised or removed since."""
         where = "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
             return self._read(f"{where} AND {SHOWN} ORDER BY seq", params, of_conversation=True)
         sql = f"SELECT {COLUMNS} FROM messages{self._db.of_conversation} WHERE {OWN_AGENT} AND {where} ORDER BY seq"
         rows = map(message_of, self._db.rows(sql, params | {"org_id": self._org_id}))
-        shown = (_as_of(self._db, row, settings_revision) if row.revision else row for row in rows)
+        shown = (as_of_settings(self._db, row, settings_revision) if row.revision else row for row in rows)
         return [message for message in shown if message is not None]
 
     def of_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
+        """The run's input and everything that followed from it; what a `reset` took out of view is left out unless
+        asked for."""
         # By the conversation's index, from the run's first message to the next run's. An index by run would cost every
         # message something for the sake of runs long ended.
         until = f" AND {BEFORE_NEXT_RUN}" if run.ended else ""
@@ -237,6 +259,7 @@ class Messages:
         )
 
     def count(self, agent_id: AgentId) -> int:
+        """How many messages the agent's history has, the engine's own left out."""
         rows = self._db.rows(
             "SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id",
             {"id": agent_id, "org_id": self._org_id},
@@ -244,6 +267,7 @@ class Messages:
         return int(rows[0][0]) if rows else 0
 
     def count_after(self, agent_id: AgentId, seq: int, *, conversation_seq: int | None = None) -> int:
+        """How many of those that `list` gives have higher numbers."""
         where, params = listed(agent_id, conversation_seq, seq, None)
         found = f"{where} AND kind IN ('message', 'approval') AND {SHOWN} AND {OWN_AGENT}"
         index = "" if conversation_seq is None else self._db.of_conversation
@@ -251,6 +275,7 @@ class Messages:
         return int(self._db.rows(sql, params | {"org_id": self._org_id})[0][0])
 
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
+        """Candidates of a full-text search."""
         found = self._db.rows(
             "SELECT number, words_seq, message_seq, EXISTS (SELECT 1 FROM resetting WHERE agent_id = :id) FROM agents"
             " WHERE id = :id AND org_id = :org_id",
@@ -284,7 +309,7 @@ class Messages:
     def _waiting(self, agent_id: AgentId, first: int, last: int, where: MessageFilter) -> Sequence[tuple[int, str]]:
         """Number and words of those between two numbers that the filter lets through, the newest first."""
         conditions, params = conditions_of(where)
-        rows = _read(
+        rows = read_rows(
             self._db,
             f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND {SHOWN}{conditions} ORDER BY seq DESC",
             {"agent_id": agent_id, "first": first, "last": last, **params},
@@ -292,6 +317,7 @@ class Messages:
         return [(seq, words) for seq, _, words in filter(None, map(words_of, rows))]
 
     def next_seq(self, agent_id: AgentId) -> int:
+        """The number that the agent's next message will get. Raises: NotFound."""
         rows = self._db.rows(
             "SELECT message_seq FROM agents WHERE id = :id AND org_id = :org_id",
             {"id": agent_id, "org_id": self._org_id},
@@ -301,6 +327,7 @@ class Messages:
         return int(rows[0][0])
 
     def turns(self, agent_id: AgentId, *, from_seq: int, limit: int) -> Sequence[Turn]:
+        """What users and assistants said from `from_seq` on, in order; rows without text are left out."""
         # Asked of the stored form as it is: reading it as messages would take ten times as long.
         rows = self._db.rows(
             "SELECT seq, conversation_seq, role, name, occurred_at, LENGTH(parts),"
@@ -323,6 +350,7 @@ class Messages:
         ]
 
     def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
+        """Number -> text of those that were not removed."""
         if not seqs:
             return {}
         source, among, params = self._db.picked("messages", "seq", "seqs", seqs)
@@ -348,6 +376,10 @@ class Messages:
         return [found[seq] for seq in seqs if seq in found]
 
     def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
+        """Show other parts from now on, or None to remove from view; the row itself stays.
+
+        Raises: NotFound; InvalidInput: a call or result would be torn from its other half.
+        """
         before = self.get(message_id)
         check_calls_kept(before, parts)
         params = {"agent_id": before.agent_id, "seq": before.seq}
@@ -395,7 +427,7 @@ class Messages:
 
     def _read(self, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
         params = params | {"org_id": self._org_id}
-        return _read(self._db, f"{OWN_AGENT} AND {where}", params, of_conversation=of_conversation)
+        return read_rows(self._db, f"{OWN_AGENT} AND {where}", params, of_conversation=of_conversation)
 
 
 def read_messages(
@@ -405,7 +437,7 @@ def read_messages(
     if not seqs:
         return {}
     among, params = db.among("seq", "seqs", seqs)
-    found = _read(
+    found = read_rows(
         db,
         f"agent_id = :agent_id AND {among} AND {shown(reset)} AND {OWN_AGENT}",
         {"agent_id": agent_id, "org_id": org_id, **params},
@@ -437,7 +469,7 @@ def message_words_of(
         where, params = f"{where} AND conversation_seq = :conversation", params | {"conversation": conversation_seq}
         source += db.of_conversation
     for seq, role, parts, revision in db.rows(f"SELECT seq, role, parts, revision FROM {source} WHERE {where}", params):
-        stored = _revised_parts(db, agent_id, seq, revision) if revision else parts
+        stored = revised_parts(db, agent_id, seq, revision) if revision else parts
         # Parts are made only of what may hold some that search leaves out: most messages are one text.
         words = words_in(parts_of(stored)) if '"tool_result"' in stored else index_words(row_text(stored))
         if words:
@@ -451,38 +483,4 @@ def embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: 
         sql = "SELECT seq FROM passages WHERE archive_id = :agent_id AND seq BETWEEN :first AND :last"
         return [row[0] for row in db.rows(sql, params)]
     where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0 AND kind = 'message'"
-    return [message.seq for message in _read(db, where, params) if is_embedded(message)]
-
-
-def _read(db: Database, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
-    source = f"messages{db.of_conversation if of_conversation else ''}"
-    messages = [message_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM {source} WHERE {where}", params)]
-    if any(message.revision for message in messages):
-        return [_revised(db, message) if message.revision else message for message in messages]
-    return messages
-
-
-def _revised(db: Database, message: Message) -> Message:
-    return replace(message, parts=parts_of(_revised_parts(db, message.agent_id, message.seq, message.revision)))
-
-
-def _revised_parts(db: Database, agent_id: AgentId, seq: int, revision: int) -> str:
-    rows = db.rows(
-        "SELECT parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq AND revision = :revision",
-        {"agent_id": agent_id, "seq": seq, "revision": revision},
-    )
-    text: str = rows[0][0]
-    return text
-
-
-def _as_of(db: Database, message: Message, settings_revision: int) -> Message | None:
-    """The message as a request with this settings revision showed it; None if it was removed before."""
-    rows = db.rows(
-        "SELECT revision, parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq"
-        " AND settings_revision <= :settings_revision ORDER BY revision DESC LIMIT 1",
-        {"agent_id": message.agent_id, "seq": message.seq, "settings_revision": settings_revision},
-    )
-    if not rows:
-        return replace(message, revision=0)
-    revision, parts = rows[0]
-    return None if parts is None else replace(message, revision=revision, parts=parts_of(parts))
+    return [message.seq for message in read_rows(db, where, params) if is_embedded(message)]

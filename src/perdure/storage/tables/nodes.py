@@ -12,7 +12,7 @@ from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.runs import usage_to_json
 from perdure.core.text.words import restored, storable
 from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load
-from perdure.storage.tables.runs import load_usage
+from perdure.storage.tables.run_rows import load_usage
 
 __all__ = ["Nodes"]
 
@@ -27,6 +27,7 @@ class Nodes:
         self._db, self._org_id = db, org_id
 
     def add(self, node: SummaryNode) -> SummaryNode:
+        """The node with its number in the conversation. Raises: NotFound: no such agent."""
         # A conversation has one run at a time, and only its run adds nodes, so the next number is safe to take.
         rows = self._db.rows(
             f"INSERT INTO summary_nodes ({_COLUMNS}) SELECT :agent_id, :conversation, (SELECT COALESCE(MAX(seq) + 1, 0)"
@@ -58,11 +59,13 @@ class Nodes:
         return replace(node, seq=int(rows[0][0]))
 
     def get(self, agent_id: AgentId, conversation_seq: int, seq: int) -> SummaryNode:
+        """Raises: NotFound."""
         if found := self.by_seqs(agent_id, conversation_seq, [seq]):
             return found[0]
         raise NotFound("summary node", node_handle(seq))
 
     def by_seqs(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
+        """Those that there are, in the order of `seqs`."""
         if not seqs:
             return []
         listed = ", ".join(str(int(seq)) for seq in seqs)
@@ -78,6 +81,7 @@ class Nodes:
         after_seq: int = -1,
         from_message_seq: int = 0,
     ) -> Sequence[SummaryNode]:
+        """In order of their numbers; only those of messages from this one on."""
         return self._read(
             "seq > :after AND from_message_seq >= :first ORDER BY seq LIMIT :limit",
             agent_id,

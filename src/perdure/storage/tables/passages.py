@@ -16,15 +16,14 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId
-from perdure.core.passages import Passage, PassageTexts
-from perdure.core.text.words import Query, index_words, restored, storable
-from perdure.core.tx import Matches, PassageFilter, Postings
+from perdure.core.passages import Passage, PassageFilter, PassageTexts
+from perdure.core.text.words import Matches, Postings, Query, index_words, restored, storable
 from perdure.storage.database.base import Database, Row, dump, find_all, from_iso, iso, load, locate, register
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import CLAUSE_ROWS, matches
 from perdure.storage.tables.agents import contains, pattern_of
 from perdure.storage.tables.archives import OWN_ARCHIVE
-from perdure.storage.tables.vectors import forget_texts, queue_texts
+from perdure.storage.tables.vector_queue import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import PASSAGES
 
 __all__ = ["Passages", "passage_words_of", "tag_labels"]
@@ -37,6 +36,10 @@ class Passages:
         self._db, self._org_id = db, org_id
 
     def add(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """The passages, all of one archive, with their sequence numbers; at once searchable by text.
+
+        Raises: NotFound: no such archive; AlreadyExists: an id is taken.
+        """
         if not passages:
             return ()
         archive_id = passages[0].archive_id
@@ -70,14 +73,20 @@ class Passages:
         return added
 
     def get(self, passage_id: PassageId) -> Passage:
+        """Raises: NotFound."""
         archive_id, seq = locate(self._db, self._org_id, "passage", passage_id)
         return self.by_seqs(ArchiveId(archive_id), [seq])[0]
 
     def known(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
+        """The archives of those that are taken."""
         found = find_all(self._db, self._org_id, ids)
         return {PassageId(id_): ArchiveId(owner) for id_, owner, _ in found}
 
     def put(self, passage: Passage) -> Passage:
+        """Keep its text, tags, metadata, source and `occurred_at`; its place stays, search finds the new text.
+
+        Raises: NotFound.
+        """
         before = self.get(passage.id)
         after = replace(passage, archive_id=before.archive_id, seq=before.seq, tags=tuple(dict.fromkeys(passage.tags)))
         self._db.run(
@@ -98,6 +107,7 @@ class Passages:
         return after
 
     def delete(self, archive_id: ArchiveId, seqs: Sequence[int]) -> int:
+        """How many of them there were; nothing finds them any more. Raises: NotFound: no such archive."""
         own = {"archive_id": archive_id, "org_id": self._org_id}
         if not self._db.rows(f"SELECT 1 WHERE {OWN_ARCHIVE}", own):
             raise NotFound("archive", archive_id)
@@ -184,6 +194,8 @@ class Passages:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Passage]:
+        """Passages whose numbers lie between `above` and `below`, both left out; with a `text`, those of them that
+        contain it in any case; with `among`, only those of these numbers."""
         filtered, params = _conditions(where or PassageFilter())
         conditions, params = (
             f"p.archive_id = :archive_id{filtered}",
@@ -217,6 +229,8 @@ class Passages:
         known: Postings | None = None,
         rows: int | None = None,
     ) -> Matches:
+        """Candidates of a full-text search. What is read of the index goes by `known`, and is added to it; `rows`: how
+        many passages the filter lets through, if that is known."""
         numbers = self._db.rows(
             "SELECT number FROM archives WHERE id = :id AND org_id = :org_id",
             {"id": archive_id, "org_id": self._org_id},
@@ -241,6 +255,7 @@ class Passages:
         )
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> PassageTexts:
+        """Those that are there, in the order of `seqs`."""
         if not seqs:
             return PassageTexts()
         source, among, params = self._db.picked("passages", "seq", "seqs", seqs)
@@ -264,6 +279,7 @@ class Passages:
         )
 
     def use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
+        """Count that these were shown to an agent that looked for them."""
         if not seqs:
             return
         among, params = self._db.among("seq", "seqs", seqs)
@@ -273,6 +289,7 @@ class Passages:
         )
 
     def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:
+        """The numbers of all that the filter lets through, in order."""
         params: dict[str, Any] = {"archive_id": archive_id, "org_id": self._org_id}
         if len(where.tags) == 1 and where.since is None and where.until is None:
             sql = "SELECT t.seq FROM passage_tags t WHERE t.archive_id = :archive_id AND t.tag = :tag"
@@ -287,6 +304,7 @@ class Passages:
         return [row[0] for row in rows]
 
     def latest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[int]:
+        """The numbers of those that the filter lets through whose `occurred_at` is latest, the latest first."""
         conditions, params = _conditions(where)
         rows = self._db.rows(
             f"SELECT p.seq FROM passages p WHERE p.archive_id = :archive_id AND {OWN_ARCHIVE}{conditions}"

@@ -11,17 +11,16 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.blocks import Author
-from perdure.core.conversations import Conversation, Reset
+from perdure.core.conversations import Conversation, Counted, Reset
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.text.words import restored, storable
-from perdure.core.tx.resets import Counted
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import index as word_index
-from perdure.storage.tables.deleted import within
 from perdure.storage.tables.message_filters import SHOWN
 from perdure.storage.tables.messages import indexed_words_of
-from perdure.storage.tables.vectors import forget_texts
+from perdure.storage.tables.vector_queue import forget_texts
+from perdure.storage.upkeep.deleted import within
 
 __all__ = ["Resets"]
 
@@ -31,6 +30,7 @@ class Resets:
         self._db, self._org_id = db, org_id
 
     def counted(self, agent_id: AgentId) -> Counted:
+        """What `add` has to know, read beforehand: it takes a look at every message. Raises: NotFound."""
         params = {"agent_id": agent_id, "org_id": self._org_id}
         found = self._db.rows(
             "SELECT message_seq, settings_revision FROM agents WHERE id = :agent_id AND org_id = :org_id", params
@@ -47,6 +47,15 @@ class Resets:
     def add(
         self, conversation: Conversation, *, author: Author, at: datetime, counted: Counted | None = None
     ) -> Reset | None:
+        """Take every message of the conversation out of view: it is not shown, listed, counted or found any more, and
+        the next request begins without it. The rows stay, and so does each past request. None: there is nothing to
+        take. Whoever calls this holds the agent's lock, and no run of the conversation is on; and sees to it that it is
+        carried out.
+
+        Args:
+            counted: then no more is counted than what was said since.
+        Raises: NotFound.
+        """
         agent_id, seq = conversation.agent_id, conversation.seq
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "org_id": self._org_id, "at": iso(at)}
         found = self._db.rows(
@@ -103,6 +112,9 @@ class Resets:
         )
 
     def carry_out(self, agent_id: AgentId, *, limit: int = 500, chars: int = 250_000) -> bool:
+        """Give up what is kept for up to `limit` messages, of about `chars` characters, that resets of the agent took
+        out of view: their words in the index, their vectors. Whether some are left. Nobody sees a difference but in
+        time and room."""
         # The agent is locked: messages that are appended meanwhile may take the words of these into the index.
         agents = self._db.rows(
             f"SELECT number, embedded FROM agents WHERE id = :agent_id AND org_id = :org_id{self._db.for_update}",
@@ -147,6 +159,7 @@ class Resets:
         return bool(self._db.rows("SELECT 1 FROM resetting WHERE agent_id = :agent_id LIMIT 1", params))
 
     def unfinished(self, *, limit: int = 100) -> Sequence[AgentId]:
+        """The agents whose resets are not carried out yet."""
         rows = self._db.rows(
             "SELECT DISTINCT r.agent_id FROM resetting r JOIN agents a ON a.id = r.agent_id"
             " WHERE a.org_id = :org_id ORDER BY r.agent_id LIMIT :limit",
@@ -155,6 +168,7 @@ class Resets:
         return [AgentId(row[0]) for row in rows]
 
     def out_of_view(self, agent_id: AgentId) -> dict[int, int]:
+        """Of resets that are not carried out yet: conversation -> the last message that is out of view."""
         rows = self._db.rows(
             f"SELECT conversation_seq, upto_seq FROM resetting WHERE agent_id = :agent_id AND {OWN_AGENT}",
             {"agent_id": agent_id, "org_id": self._org_id},
@@ -162,6 +176,7 @@ class Resets:
         return {row[0]: row[1] for row in rows}
 
     def taken(self, agent_id: AgentId) -> dict[int, int]:
+        """The same of all resets that the agent's conversations had."""
         rows = self._db.rows(
             "SELECT seq, first_seq - 1 FROM conversations WHERE agent_id = :agent_id AND first_seq > 0"
             f" AND {OWN_AGENT}",
@@ -170,6 +185,7 @@ class Resets:
         return {row[0]: row[1] for row in rows}
 
     def list(self, agent_id: AgentId, *, conversation_seq: int | None = None, limit: int = 100) -> Sequence[Reset]:
+        """Newest first within each conversation, in order of conversations."""
         of = "" if conversation_seq is None else " AND r.conversation_seq = :seq"
         rows = self._db.rows(
             "SELECT c.id, r.number, r.upto_seq, r.message_count, r.author_kind, r.author_id, r.created_at FROM resets r"

@@ -11,19 +11,24 @@ from perdure.core.conversations import Opening
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId, is_of_run
 from perdure.core.messages import Draft
-from perdure.core.runs import NO_USAGE, Failure, Lease, Run, RunKey, StopReason, Usage, status_of, usage_to_json
-from perdure.core.text.words import restored, storable
-from perdure.core.tx.runs import RunFilter
-from perdure.storage.database.base import OWN_AGENT, Database, OwnId, Row, dump, from_iso, iso, load, locate, register
-
-__all__ = ["Runs", "load_failure", "load_usage"]
-
-_COLUMNS = (
-    "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
-    " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count,"
-    " created_at, started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools"
+from perdure.core.runs import (
+    Failure,
+    Lease,
+    Run,
+    RunFilter,
+    RunKey,
+    StopReason,
+    Usage,
+    status_of,
+    usage_to_json,
 )
-_OF_R = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
+from perdure.core.text.words import restored, storable
+from perdure.storage.database.base import OWN_AGENT, Database, OwnId, dump, from_iso, iso, load, locate, register
+from perdure.storage.tables.run_rows import RUN_COLUMNS, load_usage, run_conditions, run_of_row
+
+__all__ = ["Runs"]
+
+_OF_R = ", ".join(f"r.{column.strip()}" for column in RUN_COLUMNS.split(","))
 # A run is its agent's organisation's. Its own `org_id` is not asked for: the runs of a deleted agent keep theirs until
 # they are gone.
 _OWN_RUN = f"agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
@@ -70,6 +75,13 @@ class Runs:
         lease_until: datetime | None,
         waiting_input: str | None,
     ) -> Run:
+        """A queued run, reserved for the process that accepted it until `lease_until`; or with `running` one that this
+        process holds from the start, under its first lease. It takes the numbers for its messages, the `drafts`, and
+        puts their ids into the directory; they are then to be appended. Unless it has to wait behind another run: then
+        `waiting_input` is its encoded input, which becomes messages when the run is claimed.
+
+        Raises: NotFound: the agent.
+        """
         agent_id, conversation = opening.agent.id, opening.conversation
         advanced = self._db.run(
             "UPDATE agents SET run_seq = :run_seq + 1, message_seq = :message_seq + :rows,"
@@ -128,16 +140,19 @@ class Runs:
         return run
 
     def get(self, run_id: RunId) -> Run:
+        """Raises: NotFound."""
         agent_id, seq = locate(self._db, self._org_id, "run", run_id)
         return self.at(RunKey(AgentId(agent_id), seq))
 
     def at(self, key: RunKey) -> Run:
+        """Raises: NotFound."""
         rows = self._read("r.agent_id = :agent_id AND r.seq = :seq", self._own(key))
         if not rows:
             raise NotFound("run", f"{key.seq} of {key.agent_id}")
         return rows[0]
 
     def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
+        """Newest first."""
         older = "" if before_seq is None else "AND r.seq < :before"
         return self._read(
             f"r.agent_id = :agent_id {older} ORDER BY r.seq DESC LIMIT :limit",
@@ -153,9 +168,13 @@ class Runs:
         after: Run | None = None,
         before: Run | None = None,
     ) -> Sequence[Run]:
+        """A page of the runs of all agents, in the order asked for: by number for one agent, by time for several.
+
+        `after` and `before` are relative to that order; with `before` alone the page leads up to it.
+        """
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
-        conditions, params = _conditions(where)
+        conditions, params = run_conditions(where)
         backwards = before is not None and after is None
         for name, run, following in (("after", after, True), ("before", before, False)):
             if run is not None:
@@ -172,6 +191,8 @@ class Runs:
         return runs[::-1] if backwards else runs
 
     def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
+        """The only run of a conversation that may be claimed: one that goes on with answered calls, else the oldest
+        that has not ended, unless calls wait for an answer."""
         # Most often there is none, and a statement takes its time by the columns it names, found or not.
         found = self._db.rows(
             "SELECT r.seq FROM runs r WHERE r.conversation_id = (SELECT c.id FROM conversations c"
@@ -182,6 +203,8 @@ class Runs:
         return self.at(RunKey(agent_id, found[0][0])) if found else None
 
     def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
+        """The oldest unended run of every conversation whose lease has run out, or is held by nobody; the oldest first,
+        those of the same moment by agent and number."""
         return self._read(
             f"r.{_UNENDED} AND (r.lease_until IS NULL OR r.lease_until < :at) AND {_OLDEST}"
             " ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit",
@@ -189,6 +212,7 @@ class Runs:
         )
 
     def held(self, *, limit: int = 32) -> Sequence[Run]:
+        """The oldest unended run of every conversation, whoever holds it; in the same order."""
         return self._read(
             f"r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit",
             {"limit": limit},
@@ -203,17 +227,20 @@ class Runs:
           AND {OWN_AGENT}
           AND (r.lease_owner IS NULL OR r.lease_until < :at OR (r.lease_owner = :owner AND r.status = 'queued')
                OR r.lease_owner = :dead_owner)
-        RETURNING {_COLUMNS}
+        RETURNING {RUN_COLUMNS}
     """
 
     def claim(
         self, key: RunKey, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
     ) -> Run | None:
+        """The run, now running under a lease of `owner` with a higher number; None if it has ended, is not the oldest
+        of its conversation, or somebody else's lease holds. `dead_owner`: a holder known to be gone, whose lease is
+        void."""
         rows = self._db.rows(
             self._CLAIM,
             self._own(key) | {"owner": owner, "at": iso(at), "until": iso(until), "dead_owner": dead_owner or ""},
         )
-        return _run(rows[0]) if rows else None
+        return run_of_row(rows[0]) if rows else None
 
     _HELD = (
         "agent_id = :agent_id AND seq = :seq AND status = 'running' AND lease_owner = :owner"
@@ -221,7 +248,13 @@ class Runs:
     )
 
     def hold(self, key: RunKey, lease: Lease, *, until: datetime | None, known: Run | None = None) -> Run:
-        columns = _COLUMNS if known is None else "cancel_requested, usage, lease_until"
+        """The run, its lease extended, or with None as it is; nobody else can take it within this transaction.
+
+        Args:
+            known: the run as it was read under this lease: what nobody can have changed since is not read again.
+        Raises: LeaseLost: it is no longer held under this lease, or has ended.
+        """
+        columns = RUN_COLUMNS if known is None else "cancel_requested, usage, lease_until"
         params = self._own(key) | {"owner": lease.owner, "number": lease.number}
         if until is None:
             rows = self._db.rows(f"SELECT {columns} FROM runs WHERE {self._HELD}{self._db.for_update}", params)
@@ -232,7 +265,7 @@ class Runs:
         if not rows:
             raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
         if known is None:
-            return _run(rows[0])
+            return run_of_row(rows[0])
         cancelled, spent, held_until = rows[0]
         usage, lease_until = load_usage(spent), from_iso(held_until)
         if (known.cancel_requested, known.usage, known.lease_until) == (bool(cancelled), usage, lease_until):
@@ -240,6 +273,7 @@ class Runs:
         return replace(known, cancel_requested=bool(cancelled), usage=usage, lease_until=lease_until)
 
     def release(self, owner: str) -> int:
+        """Give back every unended run that this owner holds or has reserved; how many."""
         return self._db.run(
             "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
             f" WHERE lease_owner = :owner AND {_UNENDED} AND {_THERE}",
@@ -247,6 +281,7 @@ class Runs:
         )
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
+        """Record where the run's messages begin."""
         self._db.run(
             f"UPDATE runs SET first_message_seq = :first, waiting_input = NULL, input_waits = 0 WHERE {_OWN_RUN}",
             self._own(key) | {"first": first_message_seq},
@@ -269,6 +304,8 @@ class Runs:
         answer: Mapping[str, Any],
         waiting_input: str | None,
     ) -> Run:
+        """The run, which was just added, as one that goes on with answered calls; see `Run`. `answer` tells what was
+        answered; `waiting_input` is what was said along with it, encoded."""
         self._db.run(
             "UPDATE runs SET resumes = :resumes, begins_at = :begins_at, turn_from = :turn_from, answer = :answer,"
             f" waiting_input = :waiting, input_waits = :waits WHERE {_OWN_RUN}",
@@ -291,6 +328,7 @@ class Runs:
         )
 
     def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
+        """The newest runs of a conversation that went on with answers, and what was answered, newest first."""
         rows = self._db.rows(
             "SELECT seq, answer FROM runs WHERE conversation_id = (SELECT c.id FROM conversations c"
             " WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND resumes IS NOT NULL"
@@ -300,6 +338,7 @@ class Runs:
         return [(RunKey(agent_id, row[0]), load(row[1])) for row in rows]
 
     def put_client_tools(self, run: Run, digest: str, tools: Sequence[Mapping[str, Any]]) -> Run:
+        """The run, which was just added, with the tools that its caller runs. A set is kept once for each agent."""
         self._db.run(
             f"INSERT INTO client_tools (agent_id, digest, tools) SELECT :agent_id, :digest, :tools WHERE {OWN_AGENT}"
             " ON CONFLICT (agent_id, digest) DO NOTHING",
@@ -312,6 +351,7 @@ class Runs:
         return replace(run, client_tools=digest)
 
     def client_tools(self, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
+        """The set of tools that runs were given under this digest; none if there is no such set."""
         rows = self._db.rows(
             f"SELECT tools FROM client_tools WHERE agent_id = :agent_id AND digest = :digest AND {OWN_AGENT}",
             {"agent_id": agent_id, "digest": digest, "org_id": self._org_id},
@@ -320,6 +360,7 @@ class Runs:
         return found
 
     def request_cancel(self, key: RunKey) -> bool:
+        """Whether the run had not ended and had no such request yet."""
         return bool(
             self._db.run(
                 "UPDATE runs SET cancel_requested = 1 WHERE agent_id = :agent_id AND seq = :seq"
@@ -329,6 +370,7 @@ class Runs:
         )
 
     def set_context(self, run: Run, context: Sequence[str]) -> Run:
+        """The run with this in place of what waited for its next request."""
         self._db.run(
             f"UPDATE runs SET hook_context = :context WHERE {_OWN_RUN}",
             self._own(run.key) | {"context": dump(list(context)) if context else None},
@@ -336,6 +378,7 @@ class Runs:
         return replace(run, context=tuple(context))
 
     def spend(self, key: RunKey, usage: Usage) -> None:
+        """Add what was used besides the run's steps to its usage."""
         run = self.at(key)
         # The look-up has found the run in this organisation.
         self._db.run(
@@ -346,6 +389,8 @@ class Runs:
     def end(
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
+        """The ended run; `run` is its row as this transaction has read it. One that has ended already is left as it
+        is. Raises: NotFound."""
         why = "NULL" if failure is None else ":failure"  # a parameter that is None takes as long as ten that are not
         ended = self._db.run(
             f"UPDATE runs SET status = :status, stop_reason = :reason, failure = {why}, usage = :usage,"
@@ -376,6 +421,8 @@ class Runs:
         )
 
     def cancel_stopped(self, key: RunKey) -> Run:
+        """The run, cancelled, if it had stopped at calls that wait for an answer; any other is left as it is. Raises:
+        NotFound."""
         self._db.run(
             "UPDATE runs SET status = 'cancelled', stop_reason = 'cancelled' WHERE agent_id = :agent_id AND seq = :seq"
             f" AND stop_reason = 'requires_approval' AND {OWN_AGENT}",
@@ -392,6 +439,7 @@ class Runs:
         )
 
     def find_by_key(self, agent_id: AgentId, conversation_seq: int, idempotency_key: str) -> tuple[Run, str] | None:
+        """The run that was accepted under this key, and the digest of its input."""
         rows = self._db.rows(
             "SELECT run_seq, digest FROM idempotency_keys"
             " WHERE agent_id = :agent_id AND conversation_seq = :conversation AND idempotency_key = :key"
@@ -406,6 +454,7 @@ class Runs:
         return (self.at(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
 
     def start_calls(self, key: RunKey, call_ids: Sequence[str], *, lease: Lease, at: datetime) -> None:
+        """Record that foreign calls are about to run under this lease."""
         self._db.run_many(
             "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
             f" SELECT agent_id, seq, :call_id, :lease, :at FROM runs WHERE {_OWN_RUN}",
@@ -416,6 +465,7 @@ class Runs:
         )
 
     def started_calls(self, key: RunKey) -> Mapping[str, int]:
+        """call id -> number of the lease under which it was last started."""
         rows = self._db.rows(
             "SELECT call_id, MAX(lease_number) FROM call_starts WHERE agent_id = :agent_id AND run_seq = :seq"
             f" AND {OWN_AGENT} GROUP BY call_id",
@@ -428,62 +478,4 @@ class Runs:
 
     def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Run]:
         sql = f"SELECT {_OF_R} FROM runs r WHERE {_THERE} AND {where}"
-        return [_run(row) for row in self._db.rows(sql, {**params, "org_id": self._org_id})]
-
-
-def load_usage(text: str | None) -> Usage:
-    return NO_USAGE if text is None else Usage(**load(text))
-
-
-def load_failure(text: str | None) -> Failure | None:
-    return None if text is None else Failure(**load(text))
-
-
-def _conditions(where: RunFilter) -> tuple[list[str], dict[str, Any]]:
-    conditions: list[str] = []
-    params: dict[str, Any] = {}
-    for column, values in (("agent_id", where.agent_ids), ("status", where.statuses)):
-        if values:
-            names = {f"{column}{index}": value for index, value in enumerate(values)}
-            conditions.append(f"r.{column} IN ({', '.join(f':{name}' for name in names)})")
-            params |= names
-    for column, value in (
-        ("conversation_id", where.conversation_id),
-        ("conversation_seq", where.conversation_seq),
-        ("stop_reason", where.stop_reason),
-        ("background", None if where.background is None else int(where.background)),
-    ):
-        if value is not None:
-            conditions.append(f"r.{column} = :{column}")
-            params[column] = value
-    return conditions, params
-
-
-def _run(row: Row) -> Run:
-    return Run(
-        id=row[0],
-        key=RunKey(row[1], row[2]),
-        conversation_seq=row[3],
-        conversation_id=row[4],
-        status=row[5],
-        stop_reason=row[6],
-        failure=load_failure(row[7]),
-        background=bool(row[8]),
-        max_steps=row[9],
-        first_message_seq=row[10],
-        lease_owner=row[11],
-        lease_number=row[12],
-        lease_until=from_iso(row[13]),
-        cancel_requested=bool(row[14]),
-        usage=load_usage(row[15]),
-        step_count=row[16],
-        created_at=from_iso(row[17]),
-        started_at=from_iso(row[18]),
-        ended_at=from_iso(row[19]),
-        context=tuple(load(row[20])) if row[20] else (),
-        resumes=row[21],
-        begins_at=row[22],
-        turn_from=row[23],
-        input_waits=bool(row[24]),
-        client_tools=row[25],
-    )
+        return [run_of_row(row) for row in self._db.rows(sql, {**params, "org_id": self._org_id})]

@@ -24,6 +24,7 @@ class Secrets:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def put(self, owner_id: str, name: str, sealed: bytes, *, at: datetime) -> Secret:
+        """Create the secret, or change the one of that name. Raises: NotFound: no such agent."""
         owned = "" if owner_id == ORGANISATION else f" AND {OWN_AGENT}"
         rows = self._db.rows(
             "INSERT INTO secrets (org_id, owner_id, name, value, created_at, updated_at)"
@@ -47,6 +48,7 @@ class Secrets:
         return _secret(rows[0]) if rows else None
 
     def list(self, owner_id: str, *, limit: int = 1_000) -> Sequence[Secret]:
+        """Sorted by name."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id ORDER BY name"
             " LIMIT :limit",
@@ -55,6 +57,7 @@ class Secrets:
         return [_secret(row) for row in rows]
 
     def delete(self, owner_id: str, name: str) -> None:
+        """Raises: NotFound."""
         if not self._db.run(
             "DELETE FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id AND name = :name",
             self._params(owner_id, name),

@@ -37,7 +37,7 @@ from perdure.storage.database.base import (
     register,
 )
 from perdure.storage.tables.conversations import load_stubs
-from perdure.storage.tables.runs import load_failure, load_usage
+from perdure.storage.tables.run_rows import load_failure, load_usage
 
 __all__ = ["Prefixes", "Steps"]
 
@@ -67,6 +67,12 @@ class Steps:
         at: datetime,
         held: bool = False,
     ) -> Step:
+        """A step that is about to be asked.
+
+        Args:
+            held: the run was added, claimed or held in this transaction, so that it is known to be there.
+        Raises: NotFound: there is no such run.
+        """
         agent_id = run.key.agent_id
         # A run of another organisation, or none, gets no step. Looked up by a statement of its own: INSERT ... SELECT
         # could fail after some rows, so SQLite copies every page that it touches, which takes longer than both.
@@ -104,6 +110,7 @@ class Steps:
         )
 
     def get(self, step_id: StepId) -> Step:
+        """Raises: NotFound."""
         place = find(self._db, self._org_id, "step", step_id) or find_run_of(self._db, self._org_id, step_id)
         if place is not None and (
             found := self._read(
@@ -128,6 +135,7 @@ class Steps:
         limit: int = 100,
         before: Step | None = None,
     ) -> Sequence[Step]:
+        """The agent's steps, or those of one conversation, newest first; with `before` those that came before it."""
         params: dict[str, Any] = {"agent_id": agent_id, "limit": limit}
         where = "agent_id = :agent_id"
         if conversation_seq is not None:
@@ -142,6 +150,7 @@ class Steps:
         return self._read(f"{where} ORDER BY run_seq DESC, step_index DESC LIMIT :limit", params)
 
     def last_at(self, agent_id: AgentId) -> datetime | None:
+        """When the agent's last model call began."""
         rows = self._db.rows(
             f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT}"
             " ORDER BY run_seq DESC, step_index DESC LIMIT 1",
@@ -181,6 +190,7 @@ class Steps:
         )
 
     def factor(self, model: str) -> float:
+        """How many tokens the model's provider is known to count for each one estimated; at least 1."""
         rows = self._db.rows(
             "SELECT factor FROM token_factors WHERE org_id = :org_id AND model = :model",
             {"org_id": self._org_id, "model": storable(model)},
@@ -188,6 +198,7 @@ class Steps:
         return float(rows[0][0]) if rows else 1.0
 
     def learn_factor(self, model: str, factor: float) -> None:
+        """Remember a factor in place of the one known before."""
         self._db.run(
             "INSERT INTO token_factors (org_id, model, factor) VALUES (:org_id, :model, :factor)"
             " ON CONFLICT (org_id, model) DO UPDATE SET factor = excluded.factor",
@@ -195,6 +206,7 @@ class Steps:
         )
 
     def put_exchange(self, step: Step, exchange: Exchange) -> None:
+        """Keep what went over the wire at this step; a second one replaces the first."""
         self._db.run(
             "INSERT INTO step_exchanges (agent_id, run_seq, step_index, request, response, attempts)"
             f" SELECT :agent_id, :run_seq, :index, :request, :response, :attempts WHERE {OWN_AGENT}"
@@ -229,6 +241,7 @@ class Prefixes:
         self._db, self._org_id = db, org_id
 
     def add(self, prefix: Prefix) -> Prefix:
+        """The prefix with its number. Raises: NotFound: no such agent."""
         prefix = replace(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
         self._db.run(
             f"INSERT INTO prefixes ({_PREFIX}) VALUES (:agent_id, :seq, :conversation, :reason, :system, :tools, :seen,"
@@ -255,6 +268,7 @@ class Prefixes:
         return prefix
 
     def at(self, agent_id: AgentId, seq: int) -> Prefix:
+        """Raises: NotFound."""
         rows = self._db.rows(
             f"SELECT {_PREFIX} FROM prefixes WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
             {"agent_id": agent_id, "seq": seq, "org_id": self._org_id},

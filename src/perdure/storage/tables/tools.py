@@ -17,11 +17,10 @@ from perdure.core.ids import AgentId, OrgId, ToolId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.words import storable
 from perdure.core.tools.hosts import EVERY_HOST
-from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
-from perdure.core.tx.tools import ToolFilter
+from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database.base import Database, OwnId, Row, dump, iso, load, next_number, own_agent, revise_settings
 from perdure.storage.tables.agents import contains, has_tags, pattern_of
-from perdure.storage.tables.deleted import delete_shared
+from perdure.storage.upkeep.deleted import delete_shared
 
 __all__ = ["Tools"]
 
@@ -37,6 +36,7 @@ class Tools:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, tool: Tool, *, code: ToolCode | None = None, at: datetime) -> Tool:
+        """A new tool, with the source that it runs. Raises: AlreadyExists: its name, or its id."""
         if self.find_by_name(tool.spec.name) is not None:
             raise AlreadyExists("tool", tool.spec.name)
         if self._db.rows("SELECT 1 FROM tools WHERE id = :id", {"id": tool.id}):
@@ -52,6 +52,8 @@ class Tools:
         return tool
 
     def put(self, tool: Tool, *, at: datetime) -> Tool:
+        """Create the tool, or change the one of that name, which then runs no source of its own; the stored one. The
+        settings revision of agents that have it grows when it changes."""
         before = self.find_by_name(tool.spec.name)
         if before is None:
             try:
@@ -63,6 +65,11 @@ class Tools:
         return self.update(replace(tool, id=before.id), at=at)
 
     def update(self, tool: Tool, *, code: ToolCode | None = None, at: datetime) -> Tool:
+        """Change the tool of this id, its name too, and all of its code: the stored one. The settings revision of
+        agents that have it grows when the tool changes; its code alone is nothing that a model is told.
+
+        Raises: NotFound; AlreadyExists: another one has the name.
+        """
         before, before_code = self.get(tool.id), self.code(tool.id)
         if before == tool and before_code == code:
             return before
@@ -76,12 +83,14 @@ class Tools:
         return tool
 
     def delete(self, tool_id: ToolId) -> None:
+        """Take it from all agents, whose settings revision grows, and remove it. Raises: NotFound."""
         delete_shared(self._db, self._org_id, "tools", OwnId(self.get(tool_id).id))
 
     def _change(self, own: OwnId, sql: str, params: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._db.run(sql, {**params, "id": own})
 
     def get(self, tool_id: ToolId) -> Tool:
+        """Raises: NotFound."""
         rows = self._read("org_id = :org_id AND id = :id", {"id": storable(tool_id)})
         if not rows:
             raise NotFound("tool", tool_id)
@@ -92,6 +101,7 @@ class Tools:
         return rows[0] if rows else None
 
     def code(self, tool_id: ToolId) -> ToolCode | None:
+        """What a custom tool runs; None: this tool runs no source. Raises: NotFound."""
         rows = self._db.rows(
             "SELECT code FROM tools WHERE org_id = :org_id AND id = :id",
             {"id": storable(tool_id), "org_id": self._org_id},
@@ -101,6 +111,7 @@ class Tools:
         return _code(rows[0][0])
 
     def codes(self, tool_ids: Sequence[ToolId]) -> dict[ToolId, ToolCode]:
+        """Those of several tools; tools that run no source are left out."""
         if not tool_ids:
             return {}
         among, names = _among("id", "id", tool_ids)
@@ -111,6 +122,7 @@ class Tools:
         return {ToolId(row[0]): code for row in rows if (code := _code(row[1])) is not None}
 
     def list(self, *, limit: int = 200) -> Sequence[Tool]:
+        """In order of their names."""
         return self._read("org_id = :org_id ORDER BY name LIMIT :limit", {"limit": limit})
 
     def page(
@@ -122,6 +134,8 @@ class Tools:
         after: ToolId | None = None,
         before: ToolId | None = None,
     ) -> Sequence[Tool]:
+        """Tools in order of creation: those that follow `after`, which need not be one of those looked for, or lead up
+        to `before`. Raises: NotFound: there is no such tool to begin at."""
         conditions, params = _conditions(where)
         # With `before` alone the page is read from its end.
         reverse = before is not None and after is None
@@ -149,6 +163,7 @@ class Tools:
         return int(rows[0][0])
 
     def attach(self, agent_id: AgentId, *names: str) -> None:
+        """Raises: NotFound, TooMany. Attaching twice is no error."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         count = self._count(own)
         for name in names:
@@ -166,6 +181,7 @@ class Tools:
                 revise_settings(self._db, own)
 
     def detach(self, agent_id: AgentId, name: str) -> None:
+        """Raises: NotFound: it has no such tool."""
         own, tool_id = own_agent(self._db, self._org_id, agent_id), self._id_of(name)
         if tool_id is None or not self._db.run(
             "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id",
@@ -175,6 +191,7 @@ class Tools:
         revise_settings(self._db, own)
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Tool]:
+        """Sorted by name."""
         rows = self._db.rows(
             "SELECT t.id, t.spec, t.tags, t.metadata FROM agent_tools x JOIN tools t ON t.id = x.tool_id"
             " WHERE x.agent_id = :agent_id AND t.org_id = :org_id ORDER BY t.name",
@@ -183,6 +200,7 @@ class Tools:
         return [_tool(row) for row in rows]
 
     def agents_of(self, tool_id: ToolId, *, limit: int = 100) -> Sequence[AgentId]:
+        """Who has it, sorted by id. Raises: NotFound."""
         self.get(tool_id)
         rows = self._db.rows(
             "SELECT agent_id FROM agent_tools WHERE tool_id = :id ORDER BY agent_id LIMIT :limit",

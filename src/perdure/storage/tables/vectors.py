@@ -14,10 +14,11 @@ from typing import Any
 from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import OrgId
 from perdure.core.text.words import restored, storable
-from perdure.core.tx import Claim, OwnerKind, Scope, ScopeCounts, VectorBlock, VectorRow
+from perdure.core.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorBlock, VectorRow
 from perdure.storage.database.base import Database, Row, iso
+from perdure.storage.tables.vector_queue import QUEUE, forget_texts, queue_texts
 
-__all__ = ["Vectors", "forget_texts", "queue_texts"]
+__all__ = ["Vectors", "open_scope_of"]
 
 NEVER = "9"
 """Sorts after every time: a text that was given up."""
@@ -36,44 +37,12 @@ _TEXTS = {
         " AND role IN ('user', 'assistant') AND removed = 0 ORDER BY seq LIMIT :limit"
     ),
 }
-_QUEUE = "INSERT INTO embedding_queue (number, seq) VALUES (:number, :seq) ON CONFLICT (number, seq)"
 
 
-def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
-    """Have these texts embedded, as they are now; what was claimed of them before is of no use any more."""
-    db.run_many(
-        f"{_QUEUE} DO UPDATE SET tries = 0, not_before = '', failure = NULL",
-        [{"number": number, "seq": seq} for seq in seqs],
-    )
-    db.queued += len(seqs)
-
-
-def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
-    """Take the vectors of these texts away, and their places in the queue."""
-    if not seqs:
-        return
-    # The queue first: a worker that is storing a vector just now holds its row, and is waited for.
-    among, params = db.among("seq", "seqs", seqs)
-    db.run(f"DELETE FROM embedding_queue WHERE number = :number AND {among}", {"number": number} | params)
-    keys, params = db.among("key", "keys", [number << 32 | seq for seq in seqs])
-    there = db.rows(f"SELECT key, generation FROM vectors WHERE {keys} AND vector IS NOT NULL", params)
-    if not there:
-        return
-    scope = db.rows(f"SELECT generation FROM vector_scopes WHERE number = :number{db.for_update}", {"number": number})
-    if not scope:
-        return
-    db.touched.add(number)
-    counted = sum(row[1] == scope[0][0] for row in there)
-    changed = {"number": number, "counted": counted}
-    db.run(
-        "UPDATE vector_scopes SET version = version + 1, row_count = row_count - :counted WHERE number = :number",
-        changed,
-    )
-    db.run_many(
-        "UPDATE vectors SET vector = NULL, generation = s.generation, version = s.version FROM vector_scopes s"
-        " WHERE key = :key AND s.number = :number",
-        [{"key": row[0], "number": number} for row in there],
-    )
+def open_scope_of(db: Database, org_id: OrgId, number: int, owner_kind: OwnerKind, owner_id: str) -> None:
+    """Open the scope of what was added just now, if such are embedded."""
+    if db.embedding is not None:
+        Vectors(db, org_id).open(number, owner_kind, owner_id, db.embedding)
 
 
 class Vectors:
@@ -82,20 +51,17 @@ class Vectors:
 
     @property
     def queued(self) -> int:
+        """How many texts were queued through this connection: a unit of work that queued some has made it larger."""
         return self._db.queued
 
     @contextlib.contextmanager
     def embedding_new(self, model: str) -> Iterator[None]:
+        """Within it, agents and archives that are added have a scope with this model from the beginning."""
         self._db.embedding = model
         try:
             yield
         finally:
             self._db.embedding = None
-
-    def open_new(self, number: int, owner_kind: OwnerKind, owner_id: str) -> None:
-        """Open the scope of what was added just now, if such are embedded."""
-        if self._db.embedding is not None:
-            self.open(number, owner_kind, owner_id, self._db.embedding)
 
     def scope(self, number: int) -> Scope | None:
         rows = self._db.rows(
@@ -104,6 +70,8 @@ class Vectors:
         return self._scope(rows[0]) if rows else None
 
     def open(self, number: int, owner_kind: OwnerKind, owner_id: str, model: str) -> Scope:
+        """Have what is written from now on embedded by `model`, and what is there already looked through (`fill`). A
+        scope that is open is left as it is. Raises: NotFound."""
         params = self._own(number) | {"kind": owner_kind, "owner": owner_id, "model": storable(model)}
         table, counter = ("agents", "message_seq") if owner_kind == "agent" else ("archives", "passage_seq")
         opened = self._db.run(
@@ -120,6 +88,7 @@ class Vectors:
         return scope
 
     def restart(self, number: int, model: str) -> Scope:
+        """Begin again with `model`: no vector is left, every text is looked at again. Raises: NotFound."""
         params = self._own(number) | {"model": storable(model)}
         self._db.touched.add(number)
         self._db.run(
@@ -133,6 +102,8 @@ class Vectors:
         return scope
 
     def refill(self, number: int) -> Scope:
+        """Look at every text again, and queue those without a vector, also those that were given up. Raises:
+        NotFound."""
         params = self._own(number) | {"never": NEVER}
         self._db.run("UPDATE vector_scopes SET fill_from = 0 WHERE number = :number AND org_id = :org_id", params)
         scope = self._there(number)
@@ -144,6 +115,8 @@ class Vectors:
         return scope
 
     def close(self, number: int, *, limit: int | None = None) -> bool:
+        """Remove the scope with its vectors and all that waits; with `limit` so many of them at a time, and the scope
+        when none is left. Whether all is gone."""
         params = self._own(number) | {"first": number << 32, "last": number << 32 | _MASK, "limit": limit}
         if not self._db.rows("SELECT 1 FROM vector_scopes WHERE number = :number AND org_id = :org_id", params):
             return True
@@ -161,6 +134,8 @@ class Vectors:
         return True
 
     def fill(self, model: str, *, limit: int) -> bool:
+        """Look at the next `limit` texts of a scope with this model that is not looked through, and queue those without
+        a vector; False: there is no such scope."""
         rows = self._db.rows(
             f"SELECT {_SCOPE} FROM vector_scopes WHERE fill_from IS NOT NULL AND model = :model AND org_id = :org_id"
             f" ORDER BY number LIMIT 1{self._db.for_update}",
@@ -181,7 +156,7 @@ class Vectors:
             )
             done = {row[0] & _MASK for row in have}
             missing = [{"number": scope.number, "seq": seq} for seq in seqs if seq not in done]
-            self._db.run_many(f"{_QUEUE} DO NOTHING", missing)
+            self._db.run_many(f"{QUEUE} DO NOTHING", missing)
             self._db.queued += len(missing)
         self._db.run(
             "UPDATE vector_scopes SET fill_from = :from WHERE number = :number",
@@ -190,6 +165,7 @@ class Vectors:
         return True
 
     def enqueue(self, number: int, seqs: Sequence[int]) -> None:
+        """Have these texts embedded, as they are now."""
         if self._is_own(number):
             queue_texts(self._db, number, seqs)
 
@@ -202,6 +178,13 @@ class Vectors:
         dimensions: int,
         claimed: datetime | None = None,
     ) -> Sequence[int]:
+        """Store vectors of 16-bit floats and take their texts from the queue; the numbers of those that were stored.
+
+        Args:
+            claimed: store only those whose text is still claimed until then: it has not changed meanwhile.
+
+        Raises: NotFound: no such scope; EmbeddingMismatch: it holds vectors of another model or length.
+        """
         vectors = dict(rows)
         among, listed = self._db.among("seq", "seqs", list(vectors))
         queued = {"number": number} | listed
@@ -262,12 +245,14 @@ class Vectors:
         return list(vectors)
 
     def remove(self, number: int, seqs: Sequence[int]) -> None:
+        """These texts are gone or have changed: they have no vector and wait for none."""
         if self._is_own(number):
             forget_texts(self._db, number, seqs)
 
     # One row with all of them: the database puts them together in half the time that Python takes for as many objects,
     # and takes a third less again when nothing stands between the table and the sums.
     def block(self, scope: Scope, *, after_seq: int = -1, limit: int = 1_024) -> VectorBlock:
+        """The next rows of the scope's generation behind a number, at most `limit`, fewer where numbers are missing."""
         db, size = self._db, 2 * (scope.dimensions or 0)
         wanted = "vectors WHERE key BETWEEN :first AND :last AND generation = :generation"
         params = self._between(scope, after_seq + 1, _MASK)
@@ -297,6 +282,7 @@ class Vectors:
     def changed(
         self, scope: Scope, *, after_version: int, after_seq: int = 1 << 32, limit: int = 8_192
     ) -> Sequence[VectorRow]:
+        """Rows that changed after (version, number), in this order, removed ones included."""
         if not self._is_own(scope.number):
             return ()
         return self._db.rows(  # type: ignore[return-value]
@@ -313,6 +299,7 @@ class Vectors:
         )
 
     def read(self, scope: Scope, seqs: Sequence[int]) -> Sequence[tuple[int, bytes]]:
+        """(number, vector) of those that have one, in any order."""
         if not self._is_own(scope.number):
             return ()
         keys, params = self._db.among("key", "keys", [scope.number << 32 | seq for seq in seqs])
@@ -323,6 +310,7 @@ class Vectors:
         return [(row[0] & _MASK, row[1]) for row in rows]
 
     def claim(self, model: str, *, at: datetime, until: datetime, limit: int) -> Sequence[Claim]:
+        """Take texts that wait for a vector of this model; nobody else gets them before `until`."""
         lock = f"{self._db.for_update} OF q SKIP LOCKED" if self._db.for_update else ""
         rows = self._db.rows(
             "SELECT q.number, s.owner_kind, s.owner_id, q.seq, q.tries + 1 FROM embedding_queue q"
@@ -338,6 +326,7 @@ class Vectors:
         return claims
 
     def waits(self, model: str, *, at: datetime) -> bool:
+        """Whether `claim` or `fill` would find something."""
         params = {"at": iso(at), "model": storable(model), "org_id": self._org_id}
         return bool(
             self._db.rows(
@@ -353,6 +342,7 @@ class Vectors:
         )
 
     def renew(self, claims: Sequence[Claim], *, claimed: datetime, until: datetime) -> None:
+        """Keep texts that are claimed until `claimed` for longer."""
         self._db.run_many(
             "UPDATE embedding_queue SET not_before = :until"
             f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
@@ -360,6 +350,8 @@ class Vectors:
         )
 
     def release(self, claims: Sequence[Claim], *, claimed: datetime, at: datetime | None = None) -> None:
+        """Give texts back, to be claimed again at once or from `at` on; the try is not counted. Those that are not
+        claimed until `claimed` any more are left alone."""
         again = "" if at is None else iso(at)
         self._db.run_many(
             "UPDATE embedding_queue SET tries = :tries - 1, not_before = :again"
@@ -368,6 +360,7 @@ class Vectors:
         )
 
     def fail(self, claim: Claim, reason: str, *, claimed: datetime, again: datetime | None) -> None:
+        """The text was refused: try again from then on; None: never, until somebody asks (`refill`)."""
         self._db.run(
             "UPDATE embedding_queue SET not_before = :again, failure = :reason"
             f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
@@ -380,6 +373,7 @@ class Vectors:
         )
 
     def drop(self, claims: Sequence[Claim], *, claimed: datetime) -> None:
+        """Take texts from the queue that need no vector."""
         self._db.run_many(
             "DELETE FROM embedding_queue"
             f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
@@ -387,6 +381,7 @@ class Vectors:
         )
 
     def counts(self, *, after: int = -1, limit: int = 1_000) -> Sequence[ScopeCounts]:
+        """Scopes in order of their numbers. It counts what waits: for people who ask, not for the hot path."""
         rows = self._db.rows(
             f"SELECT {_SCOPE} FROM vector_scopes WHERE number > :after AND org_id = :org_id ORDER BY number"
             " LIMIT :limit",
@@ -413,6 +408,7 @@ class Vectors:
         return found
 
     def cached(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+        """hash -> vector of texts that were embedded lately."""
         slots, params = self._db.among("slot", "slots", [_slot(digest) for digest in hashes])
         wanted = set(hashes)
         rows = self._db.rows(
@@ -422,6 +418,7 @@ class Vectors:
         return {row[0]: row[1] for row in rows if row[0] in wanted}
 
     def cache(self, model: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Remember (hash, vector); each takes the place of another one once the cache is full."""
         self._db.run_many(
             "INSERT INTO embedding_cache (slot, model, hash, vector) VALUES (:slot, :model, :hash, :vector)"
             " ON CONFLICT (slot) DO UPDATE SET model = excluded.model, hash = excluded.hash, vector = excluded.vector",

@@ -12,15 +12,16 @@ from typing import Any
 
 from perdure.core.ids import OrgId
 from perdure.core.text.words import storable
-from perdure.core.tx import Checked, CheckedBlocks, Fault, FaultKind, Owner, OwnerKind
+from perdure.core.upkeep import Checked, CheckedBlocks, Fault, FaultKind, Owner
+from perdure.core.vectors import OwnerKind
 from perdure.storage.database.base import Database, load
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
-from perdure.storage.tables.deleted import CHARS, carry_out_delete, unfinished_deletes
 from perdure.storage.tables.message_filters import SHOWN, being_reset
 from perdure.storage.tables.messages import embedded_texts_of
-from perdure.storage.tables.vectors import forget_texts, queue_texts
+from perdure.storage.tables.vector_queue import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, check_rows
+from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, unfinished_deletes
 
 __all__ = ["Upkeep"]
 
@@ -32,6 +33,7 @@ class Upkeep:
         self._db, self._org_id = db, org_id
 
     def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
+        """Agents and archives in order of their numbers."""
         rows = self._db.rows(
             "SELECT number, 'agent', id, message_seq FROM agents WHERE number > :after AND org_id = :org_id"
             " UNION ALL SELECT number, 'archive', id, passage_seq FROM archives WHERE number > :after"
@@ -41,6 +43,9 @@ class Upkeep:
         return [Owner(*row) for row in rows]
 
     def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> Checked:
+        """Compare the next `limit` texts of an owner with their checksums, and with what is derived from them; with the
+        last ones, its counts. `repair` makes anew what is derived, and gives a checksum to rows that have none.
+        """
         table = "agents" if owner.kind == "agent" else "archives"
         own = {"id": owner.id, "number": owner.number, "org_id": self._org_id}
         if not self._db.rows(f"SELECT 1 FROM {table} WHERE id = :id AND number = :number AND org_id = :org_id", own):
@@ -63,6 +68,7 @@ class Upkeep:
     def check_blocks(
         self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
     ) -> CheckedBlocks:
+        """Compare the next `limit` versions of blocks with their checksums, and each block with its newest version."""
         params = {"org_id": self._org_id, "id": after[0], "version": after[1], "limit": limit}
         rows = self._db.rows(
             "SELECT v.block_id, v.version, v.version = b.version AND (v.value <> b.value OR v.label <> b.label)"
@@ -92,18 +98,30 @@ class Upkeep:
         return CheckedBlocks(faults, last if len(rows) == limit else None, bare)
 
     def carry_out_deletes(self, *, limit: int = 500, chars: int = CHARS) -> bool:
+        """Remove up to `limit` rows of what is deleted, or texts of about `chars` characters. False: nothing is left.
+        Nobody sees a difference but in time and room, and in settings revisions of agents that lose a tool or folder.
+        """
         return carry_out_delete(self._db, self._org_id, limit=limit, chars=chars)
 
     def unfinished_deletes(self) -> bool:
+        """Whether there are rows of what is deleted."""
         return unfinished_deletes(self._db, self._org_id)
 
     def integrity(self) -> Sequence[str]:
+        """What the database itself finds wrong with its file; it reads all of it."""
         return self._db.integrity()
 
     def rebuild_words(self, kind: OwnerKind, *, limit: int = 500) -> tuple[int, int] | None:
+        """Make the full-text index of all messages, or all passages, anew: the next `limit` texts of it, from the first
+        if nobody has begun. Searches find what they found until all is done.
+
+        Returns: the number of the owner, and that of its text, to go on from, higher than any while the old index is
+            removed; None: all is done.
+        """
         return rebuild_words(self._db, kind, limit=limit)
 
     def rebuilding(self) -> Sequence[OwnerKind]:
+        """Whose index somebody has begun to make anew, and not ended."""
         return rebuilding(self._db)
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from perdure.core.errors import ExtraMissing, McpUnreachable, NotFound, PerdureError
 from perdure.core.ids import McpServerId, ToolId
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
-from perdure.core.ports import CallContext, Store
-from perdure.core.secret_access import open_server
+from perdure.core.ports import CallContext
 from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.core.tx import Tx
+from perdure.domain.secrets import open_server
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.toolbox.mcp.connect import is_installed
 from perdure.toolbox.mcp.errors import McpGone, McpLate
 from perdure.toolbox.mcp.places import leads_inside

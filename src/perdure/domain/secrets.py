@@ -10,7 +10,7 @@ from perdure.core.ids import AgentId
 from perdure.core.mcp import McpServer, ServerSecrets, unseal_server
 from perdure.core.secrets import ORGANISATION, REFERENCE, Cipher, Secret, check_secret
 from perdure.core.tools.spec import ToolCode
-from perdure.core.tx import Tx
+from perdure.storage.tx import Tx
 
 __all__ = [
     "open_secret",

@@ -1,0 +1,48 @@
+"""The queue of texts that wait for a vector, and texts whose vector goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.storage.database.base import Database
+
+__all__ = ["QUEUE", "forget_texts", "queue_texts"]
+
+QUEUE = "INSERT INTO embedding_queue (number, seq) VALUES (:number, :seq) ON CONFLICT (number, seq)"
+
+
+def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
+    """Have these texts embedded, as they are now; what was claimed of them before is of no use any more."""
+    db.run_many(
+        f"{QUEUE} DO UPDATE SET tries = 0, not_before = '', failure = NULL",
+        [{"number": number, "seq": seq} for seq in seqs],
+    )
+    db.queued += len(seqs)
+
+
+def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
+    """Take the vectors of these texts away, and their places in the queue."""
+    if not seqs:
+        return
+    # The queue first: a worker that is storing a vector just now holds its row, and is waited for.
+    among, params = db.among("seq", "seqs", seqs)
+    db.run(f"DELETE FROM embedding_queue WHERE number = :number AND {among}", {"number": number} | params)
+    keys, params = db.among("key", "keys", [number << 32 | seq for seq in seqs])
+    there = db.rows(f"SELECT key, generation FROM vectors WHERE {keys} AND vector IS NOT NULL", params)
+    if not there:
+        return
+    scope = db.rows(f"SELECT generation FROM vector_scopes WHERE number = :number{db.for_update}", {"number": number})
+    if not scope:
+        return
+    db.touched.add(number)
+    counted = sum(row[1] == scope[0][0] for row in there)
+    changed = {"number": number, "counted": counted}
+    db.run(
+        "UPDATE vector_scopes SET version = version + 1, row_count = row_count - :counted WHERE number = :number",
+        changed,
+    )
+    db.run_many(
+        "UPDATE vectors SET vector = NULL, generation = s.generation, version = s.version FROM vector_scopes s"
+        " WHERE key = :key AND s.number = :number",
+        [{"key": row[0], "number": number} for row in there],
+    )
