@@ -11,6 +11,7 @@ from perdure.core.errors import NotFound
 __all__ = ["Page"]
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,24 @@ class Page:
     ascending: bool
     after: str | None = None
     before: str | None = None
+
+    @property
+    def from_end(self) -> bool:
+        """Whether the page is read from its end: only the item behind it is known."""
+        return self.before is not None and self.after is None
+
+    def load(self, query: Callable[..., Sequence[T]], place_of: Callable[[str], K]) -> Sequence[T]:
+        """The items of this page.
+
+        Args:
+            query: takes `above`, `below`, `newest_first` and `limit`, as the lists of a transaction do.
+            place_of: an item's id -> its place in the order of creation.
+        """
+        after, before = (None if cursor is None else place_of(cursor) for cursor in (self.after, self.before))
+        above, below = (after, before) if self.ascending else (before, after)
+        newest_first = self.ascending is self.from_end
+        found = query(above=above, below=below, newest_first=newest_first, limit=self.limit)
+        return found[::-1] if self.from_end else found
 
     def select(self, items: Sequence[T], *, kind: str, id_of: Callable[[T], str]) -> list[T]:
         """The items of this page. `items` is the whole list, oldest first.

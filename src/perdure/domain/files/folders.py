@@ -28,7 +28,7 @@ __all__ = [
     "detach_folder",
     "drop_chunks",
     "find_folder",
-    "placed",
+    "place_file",
     "update_folder",
 ]
 
@@ -145,8 +145,8 @@ def detach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId) -> bool:
 # -- uploads -----------------------------------------------------------------------------------------------------------
 
 
-def placed(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: IfExists) -> File | str:
-    """The name that a file gets, or the file that stands for it already.
+def place_file(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: IfExists) -> File | str:
+    """The name that a file gets, or the file that is there in its place.
 
     Raises: NotFound: no such folder; AlreadyExists: the name is taken, and `if_exists` is `error`.
     """
@@ -169,17 +169,17 @@ def placed(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: IfExi
             return str(path.with_name(f"{path.stem}_({number}){path.suffix}"))
 
 
-def add_file(tx: Tx, file: File, if_exists: IfExists) -> tuple[File, bool]:
-    """The file whose bytes were put, and whether it is new: else they are dropped, and it is one that was there.
+def add_file(tx: Tx, file: File, if_exists: IfExists) -> File:
+    """The file, whose bytes were put, added; or one that was there, and the bytes are of no use.
 
     Raises: NotFound, AlreadyExists.
     """
-    found = placed(tx, file.folder_id, file.name, file.digest, if_exists)
+    found = place_file(tx, file.folder_id, file.name, file.digest, if_exists)
     if isinstance(found, File):
-        return found, False
+        return found
     if (there := tx.files.find(file.folder_id, found)) is not None:
         tx.files.delete(there.id)
-    return tx.files.add(replace(file, name=found)), True
+    return tx.files.add(replace(file, name=found))
 
 
 def delete_files(tx: Tx, folder_id: FolderId, *, limit: int) -> int:

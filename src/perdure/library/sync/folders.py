@@ -11,7 +11,7 @@ from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.folders import AsyncAgentFiles, AsyncFolder, AsyncFolders
 from perdure.library.portal import Portal
-from perdure.library.uploads import Source
+from perdure.library.services.uploads import Source
 
 __all__ = ["AgentFiles", "Folder", "Folders"]
 
@@ -54,7 +54,7 @@ class Folders:
     def delete(self, folder_id: FolderId) -> None:
         """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
 
-        Raises: NotFound; StoreFull, StoreError: what its files said can't be removed now; it is, once it can be, and
+        Raises: NotFound; StoreFull, StoreError: the text of its files can't be removed now; it is, once it can be, and
             the folder by another call.
         """
         self._portal.run(self._inner.delete(folder_id))
@@ -106,7 +106,7 @@ class Folder:
         return self._portal.run(self._inner.text(name_or_id, first_line=first_line, last_line=last_line))
 
     def delete_file(self, name_or_id: str) -> None:
-        """Remove a file with what it said. Raises: NotFound."""
+        """Remove a file with its text. Raises: NotFound."""
         self._portal.run(self._inner.delete_file(name_or_id))
 
     def wait(
@@ -122,7 +122,8 @@ class Folder:
 
         Args:
             files: ids; by default all of the folder, at most 10,000.
-            progress: told of the files from time to time: `done` of `total`, and the status.
+            progress: is called with the files from time to time, in the store's own thread: `done` of `total`, and the
+                status.
         Raises: NotFound: one was deleted; TimeoutError; StoreFull, StoreError: what was read can't be stored. The files
             wait then, and are read once they can be.
         """
@@ -134,7 +135,7 @@ class Folder:
 
 
 class AgentFiles:
-    """The folders and files of one agent."""
+    """The folders and files of one agent. Every method raises NotFound when the agent is gone."""
 
     def __init__(self, portal: Portal, inner: AsyncAgentFiles) -> None:
         self._portal, self._inner = portal, inner

@@ -21,9 +21,9 @@ from perdure.domain.blocks.units import create_block
 from perdure.domain.files.folders import detach_folder
 from perdure.domain.secrets import replace_secrets
 from perdure.engine.approvals.answers import find_pending
-from perdure.library.folders import attach_opening
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.folders import attach_and_open
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath
@@ -149,7 +149,7 @@ async def create(body: AgentIn, library: Library) -> Response:
         tx.tools.attach(agent.id, *_tool_names(tx, body))
         check_filled(tx, agent.id, agent.settings)
         for folder_id in dict.fromkeys((*(body.folder_ids or ()), *(body.source_ids or ()))):
-            attach_opening(tx, app.ports, agent.id, folder_id)
+            attach_and_open(tx, app.ports, agent.id, folder_id)
         if body.asked_secrets is not None:
             replace_secrets(tx, agent.id, body.asked_secrets, cipher=app.cipher, at=now)
         if said:
@@ -337,7 +337,7 @@ def _set_folders(tx: Tx, app: App, agent_id: AgentId, wanted: Sequence[FolderId]
         if folder.id not in wanted:
             detach_folder(tx, agent_id, folder.id)
     for folder_id in dict.fromkeys(wanted):
-        attach_opening(tx, app.ports, agent_id, folder_id)
+        attach_and_open(tx, app.ports, agent_id, folder_id)
 
 
 def _whole(tx: Tx, agent_id: AgentId) -> AgentParts:

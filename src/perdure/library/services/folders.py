@@ -1,0 +1,183 @@
+"""Folders: of the whole store, and those of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from perdure.app import App
+from perdure.core.errors import InvalidInput
+from perdure.core.files import Folder
+from perdure.core.ids import AgentId, FolderId, PassageId
+from perdure.core.passages import Passage
+from perdure.domain.archives.passages import passage_in
+from perdure.domain.files.folders import (
+    FolderChanges,
+    attach_folder,
+    create_folder,
+    delete_files,
+    detach_folder,
+    find_folder,
+    update_folder,
+)
+from perdure.domain.files.views import limits_of, open_where_room
+from perdure.engine.conversations.reset import delete
+from perdure.engine.ports import Ports, window_tokens
+from perdure.library.checks import check_limit, check_text
+from perdure.library.paging import Page
+from perdure.storage.tx import Tx
+
+__all__ = ["POLL_S", "FolderService", "attach_and_open"]
+
+POLL_S = 0.1
+"""How often a caller that waits looks whether the worker of files is done."""
+
+FILES_PER_STEP = 200  # of one transaction
+AGENTS_PER_STEP = 20
+
+
+class FolderService:
+    """What can be done with folders."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._ports = app, app.ports
+
+    async def create(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        instructions: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Folder:
+        """A new folder that no agent has yet. Raises: InvalidInput; AlreadyExists: its name is taken."""
+        ports = self._ports
+        return await ports.store.write(
+            create_folder,
+            name,
+            ids=ports.ids,
+            at=ports.clock.now(),
+            description=description,
+            instructions=instructions,
+            metadata=metadata,
+        )
+
+    async def get(self, folder_id: FolderId) -> Folder:
+        """Raises: NotFound."""
+        return await self._ports.store.read(lambda tx: tx.folders.get(folder_id))
+
+    async def find(self, name_or_id: str) -> Folder:
+        """The folder of this id or name. Raises: NotFound, naming what there is."""
+        check_text("a folder's name or id", name_or_id)
+        return await self._ports.store.read(find_folder, name_or_id)
+
+    async def list(self, page: Page, *, name: str | None = None) -> Sequence[Folder]:
+        """A page of all folders, or of those of this name. Raises: InvalidInput; NotFound: the page begins at none."""
+        check_limit(page.limit)
+        for field, text in (("name", name), ("after", page.after), ("before", page.before)):
+            if text is not None:
+                check_text(field, text)
+        return await self._ports.store.read(
+            lambda tx: page.load(partial(tx.folders.list, name=name), lambda one: tx.folders.get(FolderId(one)).number)
+        )
+
+    async def count(self) -> int:
+        """How many folders there are."""
+        return await self._ports.store.read(lambda tx: tx.folders.count())
+
+    async def update(self, folder_id: FolderId, changes: FolderChanges) -> Folder:
+        """The folder with other fields. Raises: NotFound, InvalidInput, AlreadyExists."""
+        return await self._ports.store.write(update_folder, folder_id, changes, at=self._ports.clock.now())
+
+    async def delete(self, folder_id: FolderId) -> None:
+        """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
+
+        Raises: NotFound; StoreFull, StoreError: the text of its files can't be removed now; it is, once it can be, and
+            the folder by another call.
+        """
+        check_text("folder_id", folder_id)
+        store, worker = self._ports.store, self._app.files
+        problem_before = worker.held_up
+        while True:
+            # Step by step, so that nobody waits for a folder of many agents or files; the folder itself goes last.
+            while await store.write(_detach_some, folder_id):
+                pass
+            while await store.write(delete_files, folder_id, limit=FILES_PER_STEP):
+                pass
+            worker.wake()
+            try:
+                await delete(self._ports, lambda tx: tx.folders.delete(folder_id))
+                return
+            except InvalidInput:  # the text of its files is still being removed
+                if (problem := worker.held_up) is not None and problem is not problem_before:
+                    raise problem from None
+                await asyncio.sleep(POLL_S)
+
+    async def list_agents(self, folder_id: FolderId, page: Page | None = None) -> Sequence[AgentId]:
+        """The agents that have the folder, or a page of them, oldest first. Raises: NotFound."""
+        agents = await self._ports.store.read(lambda tx: tx.folders.agents(folder_id))
+        return agents if page is None else page.select(agents, kind="agent of this folder", id_of=str)
+
+    async def list_passages(self, folder_id: FolderId, page: Page) -> Sequence[Passage]:
+        """A page of the passages that the folder's files are found by. Raises: NotFound."""
+
+        def load(tx: Tx) -> Sequence[Passage]:
+            archive_id = tx.folders.get(folder_id).archive_id
+            return page.load(
+                partial(tx.passages.page, archive_id), lambda one: passage_in(tx, archive_id, PassageId(one)).seq
+            )
+
+        return await self._ports.store.read(load)
+
+    # --- those of an agent
+
+    async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[Folder]:
+        """The agent's folders, or a page of them, in the order in which they were attached. Raises: NotFound."""
+
+        def load(tx: Tx) -> Sequence[Folder]:
+            tx.agents.model(agent_id)
+            found = tx.folders.of_agent(agent_id)
+            return found if page is None else page.select(found, kind="folder of this agent", id_of=lambda one: one.id)
+
+        return await self._ports.store.read(load)
+
+    async def attach(self, agent_id: AgentId, name_or_id: str, *, opens: bool = True) -> None:
+        """Give the agent a folder; with its first one it gets the tools that read files. Twice is no error.
+
+        Args:
+            opens: open its files, and those that are added later, while there is room for them.
+        Raises: NotFound, TooMany.
+        """
+        check_text("a folder's name or id", name_or_id)
+        await self._ports.store.write(
+            lambda tx: attach_and_open(tx, self._ports, agent_id, find_folder(tx, name_or_id).id, opens=opens)
+        )
+
+    async def detach(self, agent_id: AgentId, name_or_id: str) -> None:
+        """Take a folder away from the agent, and with its last one the tools. One it does not have is no error.
+
+        Raises: NotFound.
+        """
+        check_text("a folder's name or id", name_or_id)
+        await self._ports.store.write(lambda tx: detach_folder(tx, agent_id, find_folder(tx, name_or_id).id))
+
+
+def attach_and_open(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId, *, opens: bool = True) -> None:
+    """Give an agent a folder, and open its files while there is room. Raises: NotFound."""
+    if attach_folder(tx, agent_id, folder_id, opens=opens) and opens:
+        files = tx.files.list(folder_id, limit=FILES_PER_STEP)
+        if not files:
+            return
+        agent = tx.agents.get(agent_id)
+        limits = limits_of(agent, window_tokens(agent, ports.models, ports.settings))
+        open_where_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
+
+
+def _detach_some(tx: Tx, folder_id: FolderId) -> int:
+    """Take the folder from some of its agents; from how many."""
+    agents = tx.folders.agents(folder_id, limit=AGENTS_PER_STEP)
+    for agent_id in agents:
+        detach_folder(tx, agent_id, folder_id)
+    return len(agents)
