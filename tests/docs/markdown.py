@@ -10,7 +10,10 @@ from pathlib import Path
 __all__ = ["PAGES", "ROOT", "RUN_PAGES", "Fence", "anchors", "fences", "headings", "links", "page_name"]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    *(ROOT / name for name in ("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 RUN_PAGES = tuple(page for page in PAGES if page.name != "README.zh.md")
 """Whose blocks are run. The Chinese README has those of the English one, which `test_pages` checks to the letter."""
 

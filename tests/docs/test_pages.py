@@ -53,6 +53,13 @@ def test_links_between_pages_resolve(page: Path) -> None:
         assert not fragment or unquote(fragment) in anchors(target), link
 
 
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"], ids=page_name)
+def test_the_files_that_the_page_names_are_there(page: Path) -> None:
+    """A path is relative to the repository or to `src/perdure`."""
+    for path in re.findall(r"`((?!perdure/)[a-z_]+/[\w/]*(?:\.\w+)?)`", page.read_text(encoding="utf-8")):
+        assert (ROOT / path).exists() or (ROOT / "src" / "perdure" / path).exists(), path
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     """A page that nothing leads to is read by nobody."""
     linked = {(README.parent / link.partition("#")[0]).resolve() for link in links(README)}
