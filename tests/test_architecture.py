@@ -44,7 +44,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 
-# Rooms that reach the store through the services of `library` only. A filter that a service takes is imported from it.
+# Rooms that reach the store through the services of `library` only.
 FRONTS = frozenset({"server", "ui", "cli"})
 STORE_MODULES = ("perdure.storage",)
 
@@ -56,21 +56,17 @@ NOT_YET_CONVERTED = frozenset(
         "cli/commands/reindex.py",
         "cli/commands/verify.py",
         "server/routes/agents.py",
-        "server/routes/archive_passages.py",
-        "server/routes/archives.py",
         "server/routes/context.py",
         "server/routes/conversations.py",
         "server/routes/health.py",
         "server/routes/mcp_servers.py",
         "server/routes/messages.py",
-        "server/routes/passages.py",
         "server/routes/runs.py",
         "server/routes/search.py",
         "server/routes/steps.py",
         "server/routes/tool_mcp_servers.py",
         "server/routes/tools.py",
         "server/wire/approvals.py",
-        "server/wire/passages.py",
     }
 )
 

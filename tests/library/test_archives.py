@@ -11,8 +11,9 @@ import pytest
 
 from perdure import InvalidInput, NewPassage, NotFound
 from perdure.core.passages import PassageFilter
+from perdure.domain.archives import batching
 from perdure.domain.archives.units import Selection, delete_selected, selected_seqs
-from perdure.library import archives as library_archives
+from perdure.library.services import passages as passage_service
 from tests.support.library import open_async, open_sync
 
 NIGHT = "a walrus\0 and half a \ud83d pair"
@@ -63,7 +64,7 @@ def test_archives_are_found_changed_and_deleted(tmp_path: Path) -> None:
 
 def test_many_passages_are_all_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go in batches and keep their order; one that can't be stored leaves none behind."""
-    monkeypatch.setattr(library_archives, "BATCH", 2)
+    monkeypatch.setattr(batching, "BATCH", 2)
     with open_sync(tmp_path / "agents.db") as perdure:
         archive = perdure.archives.create("notes")
         when = datetime(2020, 1, 1, tzinfo=UTC)
@@ -77,6 +78,16 @@ def test_many_passages_are_all_looked_at_first(tmp_path: Path, monkeypatch: pyte
             archive.insert_many(["f", "g", "h", "i", " "])
         assert archive.insert_many([]) == []
         assert len(archive.passages()) == 5
+
+
+def test_a_vector_needs_an_archive_with_vectors(tmp_path: Path) -> None:
+    """A passage with a vector of its own is refused where nothing can be compared with it, and nothing is stored."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        archive = perdure.archives.create("notes")
+
+        with pytest.raises(InvalidInput, match="embedding has 2 numbers"):
+            archive.insert_many([NewPassage(text="a"), NewPassage(text="b", embedding=[1.0, 0.0])])
+        assert archive.passages() == []
 
 
 def test_a_passage_changes_in_its_place(tmp_path: Path) -> None:
@@ -102,7 +113,7 @@ def test_a_passage_changes_in_its_place(tmp_path: Path) -> None:
 
 def test_what_is_selected_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By text in any case, tags and times together; a dry run only counts."""
-    monkeypatch.setattr(library_archives, "BATCH", 3)
+    monkeypatch.setattr(passage_service, "BATCH", 3)
     with open_sync(tmp_path / "agents.db") as perdure:
         archive = perdure.archives.create("notes")
         new = [

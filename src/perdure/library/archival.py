@@ -9,21 +9,13 @@ from typing import Unpack
 from perdure.app import App
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
-from perdure.domain.archives.passages import (
-    PassageChanges,
-    archive_of,
-    delete_passage,
-    insert_passage,
-    list_passages,
-    passage_of_agent,
-    update_passage,
-)
-from perdure.domain.archives.units import attach_archive, detach_archive
+from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.values import as_tags
-from perdure.library.archives import AsyncArchive, changes_in_utc, passage_filter
-from perdure.library.checks import check_limit, check_number, check_text, utc
+from perdure.library.archives import AsyncArchive
+from perdure.library.checks import check_limit, check_number, check_text
+from perdure.library.services.archives import ArchiveService
+from perdure.library.services.passages import PassageService, passage_filter
 from perdure.search.hits import Hits, PassageHit
-from perdure.storage.tx import Tx
 
 __all__ = ["AsyncAgentArchives", "AsyncArchival"]
 
@@ -42,17 +34,8 @@ class AsyncArchival:
         Raises: InvalidInput: an empty or too long text, a time without a zone.
         """
         check_text("text", text)
-        kept_tags = as_tags(tags)
-        ports = self._app.ports
-        now = ports.clock.now()
-        occurred_at = utc("occurred_at", occurred_at)
-
-        def insert(tx: Tx) -> Passage:
-            archive = archive_of(tx, self.id, ArchiveId(ports.ids.new("archive")), at=now)
-            passage_id = PassageId(ports.ids.new("passage"))
-            return insert_passage(tx, archive.id, passage_id, text, at=now, tags=kept_tags, occurred_at=occurred_at)
-
-        return await ports.store.write(insert)
+        new = NewPassage(text=text, tags=as_tags(tags), occurred_at=occurred_at)
+        return await PassageService(self._app).insert_of_agent(self.id, new)
 
     async def search_archive(
         self,
@@ -98,47 +81,36 @@ class AsyncArchival:
 
         Raises: InvalidInput: as `search_archive`.
         """
-        check_limit(limit)
-        check_number("after_seq", after_seq)
         where = passage_filter(tags, tag_match, since, until)
-        return await self._app.store.read(list_passages, self.id, where=where, limit=limit, after_seq=after_seq)
+        return await PassageService(self._app).list_of_agent_after(self.id, after_seq, where=where, limit=limit)
 
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.
 
         Raises: NotFound, also for one of another agent's; InvalidInput: a value that can't be used, no such field.
         """
-        check_text("passage_id", passage_id)
-        given = changes_in_utc(changes)
-
-        def update(tx: Tx) -> Passage:
-            return update_passage(tx, passage_of_agent(tx, self.id, passage_id), given)
-
-        return await self._app.store.write(update)
+        return await PassageService(self._app).update_of_agent(self.id, passage_id, changes)
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
-        check_text("passage_id", passage_id)
-        await self._app.store.write(lambda tx: delete_passage(tx, passage_of_agent(tx, self.id, passage_id)))
+        await PassageService(self._app).delete_of_agent(self.id, passage_id)
 
 
 class AsyncAgentArchives:
     """The archives of one agent; the first of them takes what the agent puts away."""
 
     def __init__(self, app: App, agent_id: AgentId) -> None:
-        self._app, self._agent_id = app, agent_id
+        self._app, self._service, self._agent_id = app, ArchiveService(app), agent_id
 
     async def list(self) -> list[AsyncArchive]:
         """In the order they were attached."""
-        archives = await self._app.store.read(lambda tx: tx.archives.of_agent(self._agent_id))
+        archives = await self._service.list_of_agent(self._agent_id)
         return [AsyncArchive(self._app, archive) for archive in archives]
 
     async def attach(self, archive_id: ArchiveId) -> None:
         """Let the agent find what is in an archive. Attaching twice is no error. Raises: NotFound."""
-        check_text("archive_id", archive_id)
-        await self._app.store.write(attach_archive, self._agent_id, archive_id)
+        await self._service.attach(self._agent_id, archive_id)
 
     async def detach(self, archive_id: ArchiveId) -> None:
         """Take an archive from the agent; its passages stay. Raises: NotFound."""
-        check_text("archive_id", archive_id)
-        await self._app.store.write(detach_archive, self._agent_id, archive_id)
+        await self._service.detach(self._agent_id, archive_id)

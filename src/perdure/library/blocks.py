@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.app import App
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockFilter, BlockVersion
 from perdure.core.ids import AgentId, BlockId
 from perdure.library.paging import Page
-from perdure.library.services.blocks import BlockFilter, BlockService
+from perdure.library.services.blocks import BlockService
 
 __all__ = ["AsyncAgentBlocks", "AsyncBlocks"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from perdure.core.errors import InvalidInput, NotFound, TooMany
+from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMany
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
@@ -20,6 +22,7 @@ __all__ = [
     "MAX_PASSAGE_CHARS",
     "NewPassage",
     "PassageChanges",
+    "add_passages",
     "archive_of",
     "check_passage",
     "delete_passage",
@@ -36,13 +39,17 @@ MAX_PASSAGE_CHARS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPassage:
-    """A text to put away. `source` says where it came from, `occurred_at` when it happened, by default now."""
+    """A text to put away. `source` says where it came from, `occurred_at` when it happened, by default now.
+
+    `embedding` is its vector, if the archive has vectors of the same model; without one it is made here.
+    """
 
     text: str
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
     occurred_at: datetime | None = None
+    embedding: Sequence[float] | None = None
 
 
 class PassageChanges(TypedDict, total=False):
@@ -107,6 +114,39 @@ def new_passages(
     return passages
 
 
+def add_passages(
+    tx: Tx, passages: Sequence[Passage], embeddings: Sequence[Sequence[float] | None]
+) -> Sequence[Passage]:
+    """The passages, all of one archive, as stored, with the vectors that come with some of them.
+
+    Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that the archive's can't be compared with.
+    """
+    archive_id = passages[0].archive_id
+    check_own(tx, archive_id)
+    added = tx.passages.add(passages)
+    vectors = [(passage.seq, vector) for passage, vector in zip(added, embeddings, strict=True) if vector is not None]
+    if not vectors:
+        return added
+    scope = tx.vectors.scope(tx.archives.get(archive_id).number)
+    if scope is None or scope.dimensions is None:
+        raise InvalidInput(
+            f"embedding has {len(vectors[0][1])} numbers, and {archive_id} has no vectors (0 numbers): leave it out,"
+            " the text is found without it"
+        )
+    for _, vector in vectors:
+        if len(vector) != scope.dimensions:
+            raise EmbeddingMismatch(
+                archive_id,
+                stored_model=scope.model,
+                stored_dimensions=scope.dimensions,
+                model="the request",
+                dimensions=len(vector),
+            )
+    rows = [(seq, _half_floats(vector)) for seq, vector in vectors]
+    tx.vectors.put(scope.number, rows, model=scope.model, dimensions=scope.dimensions)
+    return added
+
+
 def check_passage(passage: Passage) -> Passage:
     """`passage` as it can be stored: its tags without space around them and without empty ones.
 
@@ -169,6 +209,14 @@ def passage_of_agent(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> Passag
     if passage.archive_id not in {archive.id for archive in archives_of(tx, agent_id, files=True)}:
         raise NotFound("passage", passage_id, hint="it is in no archive of this agent")
     return passage
+
+
+def _half_floats(vector: Sequence[float]) -> bytes:
+    """A unit vector of 16-bit floats. Raises: InvalidInput: it has no direction."""
+    length = math.hypot(*vector)
+    if not 0 < length < math.inf:
+        raise InvalidInput(f"embedding has the length {length}: give numbers that are not all 0")
+    return struct.pack(f"<{len(vector)}e", *(number / length for number in vector))
 
 
 def _first_own(tx: Tx, agent_id: AgentId) -> Archive | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from perdure.app import App
 from perdure.library.services.agent_files import AgentFileService
+from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
 from perdure.library.services.files import FileService
 from perdure.library.services.folders import FolderService
+from perdure.library.services.passages import PassageService
 from perdure.library.services.secrets import SecretService
 
 __all__ = ["Services"]
@@ -22,7 +24,9 @@ class Services:
     def __init__(self, app: App) -> None:
         self.app = app
         self.agent_files = AgentFileService(app)
+        self.archives = ArchiveService(app)
         self.blocks = BlockService(app)
         self.files = FileService(app)
         self.folders = FolderService(app)
+        self.passages = PassageService(app)
         self.secrets = SecretService(app)

@@ -10,9 +10,8 @@ from typing import Any
 from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.files import Folder
-from perdure.core.ids import AgentId, FolderId, PassageId
+from perdure.core.ids import AgentId, FolderId
 from perdure.core.passages import Passage
-from perdure.domain.archives.passages import passage_in
 from perdure.domain.files.folders import (
     FolderChanges,
     attach_folder,
@@ -27,6 +26,7 @@ from perdure.engine.conversations.reset import delete
 from perdure.engine.ports import Ports, window_tokens
 from perdure.library.checks import check_limit, check_text
 from perdure.library.paging import Page
+from perdure.library.services.passages import passages_page
 from perdure.storage.tx import Tx
 
 __all__ = ["POLL_S", "FolderService", "attach_and_open"]
@@ -122,14 +122,7 @@ class FolderService:
 
     async def list_passages(self, folder_id: FolderId, page: Page) -> Sequence[Passage]:
         """A page of the passages that the folder's files are found by. Raises: NotFound."""
-
-        def load(tx: Tx) -> Sequence[Passage]:
-            archive_id = tx.folders.get(folder_id).archive_id
-            return page.load(
-                partial(tx.passages.page, archive_id), lambda one: passage_in(tx, archive_id, PassageId(one)).seq
-            )
-
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(lambda tx: passages_page(tx, tx.folders.get(folder_id).archive_id, page))
 
     # --- those of an agent
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
+from perdure.core.blocks import BlockFilter
 from perdure.library.paging import Page
-from perdure.library.services.blocks import BlockFilter
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, BlockPath

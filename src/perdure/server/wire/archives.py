@@ -48,10 +48,10 @@ class ArchiveIn(WireRequest):
     embedding_config: JsonObject | None = None
 
     @property
-    def kept_metadata(self) -> dict[str, Any]:
-        """The metadata to store."""
-        asked = {"embedding": self.embedding, "embedding_config": self.embedding_config}
-        kept = {name: value for name, value in asked.items() if value is not None}
+    def stored_metadata(self) -> dict[str, Any]:
+        """The metadata together with the fields that only the wire knows."""
+        sent = {"embedding": self.embedding, "embedding_config": self.embedding_config}
+        kept = {name: value for name, value in sent.items() if value is not None}
         return (self.metadata or {}) | ({_KEPT: kept} if kept else {})
 
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from perdure.core.errors import EmbeddingMismatch, InvalidInput
-from perdure.core.ids import ArchiveId
-from perdure.core.passages import Passage, PassageFilter, TagMatch
+from perdure.core.passages import Passage, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
-from perdure.domain.archives.units import Selection, check_own
-from perdure.domain.values import as_tags, filter_tags
+from perdure.domain.archives.units import Selection
+from perdure.domain.values import as_tags
+from perdure.library.services.passages import passage_filter
 from perdure.search.query.times import parse_time
 from perdure.server.limits import AtMost, Tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import Date, Filled, JsonObject
-from perdure.storage.tx import Tx
 
 __all__ = [
     "DeleteSelected",
     "PassageChangesIn",
     "PassageIn",
     "PassagesIn",
-    "add_passages",
     "passage_shape",
 ]
 
@@ -83,6 +78,7 @@ class PassageIn(WireRequest):
             tags=as_tags(self.tags or ()),
             metadata=self.metadata or {},
             occurred_at=self.created_at,
+            embedding=self.embedding,
         )
 
 
@@ -106,53 +102,13 @@ class DeleteSelected(WireRequest):
     @property
     def selection(self) -> Selection:
         """Raises: InvalidInput: a date that is none."""
-        where = PassageFilter(
-            tags=filter_tags(self.tags or ()),
-            tag_match=self.tag_match_mode,
+        where = passage_filter(
+            self.tags or (),
+            self.tag_match_mode,
             since=parse_time(self.start_date),
             until=parse_time(self.end_date, end=True),
         )
         return Selection(where=where, text=self.text or "")
-
-
-def add_passages(
-    tx: Tx, archive_id: ArchiveId, passages: list[Passage], embeddings: list[list[float] | None]
-) -> list[Passage]:
-    """The passages as stored, with the vectors that came with some of them.
-
-    Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that the archive's can't be compared with.
-    """
-    check_own(tx, archive_id)
-    added = list(tx.passages.add(passages))
-    given = [(passage.seq, vector) for passage, vector in zip(added, embeddings, strict=True) if vector is not None]
-    if not given:
-        return added
-    scope = tx.vectors.scope(tx.archives.get(archive_id).number)
-    if scope is None or scope.dimensions is None:
-        raise InvalidInput(
-            f"embedding has {len(given[0][1])} numbers, and {archive_id} has no vectors (0 numbers): leave it out, the"
-            " text is found without it"
-        )
-    for _, vector in given:
-        if len(vector) != scope.dimensions:
-            raise EmbeddingMismatch(
-                archive_id,
-                stored_model=scope.model,
-                stored_dimensions=scope.dimensions,
-                model="the request",
-                dimensions=len(vector),
-            )
-    rows = [(seq, _half_floats(vector)) for seq, vector in given]
-    tx.vectors.put(scope.number, rows, model=scope.model, dimensions=scope.dimensions)
-    return added
-
-
-def _half_floats(vector: list[float]) -> bytes:
-    """A unit vector of 16-bit floats. Raises: InvalidInput: it has no direction."""
-    length = math.hypot(*vector)
-    if not 0 < length < math.inf:
-        raise InvalidInput(f"embedding has the length {length}: give numbers that are not all 0")
-    return struct.pack(f"<{len(vector)}e", *(number / length for number in vector))
 
 
 def passage_shape(passage: Passage) -> dict[str, Any]:

@@ -1,0 +1,235 @@
+"""Passages: put away in an archive or in an agent's archival memory, listed, changed and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import get_args
+
+from perdure.app import App
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.passages import Passage, PassageFilter, TagMatch
+from perdure.domain.archives.batching import BATCH, batches
+from perdure.domain.archives.passages import (
+    NewPassage,
+    PassageChanges,
+    add_passages,
+    archive_of,
+    delete_passage,
+    list_passages,
+    new_passages,
+    passage_in,
+    passage_of_agent,
+    update_passage,
+)
+from perdure.domain.archives.units import Selection, delete_selected, selected_seqs
+from perdure.domain.values import filter_tags
+from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
+from perdure.library.paging import Page
+from perdure.storage.tx import Tx
+
+__all__ = ["PassageService", "passage_filter", "passages_page"]
+
+
+class PassageService:
+    """What can be done with passages: those of an archive, and `..._of_agent` those of all archives of an agent."""
+
+    def __init__(self, app: App) -> None:
+        self._ports, self._settings = app.ports, app.settings
+
+    async def insert(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> list[Passage]:
+        """Put texts away, in transactions of up to 500. All are checked before the first is stored.
+
+        Raises: InvalidInput, naming the first that can't be stored by its place from 0; EmbeddingMismatch; NotFound;
+            StoreError: what was stored before it stays.
+        """
+        ports, now = self._ports, self._ports.clock.now()
+        new = [_in_utc(one) for one in new]
+        passages = new_passages(new, archive_id, ids=ports.ids, at=now, limits=self._settings)
+        if not passages:
+            await ports.store.read(lambda tx: tx.archives.get(archive_id))
+        added: list[Passage] = []
+        for batch in batches(passages):
+            embeddings = [one.embedding for one in new[len(added) : len(added) + len(batch)]]
+            added += await ports.store.write(add_passages, batch, embeddings)
+        return added
+
+    async def insert_of_agent(self, agent_id: AgentId, new: NewPassage) -> Passage:
+        """Put a text away in the agent's own archive, which the first one makes.
+
+        Raises: InvalidInput, EmbeddingMismatch, NotFound.
+        """
+        ports, now = self._ports, self._ports.clock.now()
+        new = _in_utc(new)
+
+        def insert(tx: Tx) -> Passage:
+            tx.agents.model(agent_id)
+            archive = archive_of(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
+            passages = new_passages([new], archive.id, ids=ports.ids, at=now, limits=tx.limits)
+            return add_passages(tx, passages, [new.embedding])[0]
+
+        return await ports.store.write(insert)
+
+    async def get(self, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
+        """Raises: NotFound, also for one of another archive."""
+        check_text("passage_id", passage_id)
+        return await self._ports.store.read(passage_in, archive_id, passage_id)
+
+    async def list(
+        self, archive_id: ArchiveId, page: Page, *, where: PassageFilter | None = None, text: str | None = None
+    ) -> Sequence[Passage]:
+        """A page of an archive's passages, those that contain `text` in any case. Raises: InvalidInput, NotFound."""
+        return await self._ports.store.read(passages_page, archive_id, page, where=where, text=text)
+
+    async def list_after(
+        self, archive_id: ArchiveId, after_seq: int, *, where: PassageFilter, limit: int
+    ) -> Sequence[Passage]:
+        """The passages of an archive behind the number `after_seq`, oldest first. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+        check_number("after_seq", after_seq)
+
+        def load(tx: Tx) -> Sequence[Passage]:
+            tx.archives.get(archive_id)
+            return tx.passages.list(archive_id, where=where, limit=limit, after_seq=after_seq)
+
+        return await self._ports.store.read(load)
+
+    async def list_of_agent_after(
+        self, agent_id: AgentId, after_seq: int, *, where: PassageFilter, limit: int
+    ) -> Sequence[Passage]:
+        """The same of the agent's own archive, the one that takes what it puts away. Raises: InvalidInput."""
+        check_limit(limit)
+        check_number("after_seq", after_seq)
+        return await self._ports.store.read(list_passages, agent_id, where=where, limit=limit, after_seq=after_seq)
+
+    async def list_of_agent(self, agent_id: AgentId, page: Page, *, text: str | None = None) -> Sequence[Passage]:
+        """A page over all archives of the agent, one after the other in the order in which they were attached.
+
+        Raises: NotFound: there is no such agent; the page begins at none of its passages.
+        """
+        return await self._ports.store.read(_agent_page, agent_id, page, text)
+
+    async def update(self, archive_id: ArchiveId, passage_id: PassageId, changes: PassageChanges) -> Passage:
+        """The passage with other fields. Raises: InvalidInput; NotFound, also for one of another archive."""
+        check_text("passage_id", passage_id)
+        fields = _changes_in_utc(changes)
+        return await self._ports.store.write(
+            lambda tx: update_passage(tx, passage_in(tx, archive_id, passage_id), fields)
+        )
+
+    async def update_of_agent(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
+        """The same for an agent. Raises: InvalidInput; NotFound, also for a passage of another agent."""
+        check_text("passage_id", passage_id)
+        fields = _changes_in_utc(changes)
+        return await self._ports.store.write(
+            lambda tx: update_passage(tx, passage_of_agent(tx, agent_id, passage_id), fields)
+        )
+
+    async def delete(self, archive_id: ArchiveId, passage_id: PassageId) -> None:
+        """Raises: NotFound, also for a passage of another archive."""
+        check_text("passage_id", passage_id)
+        await self._ports.store.write(lambda tx: delete_passage(tx, passage_in(tx, archive_id, passage_id)))
+
+    async def delete_of_agent(self, agent_id: AgentId, passage_id: PassageId) -> None:
+        """Raises: NotFound, also for a passage of another agent."""
+        check_text("passage_id", passage_id)
+        await self._ports.store.write(lambda tx: delete_passage(tx, passage_of_agent(tx, agent_id, passage_id)))
+
+    async def delete_where(self, archive_id: ArchiveId, selection: Selection, *, dry_run: bool = False) -> int:
+        """Remove the selected passages, or only count them; how many there were.
+
+        They go in transactions of up to 500, each of which selects again: a passage that was changed meanwhile so that
+        a condition no longer holds stays, and one that is put away meanwhile may be among them.
+        Raises: InvalidInput: there is no condition, or a value that can't be used; NotFound.
+        """
+        check_text("text", selection.text)
+        if selection.everything:
+            raise InvalidInput(
+                "nothing says which passages to delete: give text, tags, since or until; delete the archive to delete"
+                " all of them"
+            )
+        store = self._ports.store
+        above, count = -1, 0
+        while seqs := await store.read(selected_seqs, archive_id, selection, above=above, limit=BATCH):
+            if dry_run:
+                deleted, above = len(seqs), seqs[-1]
+            else:
+                deleted, above = await store.write(delete_selected, archive_id, selection, seqs)
+            count += deleted
+        return count
+
+
+def passage_filter(
+    tags: Sequence[str] = (),
+    tag_match: TagMatch = "any",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> PassageFilter:
+    """The filter of these conditions. Raises: InvalidInput: a time without a zone, an unknown `tag_match`."""
+    check_choice("tag_match", tag_match, get_args(TagMatch))
+    return PassageFilter(
+        tags=filter_tags(tags), tag_match=tag_match, since=utc("since", since), until=utc("until", until)
+    )
+
+
+def passages_page(
+    tx: Tx, archive_id: ArchiveId, page: Page, *, where: PassageFilter | None = None, text: str | None = None
+) -> Sequence[Passage]:
+    """A page of an archive's passages. Raises: NotFound: no such archive, or a cursor that is none of its passages."""
+    tx.archives.get(archive_id)
+    query = partial(tx.passages.page, archive_id, where=where, text=text)
+    return page.load(query, lambda cursor: passage_in(tx, archive_id, PassageId(cursor)).seq)
+
+
+def _agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequence[Passage]:
+    tx.agents.model(agent_id)
+    archives = [archive.id for archive in tx.archives.of_agent(agent_id)]
+
+    def place_of(cursor: str) -> tuple[int, int]:
+        """The archive's place among the agent's, and the passage's number in it."""
+        passage = tx.passages.get(PassageId(cursor))
+        if passage.archive_id not in archives:
+            name = "after" if cursor == page.after else "before"
+            raise NotFound("passage", cursor, hint=f"`{name}` must be one of the list")
+        return archives.index(passage.archive_id), passage.seq
+
+    def query(
+        *, above: tuple[int, int] | None, below: tuple[int, int] | None, newest_first: bool, limit: int
+    ) -> Sequence[Passage]:
+        first = 0 if above is None else above[0]
+        last = len(archives) - 1 if below is None else below[0]
+        found: list[Passage] = []
+        for place in range(last, first - 1, -1) if newest_first else range(first, last + 1):
+            if len(found) == limit:
+                break
+            found += tx.passages.page(
+                archives[place],
+                text=text,
+                above=above[1] if above is not None and place == above[0] else None,
+                below=below[1] if below is not None and place == below[0] else None,
+                newest_first=newest_first,
+                limit=limit - len(found),
+            )
+        return found
+
+    return page.load(query, place_of)
+
+
+def _changes_in_utc(changes: PassageChanges) -> PassageChanges:
+    """The changes with their time in UTC. Raises: InvalidInput: a time without a zone."""
+    if "occurred_at" not in changes:
+        return changes
+    moment = utc("occurred_at", changes["occurred_at"])
+    if moment is None:
+        raise InvalidInput("occurred_at is None: give a datetime with a zone")
+    return {**changes, "occurred_at": moment}
+
+
+def _in_utc(new: NewPassage) -> NewPassage:
+    """Raises: InvalidInput: no passage; a time without a zone."""
+    if not isinstance(new, NewPassage):
+        raise InvalidInput(f"{new!r:.80} is no passage: give a text or a NewPassage")
+    return replace(new, occurred_at=utc("occurred_at", new.occurred_at))
