@@ -17,16 +17,17 @@ from typing import Any
 
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
-from perdure.core.errors import InvalidInput, NotFound, SecretKeyMissing, StoreError
+from perdure.core.errors import InvalidInput, SecretKeyMissing, StoreError
 from perdure.core.hooks import Hook
-from perdure.core.ids import PREFIXES, McpServerId
-from perdure.core.mcp import ToolListing
+from perdure.core.ids import PREFIXES, AgentId, ToolId
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, Ids, TokenCounter
 from perdure.core.secrets import Cipher
+from perdure.core.tools.inputs import ToolInputs
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import Tool, ToolFilter, ToolSpec
-from perdure.domain.mcp import is_current, sync_tools
+from perdure.domain.mcp_registry import StoredMcpRegistry
+from perdure.domain.tools.inputs import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.hooks.bus import Hooks
@@ -264,8 +265,8 @@ async def start(
         reading = reading_sandbox_of(settings)
         converter = _converter(settings, reading)
         builtins = Builtins(converter=converter, web=_web(settings), sandbox=sandbox)
-        custom = CustomTools(store, cipher, sandbox)
-        mcp = _mcp(store, cipher, settings, clock=clock, ids=ids)
+        custom = _custom_tools(store, cipher, sandbox)
+        mcp = McpToolbox(StoredMcpRegistry(store, cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
         ports = Ports(
             store=store,
             models=registry,
@@ -390,18 +391,11 @@ def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
     return AesCipher(settings.secret_key, file=None if no_file else Path(str(address)).parent / KEY_FILE)
 
 
-def _mcp(store: Store, cipher: Cipher, settings: Settings, *, clock: Clock, ids: Ids) -> McpToolbox:
-    """The MCP servers of a store; what they say of their tools is taken down where it is new."""
+def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools:
+    async def load(tool_id: ToolId, agent_id: AgentId) -> ToolInputs:
+        return await store.read(load_inputs, tool_id, agent_id, cipher=cipher)
 
-    async def listed(server_id: McpServerId, listing: ToolListing) -> None:
-        if not await store.read(is_current, server_id, listing):
-            await store.write(sync_tools, server_id, listing, ids=ids, at=clock.now())
-
-    async def failed(server_id: McpServerId, why: str) -> None:
-        with contextlib.suppress(NotFound):  # it was removed meanwhile
-            await store.write(lambda tx: tx.mcp.read(server_id, failure=why, at=clock.now()))
-
-    return McpToolbox(store, cipher, listed=listed, failed=failed, timeout_s=settings.mcp_timeout_s)
+    return CustomTools(load, sandbox)
 
 
 def _converter(settings: Settings, sandbox: Sandbox) -> Converter:

@@ -1,10 +1,10 @@
-"""Custom tools: somebody's source, run in the sandbox with the agent's secrets and, if it wants them, its blocks."""
+"""Custom tools: a user's source, run in the sandbox with the agent's secrets and, if it takes them, its blocks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perdure.core.agents import Agent
@@ -13,42 +13,31 @@ from perdure.core.errors import NotFound, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, ToolId
 from perdure.core.ports import CallContext
 from perdure.core.secret_mask import SecretMask
-from perdure.core.secrets import Cipher
+from perdure.core.tools.inputs import ToolInputs
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolOutcome, ToolSpec
-from perdure.domain.secrets import resolve_environment, secret_names
-from perdure.domain.tools.environment import open_environment
-from perdure.storage.store import Store
-from perdure.storage.tx import Tx
 
 __all__ = ["TIMEOUT_S", "CustomTools", "job_of"]
 
 TIMEOUT_S = 30.0
-"""How long a tool may take that says nothing about it."""
+"""The time limit of a tool that sets none."""
 
 FRAMES_SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What a call is run with, of one moment."""
-
-    code: ToolCode | None
-    environment: Mapping[str, str]
-    secrets: Mapping[str, str]
-    agent: Agent
-    blocks: Sequence[Block]
+LoadInputs = Callable[[ToolId, AgentId], Awaitable[ToolInputs]]
+"""Loads what a stored tool is run with, for an agent."""
 
 
 class CustomTools:
-    """`Toolbox` of tools that are made of a source.
+    """`Toolbox` of tools that have a source.
 
     Args:
-        sandbox: where they are run; None: there is none, and they are refused.
+        sandbox: where they run; None: their calls are refused.
     """
 
-    def __init__(self, store: Store, cipher: Cipher, sandbox: Sandbox | None) -> None:
-        self._store, self._cipher, self._sandbox = store, cipher, sandbox
+    def __init__(self, load_inputs: LoadInputs, sandbox: Sandbox | None) -> None:
+        self._load_inputs, self._sandbox = load_inputs, sandbox
 
     def missing(self, tool: Tool) -> str | None:
         if self._sandbox is None:
@@ -59,20 +48,20 @@ class CustomTools:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
         try:
-            given = await self._store.read(_given, tool.id, context.agent_id, self._cipher)
+            inputs = await self._load_inputs(tool.id, context.agent_id)
         except (NotFound, SecretKeyMissing, SecretUnreadable) as error:
             text = f"tool {tool.spec.name!r} was not run: {error}"
             return ToolOutcome(text=text, status="error")
-        if given.code is None:
+        if inputs.code is None:
             raise NotFound("source of tool", tool.spec.name)
         return await self.run(
             tool.spec,
-            given.code,
+            inputs.code,
             arguments,
-            given.environment,
-            given.agent,
-            given.blocks,
-            secrets=given.secrets,
+            inputs.environment,
+            inputs.agent,
+            inputs.blocks,
+            secrets=inputs.secrets,
         )
 
     async def run(
@@ -87,7 +76,7 @@ class CustomTools:
         secrets: Mapping[str, str],
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """What came of a source, stored or not, without the values of secrets.
+        """Run a source, stored or not, and return its outcome with the values of secrets masked.
 
         Args:
             secrets: which variables of the environment are masked: variable -> the name to show.
@@ -102,11 +91,11 @@ class CustomTools:
         mask = SecretMask({environment[variable]: name for variable, name in secrets.items()})
         result = await self._sandbox.run(job, progress=progress)
 
-        def shown() -> ToolOutcome:
-            return _masked(_outcome(replace(result, value=mask.value(result.value)), blocks), mask)
+        def build_outcome() -> ToolOutcome:
+            return _mask_outcome(_outcome(replace(result, value=mask.value(result.value)), blocks), mask)
 
-        # Megabytes of escapes take seconds, in which others go on.
-        return await asyncio.to_thread(shown) if secrets else shown()
+        # Masking megabytes takes seconds, so it runs off the event loop.
+        return await asyncio.to_thread(build_outcome) if secrets else build_outcome()
 
 
 def job_of(
@@ -117,7 +106,7 @@ def job_of(
     agent: Agent | None,
     blocks: Sequence[Block],
 ) -> SandboxJob:
-    """The job that a call is."""
+    """The sandbox job of a call."""
     limits = SandboxLimits(wall_s=spec.timeout_s or TIMEOUT_S)
     if code.memory_mb is not None:
         limits = replace(limits, memory_mb=code.memory_mb)
@@ -144,21 +133,12 @@ def job_of(
     )
 
 
-def _given(tx: Tx, tool_id: ToolId, agent_id: AgentId, cipher: Cipher) -> _Given:
-    code = tx.tools.code(tool_id)
-    values = open_environment(tx, tool_id, code, cipher=cipher) if code else {}
-    environment = resolve_environment(tx, agent_id, values, cipher=cipher)
-    secrets = secret_names(tx, agent_id, code) if code else {}
-    blocks = tx.blocks.of_agent(agent_id) if code is not None and code.takes_agent else ()
-    return _Given(code, environment, secrets, tx.agents.get(agent_id), blocks)
-
-
 def _outcome(result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
     versions = {block.label: block.version for block in blocks}
     changes = tuple(
         BlockChange(label, value, versions[label]) for label, value in (result.agent or {}).items() if label in versions
     )
-    stdout, stderr = _lines(result.stdout), _lines(result.stderr)
+    stdout, stderr = _output_lines(result.stdout), _output_lines(result.stderr)
     if result.status == "success":
         return ToolOutcome(text=_text(result.value), stdout=stdout, stderr=stderr, blocks=changes)
     lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback[-FRAMES_SHOWN:]]
@@ -166,7 +146,7 @@ def _outcome(result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
     return ToolOutcome(text=text, status="error", stdout=stdout, stderr=stderr)
 
 
-def _masked(outcome: ToolOutcome, mask: SecretMask) -> ToolOutcome:
+def _mask_outcome(outcome: ToolOutcome, mask: SecretMask) -> ToolOutcome:
     return replace(
         outcome,
         text=mask.text(outcome.text),
@@ -176,10 +156,10 @@ def _masked(outcome: ToolOutcome, mask: SecretMask) -> ToolOutcome:
     )
 
 
-def _lines(printed: str) -> tuple[str, ...]:
-    return (printed,) if printed else ()
+def _output_lines(output: str) -> tuple[str, ...]:
+    return (output,) if output else ()
 
 
 def _text(value: Any) -> str:
-    """As the wire has results: a text as it is, anything else as Python writes it."""
+    """The result as the wire shows it: a string as it is, anything else by `str`."""
     return str(value)

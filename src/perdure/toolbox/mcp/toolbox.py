@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from perdure.core.errors import ExtraMissing, McpUnreachable, NotFound, PerdureError
-from perdure.core.ids import McpServerId, ToolId
+from perdure.core.errors import ExtraMissing, McpUnreachable, PerdureError
+from perdure.core.ids import McpServerId
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.ports import CallContext
-from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.domain.secrets import open_server
-from perdure.storage.store import Store
-from perdure.storage.tx import Tx
 from perdure.toolbox.mcp.connect import is_installed
 from perdure.toolbox.mcp.errors import McpGone, McpLate
 from perdure.toolbox.mcp.places import leads_inside
+from perdure.toolbox.mcp.registry import McpRegistry
 from perdure.toolbox.mcp.results import outcome_of
 from perdure.toolbox.mcp.session import Failed, Listed, Session
 
@@ -27,25 +24,14 @@ TRIES_IDEMPOTENT = 2
 
 
 class McpToolbox:
-    """The MCP servers of a store.
+    """The sessions with registered MCP servers.
 
     Args:
-        listed: is given each listing of a server's tools, and takes it down.
-        failed: is told why a server could not be reached.
-        timeout_s: of a call of a tool that has no limit of its own.
+        timeout_s: the time limit of a call whose tool sets none.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        cipher: Cipher,
-        *,
-        listed: Callable[[McpServerId, ToolListing], Awaitable[None]],
-        failed: Callable[[McpServerId, str], Awaitable[None]],
-        timeout_s: float = 60.0,
-    ) -> None:
-        self._store, self._cipher, self._listed, self._failed = store, cipher, listed, failed
-        self._timeout_s = timeout_s
+    def __init__(self, registry: McpRegistry, *, timeout_s: float = 60.0) -> None:
+        self._registry, self._timeout_s = registry, timeout_s
         self._sessions: dict[McpServerId, Session] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -135,22 +121,21 @@ class McpToolbox:
         await asyncio.gather(*(session.close() for session in sessions), *self._closing)
 
     async def _run(self, tool: Tool, arguments: dict[str, Any], timeout_s: float) -> ToolOutcome:
-        known = await self._store.read(_known, tool.id)
-        session = await self._session(known.server_id)
+        session = await self._session((await self._registry.get_tool(tool.id)).server_id)
         await session.ready()
-        known = await self._store.read(_known, tool.id)  # as the listing says that is now taken down
-        why = await self._store.read(_why_missing, known) if known.status == "missing" else ""
-        if (refusal := _refusal(known, session.server.name, why)) is not None:
+        current = await self._registry.get_tool(tool.id)  # a session that becomes ready may store a new listing
+        reason = await self._registry.omission_reason(current) if current.status == "missing" else ""
+        if (refusal := _refusal(current, session.server.name, reason)) is not None:
             return ToolOutcome(text=refusal, status="error")
-        return outcome_of(await session.call(known.name, arguments, timeout_s=timeout_s))
+        return outcome_of(await session.call(current.name, arguments, timeout_s=timeout_s))
 
     async def _session(self, server_id: McpServerId) -> Session:
         """The session of a server as it is registered now."""
-        server = await self._store.read(lambda tx: tx.mcp.get(server_id))
+        server = await self._registry.get_server(server_id)
         session = self._sessions.get(server_id)
         if session is not None and _reached(session.server) == _reached(server):
             return session
-        secrets = await self._store.read(open_server, server, cipher=self._cipher)
+        secrets = await self._registry.open_secrets(server)
         if session is not None and self._sessions.get(server_id) is session:
             closing = asyncio.ensure_future(self.forget(server_id))
             self._closing.add(closing)
@@ -164,10 +149,10 @@ class McpToolbox:
 
     def _tellers(self, server_id: McpServerId) -> tuple[Listed, Failed]:
         async def listed(listing: ToolListing) -> None:
-            await self._listed(server_id, listing)
+            await self._registry.store_listing(server_id, listing)
 
         async def failed(why: str) -> None:
-            await self._failed(server_id, why)
+            await self._registry.store_failure(server_id, why)
 
         return listed, failed
 
@@ -178,32 +163,19 @@ def _reached(server: McpServer) -> tuple[object, ...]:
     return (server.name, server.transport, place, server.auth_header, server.sealed)
 
 
-def _known(tx: Tx, tool_id: ToolId) -> McpTool:
-    known = tx.mcp.find_tool(tool_id)
-    if known is None:
-        raise NotFound("MCP tool", tool_id, hint="its server was removed")
-    return known
-
-
-def _why_missing(tx: Tx, known: McpTool) -> str:
-    """Why a tool was left out of the last listing; empty: it was not there."""
-    left_out = tx.mcp.get(known.server_id).left_out
-    return next((one.reason for one in left_out if one.name == known.name), "")
-
-
-def _refusal(known: McpTool, server: str, why: str) -> str | None:
+def _refusal(tool: McpTool, server: str, reason: str) -> str | None:
     """Why a tool is not called now, in words for the model."""
-    match known.status:
+    match tool.status:
         case "active":
             return None
-        case "missing" if why:
-            return f"the MCP server {server!r} describes {known.name!r} so that it can't be called: {why}"
+        case "missing" if reason:
+            return f"the MCP server {server!r} describes {tool.name!r} so that it can't be called: {reason}"
         case "missing":
-            return f"the MCP server {server!r} has no tool {known.name!r} any more, so it was not called"
+            return f"the MCP server {server!r} has no tool {tool.name!r} any more, so it was not called"
         case "unusable":
-            return f"the MCP server {server!r} describes {known.name!r} so that it can't be called: {known.problem}"
+            return f"the MCP server {server!r} describes {tool.name!r} so that it can't be called: {tool.problem}"
         case _:
             return (
-                f"the MCP server {server!r} describes {known.name!r} otherwise than was approved, so it was not called:"
+                f"the MCP server {server!r} describes {tool.name!r} otherwise than was approved, so it was not called:"
                 " a person has to look at the change and approve it first"
             )
