@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,10 @@ import pytest
 from perdure.core.errors import StoreTooNew
 from perdure.core.ids import DEFAULT_ORG, AgentId, ToolId
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
-from perdure.storage import migrations
-from perdure.storage.database import sqlite
 from perdure.storage.database.base import Database
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.migrations import MIGRATIONS, SCHEMA_VERSION, Migration
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, found_messages, said
 from tests.support.postgres_server import address_of_a_new_schema, run_sql
@@ -37,18 +36,15 @@ def break_half_way(db: Database) -> None:
     raise RuntimeError("the power went out")
 
 
-def learn(monkeypatch: pytest.MonkeyPatch, *migration: Callable[[Database], None]) -> None:
-    """From here on, this Perdure knows these migrations after the ones it has: a newer version."""
-    newest = migrations.SCHEMA_VERSION
-    more = tuple((newest + index, apply.__name__, apply) for index, apply in enumerate(migration, start=1))
-    monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS + more)
-    monkeypatch.setattr(migrations, "SCHEMA_VERSION", newest + len(more))
-    monkeypatch.setattr(sqlite, "SCHEMA_VERSION", newest + len(more))
-    monkeypatch.setattr("perdure.storage.database.postgres.SCHEMA_VERSION", newest + len(more))
+def with_new(*added: Callable[[Database], None]) -> list[Migration]:
+    """The migrations of a newer version: all of today's, and these after them."""
+    numbered = enumerate(added, start=SCHEMA_VERSION + 1)
+    return [*MIGRATIONS, *((number, apply.__name__, apply) for number, apply in numbered)]
 
 
-async def a_store_with_data(path: Path) -> AgentId:
-    store = SqliteStore.open(path, at=START)
+async def create_store(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> AgentId:
+    """Create a store file with one agent and two messages, and close it."""
+    store = SqliteStore.open(path, at=START, migrations=migrations)
     agent = await store.write(units.add_agent, "ada")
     await store.write(units.say, agent.id, "a walrus", "a penguin")
     await store.close()
@@ -74,35 +70,32 @@ async def test_a_new_file_records_its_migrations(tmp_path: Path) -> None:
         await SqliteStore.open(path, at=START).close()
 
         recorded = rows(path, "SELECT number, name FROM schema_migrations ORDER BY number")
-        assert recorded == [(number, name) for number, name, _ in migrations.MIGRATIONS]
-    numbers = [number for number, _, _ in migrations.MIGRATIONS]
+        assert recorded == [(number, name) for number, name, _ in MIGRATIONS]
+    numbers = [number for number, _, _ in MIGRATIONS]
     assert numbers == sorted(set(numbers))
-    assert numbers[-1] == migrations.SCHEMA_VERSION
+    assert numbers[-1] == SCHEMA_VERSION
 
 
-async def test_an_older_file_is_brought_up_with_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_older_file_is_brought_up_with_its_data(tmp_path: Path) -> None:
     """Everything that was stored is there, the migration has met it, and search still finds it."""
     path = tmp_path / "perdure.db"
-    agent_id = await a_store_with_data(path)
-    learn(monkeypatch, add_nickname)
-    store = SqliteStore.open(path, at=START)
+    agent_id = await create_store(path)
+    store = SqliteStore.open(path, at=START, migrations=with_new(add_nickname))
     assert await store.read(said, agent_id) == ["a walrus", "a penguin"]
     assert await store.read(found_messages, agent_id, "penguin") == [1]
     await store.write(units.say, agent_id, "a third")
     await store.close()
 
     assert rows(path, "SELECT nickname FROM agents") == [("old ada",)]
-    assert rows(path, "SELECT MAX(number) FROM schema_migrations") == [(migrations.SCHEMA_VERSION,)]
+    assert rows(path, "SELECT MAX(number) FROM schema_migrations") == [(SCHEMA_VERSION + 1,)]
 
 
-async def test_an_upgrade_that_fails_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_upgrade_that_fails_leaves_the_older_file(tmp_path: Path) -> None:
     """A migration is one transaction: broken half-way, nothing of it is there, and the older version still opens it."""
     path = tmp_path / "perdure.db"
-    agent_id = await a_store_with_data(path)
-    with monkeypatch.context() as newer:
-        learn(newer, break_half_way)
-        with pytest.raises(RuntimeError):
-            SqliteStore.open(path, at=START)
+    agent_id = await create_store(path)
+    with pytest.raises(RuntimeError):
+        SqliteStore.open(path, at=START, migrations=with_new(break_half_way))
 
     assert "nickname" not in {row[1] for row in rows(path, "PRAGMA table_info(agents)")}
     store = SqliteStore.open(path, at=START)
@@ -110,49 +103,39 @@ async def test_an_upgrade_that_fails_leaves_the_older_file(tmp_path: Path, monke
     await store.close()
 
 
-async def test_a_newer_file_is_refused_and_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_newer_file_is_refused_and_not_touched(tmp_path: Path) -> None:
     """The error says which versions, and the file stays byte for byte, with nothing beside it."""
     path = tmp_path / "perdure.db"
-    with monkeypatch.context() as newer:
-        learn(newer, add_nickname)
-        await a_store_with_data(path)
+    await create_store(path, with_new(add_nickname))
     before = path.read_bytes()
     with pytest.raises(StoreTooNew, match="upgrade Perdure") as caught:
         SqliteStore.open(path, at=START)
 
-    assert (caught.value.found, caught.value.known) == (migrations.SCHEMA_VERSION + 1, migrations.SCHEMA_VERSION)
+    assert (caught.value.found, caught.value.known) == (SCHEMA_VERSION + 1, SCHEMA_VERSION)
     assert path.read_bytes() == before
     assert names_in(tmp_path) == ["perdure.db", "perdure.db-mark"]
 
 
-async def test_postgres_is_brought_up_and_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_postgres_is_brought_up_and_refused_alike() -> None:
     """An older database is migrated with its data; a newer one is refused."""
     address = address_of_a_new_schema()
     store = await PostgresStore.open(address, at=START)
     agent = await store.write(units.add_agent, "grace")
     await store.close()
-    with monkeypatch.context() as newer:
-        learn(newer, add_nickname)
-        store = await PostgresStore.open(address, at=START)
-        assert await store.read(lambda tx: tx.agents.get(agent.id)) == agent
-        await store.close()
-        assert run_sql(address, "SELECT nickname FROM agents") == [("old grace",)]
+    store = await PostgresStore.open(address, at=START, migrations=with_new(add_nickname))
+    assert await store.read(lambda tx: tx.agents.get(agent.id)) == agent
+    await store.close()
+    assert run_sql(address, "SELECT nickname FROM agents") == [("old grace",)]
     with pytest.raises(StoreTooNew):
         await PostgresStore.open(address, at=START)
 
-    assert run_sql(address, "SELECT MAX(number) FROM schema_migrations") == [(migrations.SCHEMA_VERSION + 1,)]
+    assert run_sql(address, "SELECT MAX(number) FROM schema_migrations") == [(SCHEMA_VERSION + 1,)]
 
 
-async def test_tools_of_an_older_file_are_listed_in_order_of_their_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tools_of_an_older_file_are_listed_in_order_of_their_names(tmp_path: Path) -> None:
     """They had no order of creation and no type of their own; they run no source."""
     path = tmp_path / "perdure.db"
-    with monkeypatch.context() as older:
-        older.setattr(migrations, "MIGRATIONS", tuple(one for one in migrations.MIGRATIONS if one[0] < 8))
-        older.setattr(migrations, "SCHEMA_VERSION", 7)
-        older.setattr(sqlite, "SCHEMA_VERSION", 7)
-        await SqliteStore.open(path, at=START).close()
+    await SqliteStore.open(path, at=START, migrations=MIGRATIONS[:7]).close()
     connection = sqlite3.connect(path)
     for name, tool_type in (("look", "custom"), ("ask", "letta_core")):
         spec = {"name": name, "description": "Do.", "parameters": {"type": "object"}, "tool_type": tool_type}

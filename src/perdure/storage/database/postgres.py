@@ -25,7 +25,7 @@ from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText, Row, iso
-from perdure.storage.migrations import SCHEMA_VERSION, migrate
+from perdure.storage.migrations import MIGRATIONS, Migration, migrate, version_of
 from perdure.storage.tx import Tx
 
 try:
@@ -199,9 +199,15 @@ class PostgresStore:
 
     @classmethod
     async def open(
-        cls, address: str, *, at: datetime, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS
+        cls,
+        address: str,
+        *,
+        at: datetime,
+        org_id: OrgId = DEFAULT_ORG,
+        limits: Limits = DEFAULT_LIMITS,
+        migrations: Sequence[Migration] = MIGRATIONS,
     ) -> PostgresStore:
-        """The store at this address, created or upgraded if need be.
+        """Open the store at this address; create or upgrade it if needed.
 
         Raises: StoreTooNew: a newer Perdure wrote it; StoreError: it can't be reached.
         """
@@ -209,7 +215,7 @@ class PostgresStore:
         def prepare() -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
             try:
                 with psycopg.connect(address, connect_timeout=10) as connection:
-                    _upgrade(connection, at=at)
+                    _upgrade(connection, migrations, at=at)
                 pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
                     address, min_size=1, max_size=CONNECTIONS, open=False
                 )
@@ -257,14 +263,14 @@ class PostgresStore:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], *, at: datetime) -> None:
+def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], migrations: Sequence[Migration], *, at: datetime) -> None:
     db = PostgresDatabase(connection)
     db.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
     if db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None:
         found = db.rows("SELECT MAX(number) FROM schema_migrations", {})[0][0] or 0
-        if found > SCHEMA_VERSION:
-            raise StoreTooNew("the database", found=found, known=SCHEMA_VERSION)
-    migrate(db, at=iso(at))
+        if found > version_of(migrations):
+            raise StoreTooNew("the database", found=found, known=version_of(migrations))
+    migrate(db, migrations, at=iso(at))
 
 
 def _typed(error: psycopg.Error) -> StoreError:

@@ -24,7 +24,7 @@ from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText, Row, iso
 from perdure.storage.database.sqlite_file import is_store
 from perdure.storage.database.sqlite_forms import RUN_BITS, column_lengths, numbered, runs_of, word_rows
-from perdure.storage.migrations import SCHEMA_VERSION, migrate
+from perdure.storage.migrations import MIGRATIONS, Migration, migrate, version_of
 from perdure.storage.tx import Tx
 
 if TYPE_CHECKING:
@@ -212,8 +212,10 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None:
-    """Make the file this version's: a new one is filled, an older one migrated in one transaction.
+def upgrade(
+    connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS, *, at: datetime
+) -> None:
+    """Create the tables of a new file, or migrate an older one, in one transaction.
 
     Raises: StoreTooNew: a newer Perdure wrote it; NotAStore: it is something else; StoreDamaged. None is touched.
     """
@@ -230,9 +232,10 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
             raise NotAStore(f"{path} is an SQLite file of another program: choose another path")
         if tables:
             found = connection.execute("SELECT MAX(number) FROM schema_migrations").fetchone()[0] or 0
-            if found > SCHEMA_VERSION:
-                raise StoreTooNew(str(path), found=found, known=SCHEMA_VERSION)
-            if found == SCHEMA_VERSION:
+            known = version_of(migrations)
+            if found > known:
+                raise StoreTooNew(str(path), found=found, known=known)
+            if found == known:
                 if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":  # a copy made by VACUUM INTO
                     _use_wal(connection)
                 _check_writable(connection)
@@ -241,7 +244,7 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None
         connection.execute("BEGIN IMMEDIATE")
         try:
             # A second process may have waited here while the first one migrated; then there is nothing left to do.
-            migrate(SqliteDatabase(connection), at=iso(at))
+            migrate(SqliteDatabase(connection), migrations, at=iso(at))
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("COMMIT")
         except BaseException:

@@ -24,6 +24,7 @@ from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, store_error, too_large, upgrade
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
+from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.storage.tx import Tx
 
 __all__ = ["SqliteStore"]
@@ -74,8 +75,9 @@ class SqliteStore:
         org_id: OrgId = DEFAULT_ORG,
         max_pages: int | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        migrations: Sequence[Migration] = MIGRATIONS,
     ) -> SqliteStore:
-        """The store in this file, created or upgraded if need be. `max_pages` bounds the file's size.
+        """Open the store in this file; create or upgrade it if needed. `max_pages` limits the file's size.
 
         Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreDamaged, StoreError.
         """
@@ -92,7 +94,7 @@ class SqliteStore:
         connection = connect(path)
         try:
             check_mark(path, connection, least)
-            upgrade(connection, path, at=at)
+            upgrade(connection, path, migrations, at=at)
             if max_pages is not None:
                 connection.execute(f"PRAGMA max_page_count = {int(max_pages)}")
         except BaseException:

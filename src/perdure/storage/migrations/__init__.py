@@ -1,12 +1,12 @@
 """Numbered migrations. One is never edited after release; each runs in one transaction with the row that records it.
 
-`MIGRATIONS` is the whole list, in order. What differs between the databases is filled in by the database itself:
+`MIGRATIONS` lists all of them, in order. The database fills in what differs between databases:
 `{clustered}` (rows stored in key order), `{blob}`, and `full_text_table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from perdure.storage.database.base import Database
 from perdure.storage.migrations import (
@@ -35,9 +35,12 @@ from perdure.storage.migrations import (
     m0023_checksums,
 )
 
-__all__ = ["MIGRATIONS", "SCHEMA_VERSION", "migrate"]
+__all__ = ["MIGRATIONS", "SCHEMA_VERSION", "Migration", "migrate", "version_of"]
 
-MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
+Migration = tuple[int, str, Callable[[Database], None]]
+"""Number, name, and the function that changes the tables."""
+
+MIGRATIONS: Sequence[Migration] = (
     (1, "first", m0001_first.apply),
     (2, "exchanges", m0002_exchanges.apply),
     (3, "nodes", m0003_nodes.apply),
@@ -63,18 +66,24 @@ MIGRATIONS: tuple[tuple[int, str, Callable[[Database], None]], ...] = (
     (23, "checksums", m0023_checksums.apply),
 )
 
-SCHEMA_VERSION = MIGRATIONS[-1][0]
+
+def version_of(migrations: Sequence[Migration]) -> int:
+    """The version of the tables after all these migrations."""
+    return migrations[-1][0]
 
 
-def migrate(db: Database, *, at: str) -> int:
-    """Bring the open transaction's database to `SCHEMA_VERSION`; how many migrations ran. Safe to run twice."""
+SCHEMA_VERSION = version_of(MIGRATIONS)
+
+
+def migrate(db: Database, migrations: Sequence[Migration] = MIGRATIONS, *, at: str) -> int:
+    """Run the migrations that the open transaction's database does not have yet; return how many. Safe to run twice."""
     db.run("CREATE TABLE IF NOT EXISTS schema_migrations (number INTEGER PRIMARY KEY, name TEXT, applied_at TEXT)", {})
     done = {row[0] for row in db.rows("SELECT number FROM schema_migrations", {})}
-    todo = [migration for migration in MIGRATIONS if migration[0] not in done]
-    for number, name, apply in todo:
+    missing = [migration for migration in migrations if migration[0] not in done]
+    for number, name, apply in missing:
         apply(db)
         db.run(
             "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :at)",
             {"number": number, "name": name, "at": at},
         )
-    return len(todo)
+    return len(missing)
