@@ -6,73 +6,47 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Unpack
 
 from perdure.app import App
-from perdure.core.errors import InvalidInput, NotFound, SourceInvalid
-from perdure.core.ids import AgentId, ToolId, is_id
+from perdure.core.errors import InvalidInput, SourceInvalid
+from perdure.core.ids import AgentId
 from perdure.core.tools.environment import without_values
-from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
-from perdure.domain.tools.search import ToolHit, search_tools
-from perdure.domain.tools.units import (
-    NewTool,
-    ToolChanges,
-    ToolOptions,
-    create_tool,
-    delete_tool,
-    update_tool,
-    upsert_tool,
-)
-from perdure.engine.conversations.reset import delete
-from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_text
-from perdure.library.tool_runs import check_sandbox_limits, run_source, run_tool
-from perdure.storage.tx import Tx
+from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+from perdure.domain.tools.units import ToolOptions
+from perdure.library.paging import Page
+from perdure.library.services.tools import NewTool, ToolChanges, ToolFilter, ToolHit, ToolService
 
 __all__ = ["AsyncAgentTools", "AsyncTools", "ToolOptions", "source_of"]
-
-NAMED_TOOLS = 20
 
 
 class AsyncTools:
     """All tools of the store. An agent has those that are attached to it."""
 
     def __init__(self, app: App) -> None:
-        self._app = app
+        self._service = ToolService(app)
 
     async def create(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
         """A new tool of a source: Python text, or a function whose text is taken. It runs in the sandbox, not here.
 
         The same name and source again is the tool that is there.
         Raises: SourceInvalid, SchemaMismatch, InvalidInput, ToolBuiltIn; AlreadyExists: another tool has the name, or
-            the same one is there with other options than are given.
+            the same one is there with other options.
         """
-        return await self._make(partial(create_tool, given=tuple(options)), source, options)
+        return (await self._service.create(_new_tool(source, options), fields=tuple(options))).tool
 
     async def upsert(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
-        """The tool of this name, made or changed to what is given. Raises: as `create`."""
-        return await self._make(upsert_tool, source, options)
-
-    async def _make(
-        self, unit: Callable[..., Tool], source: str | Callable[..., Any], options: Mapping[str, Any]
-    ) -> Tool:
-        ports = self._app.ports
-        new = _new(source, options)
-        check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
-        return await ports.store.write(
-            unit, new, ToolId(ports.ids.new("tool")), cipher=ports.cipher, at=ports.clock.now()
-        )
+        """The tool of this name, new or changed. Raises: as `create`."""
+        return (await self._service.upsert(_new_tool(source, options))).tool
 
     async def get(self, name_or_id: str) -> Tool:
         """Raises: NotFound, naming what there is."""
-        check_text("a tool's name or id", name_or_id)
-        return await self._app.store.read(_find, name_or_id)
+        return (await self._service.get(name_or_id)).tool
 
     async def code(self, name_or_id: str) -> ToolCode | None:
         """What a custom tool runs; None: this tool is made of no source. Of its environment the names, and the values
         that are references to secrets; the others are encrypted and shown nowhere. Raises: NotFound."""
-        check_text("a tool's name or id", name_or_id)
-        code = await self._app.store.read(lambda tx: tx.tools.code(_find(tx, name_or_id).id))
+        code = (await self._service.get(name_or_id)).code
         return None if code is None else without_values(code)
 
     async def list(
@@ -85,37 +59,25 @@ class AsyncTools:
             types: the wire's names of kinds: "custom", "letta_core", "letta_builtin", "external_mcp", ...
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no tool `after`.
         """
-        check_limit(limit)
-        for what, value in (("text", text), ("after", after)):
-            if value is not None:
-                check_text(what, value)
         where = ToolFilter(text=text, types=None if types is None else tuple(types))
-        start = None if after is None else ToolId(after)
-        return await self._app.store.read(lambda tx: tx.tools.page(where=where, limit=limit, after=start))
+        found = await self._service.list(where, Page(limit, ascending=False, after=after))
+        return [state.tool for state in found]
 
     async def search(self, query: str, *, limit: int = 10) -> Sequence[ToolHit]:
         """The tools whose name, tags or description have the words, best first."""
-        check_limit(limit)
-        check_text("query", query)
-        return await self._app.store.read(search_tools, query, where=ToolFilter(), limit=limit)
+        return [hit for hit, _ in await self._service.search(query, ToolFilter(), limit=limit)]
 
     async def update(self, name_or_id: str, **changes: Unpack[ToolChanges]) -> Tool:
-        """The tool as changed; its agents have it so from their next model call on. What is not given stays.
+        """The tool as changed; its agents have it so from their next model call on. A field that is missing stays.
 
         Raises: NotFound, SourceInvalid, SchemaMismatch, InvalidInput, AlreadyExists; ToolBuiltIn: of a tool that is
             made of no source only tags, metadata, return_limit_chars and requires_approval can be changed.
         """
-        check_text("a tool's name or id", name_or_id)
-        check_sandbox_limits(self._app, memory_mb=changes.get("memory_mb"), timeout_s=changes.get("timeout_s"))
-        now, cipher = self._app.ports.clock.now(), self._app.cipher
-        return await self._app.store.write(
-            lambda tx: update_tool(tx, _find(tx, name_or_id).id, changes, cipher=cipher, at=now)
-        )
+        return (await self._service.update(name_or_id, changes)).tool
 
     async def delete(self, name_or_id: str) -> None:
         """Take the tool from all agents and remove it. Raises: NotFound, ToolBuiltIn."""
-        check_text("a tool's name or id", name_or_id)
-        await delete(self._app.ports, lambda tx: delete_tool(tx, _find(tx, name_or_id).id))
+        await self._service.delete(name_or_id)
 
     async def test(
         self,
@@ -124,15 +86,14 @@ class AsyncTools:
         *,
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """What a tool does with these arguments: the same checks, limits and sandbox as when an agent calls it.
+        """The outcome of a tool with these arguments: with the checks, limits and sandbox of an agent's call.
 
         Args:
-            progress: is told lines about what is waited for, such as the installation of requirements.
+            progress: is called with lines about what is waited for, such as the installation of requirements.
         Raises: NotFound, SandboxUnavailable; InvalidInput: a tool of memory, which needs an agent's run, or one that
             takes `agent_state`, which `agent.tools.run` runs.
         """
-        tool = await self.get(name_or_id)
-        return await run_tool(self._app, tool, arguments or {}, author=USER, progress=progress)
+        return await self._service.run(name_or_id, arguments or {}, progress=progress)
 
     async def test_source(
         self,
@@ -142,53 +103,35 @@ class AsyncTools:
         progress: Callable[[str], None] | None = None,
         **options: Unpack[ToolOptions],
     ) -> ToolOutcome:
-        """What a source does with these arguments; nothing is stored. Raises: as `create` and `test`."""
-        return await run_source(self._app, _new(source, options), arguments or {}, author=USER, progress=progress)
+        """The outcome of a source with these arguments; nothing is stored. Raises: as `create` and `test`."""
+        return await self._service.run_source(_new_tool(source, options), arguments or {}, progress=progress)
 
 
 class AsyncAgentTools:
-    """The tools of one agent."""
+    """The tools of one agent. Every method raises NotFound when the agent is gone."""
 
     def __init__(self, app: App, agent_id: AgentId) -> None:
-        self._app, self._agent_id = app, agent_id
+        self._service, self._agent_id = ToolService(app), agent_id
 
     async def list(self) -> Sequence[Tool]:
         """Sorted by name."""
-        return await self._app.store.read(lambda tx: tx.tools.of_agent(self._agent_id))
+        return [state.tool for state in await self._service.list_of_agent(self._agent_id)]
 
     async def attach(self, name_or_id: str) -> Tool:
         """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are."""
-        check_text("a tool's name or id", name_or_id)
-
-        def unit(tx: Tx) -> Tool:
-            tool = _find(tx, name_or_id)
-            tx.tools.attach(self._agent_id, tool.spec.name)
-            return tool
-
-        return await self._app.store.write(unit)
+        return await self._service.attach(self._agent_id, name_or_id)
 
     async def detach(self, name_or_id: str) -> None:
         """Take a tool away from the agent. Raises: NotFound: it has no such tool."""
-        check_text("a tool's name or id", name_or_id)
-        await self._app.store.write(lambda tx: tx.tools.detach(self._agent_id, _find(tx, name_or_id).spec.name))
+        await self._service.detach(self._agent_id, name_or_id)
 
     async def run(self, name_or_id: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
-        """What a tool does for this agent: with its secrets, and its blocks if the tool takes them; what the tool
-        changes of those is stored, as an edit of yours.
+        """The outcome of a tool for this agent: with its secrets, and its blocks if the tool takes them. The tool's
+        changes of those are stored as your edits.
 
-        Raises: NotFound: there is no such tool, or the agent hasn't got it; SandboxUnavailable, InvalidInput.
+        Raises: NotFound: the agent has no such tool; SandboxUnavailable, InvalidInput.
         """
-        check_text("a tool's name or id", name_or_id)
-
-        def unit(tx: Tx) -> Tool:
-            tool = _find(tx, name_or_id)
-            own = {one.id: one.spec.name for one in tx.tools.of_agent(self._agent_id)}
-            if tool.id not in own:
-                raise NotFound("tool of this agent", name_or_id, hint=f"it has {', '.join(own.values()) or 'none'}")
-            return tool
-
-        tool = await self._app.store.read(unit)
-        return await run_tool(self._app, tool, arguments or {}, agent_id=self._agent_id, author=USER)
+        return await self._service.run_of_agent(self._agent_id, name_or_id, arguments or {})
 
 
 def source_of(function: Callable[..., Any]) -> str:
@@ -210,19 +153,9 @@ def source_of(function: Callable[..., Any]) -> str:
     return "".join(lines)
 
 
-def _new(source: str | Callable[..., Any], options: Mapping[str, Any]) -> NewTool:
+def _new_tool(source: str | Callable[..., Any], options: Mapping[str, Any]) -> NewTool:
     if unknown := [name for name in options if name not in ToolOptions.__annotations__]:
         raise InvalidInput(
             f"a tool has no {', '.join(map(repr, unknown))}: there are {', '.join(ToolOptions.__annotations__)}"
         )
     return NewTool(source=source_of(source) if callable(source) else source, **options)
-
-
-def _find(tx: Tx, name_or_id: str) -> Tool:
-    if is_id("tool", name_or_id):
-        return tx.tools.get(ToolId(name_or_id))
-    tool = tx.tools.find_by_name(name_or_id)
-    if tool is None:
-        known = ", ".join(known.spec.name for known in tx.tools.list(limit=min(NAMED_TOOLS, LIMIT_MAX)))
-        raise NotFound("tool", name_or_id, hint=f"there are {known}")
-    return tool

@@ -29,10 +29,10 @@ __all__ = [
     "NewTool",
     "ToolChanges",
     "ToolOptions",
+    "build_tool",
     "create_tool",
     "current_tools",
     "delete_tool",
-    "made_tool",
     "put_tools",
     "seal_environments",
     "unsealed_tools",
@@ -114,7 +114,7 @@ _OF_SPEC = ("return_limit_chars", "requires_approval", "idempotent", "parallel",
 _OF_CODE = ("requirements", "environment", "network", "memory_mb")
 
 
-def made_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
+def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     """The tool that a source makes. Raises: SourceInvalid, SchemaMismatch, InvalidInput: a field that can't be used."""
     _check(new)
     if new.schema is not None:
@@ -148,28 +148,28 @@ def made_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
 
 
 def create_tool(
-    tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: datetime, given: Collection[str] | None = None
+    tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: datetime, fields: Collection[str] | None = None
 ) -> Tool:
-    """The new tool; the one that is there, if it has the same name and source, and what was given besides.
+    """The new tool; the one that is there, if its name, source and `fields` are the same.
 
     Args:
-        given: names of the fields that the caller gave; by default those that are not as usual.
+        fields: names of fields that must be equal; by default those without the usual value.
     Raises: SourceInvalid, SchemaMismatch, InvalidInput; ToolBuiltIn: its name is one of Perdure's own;
         AlreadyExists: another tool has its name; or it is the same one with other options.
     """
-    tool, code = made_tool(new, tool_id)
+    tool, code = build_tool(new, tool_id)
     _check_size(tx, tool)
     before = _named(tx, tool.spec.name)
     if before is not None:
         kept = tx.tools.code(before.id)
         if kept is not None and (kept.source, kept.source_type) == (code.source, code.source_type):
-            if given is None:
+            if fields is None:
                 usual = NewTool(source=new.source)
-                given = [one for one in ToolChanges.__annotations__ if getattr(new, one) != getattr(usual, one)]
+                fields = [one for one in ToolChanges.__annotations__ if getattr(new, one) != getattr(usual, one)]
             # Encrypted, equal values differ; so both are compared as they would be stored of this tool.
             kept, code = (seal_environment(tx, before.id, one, kept=kept, cipher=cipher) for one in (kept, code))
             there, wanted = _options(before, kept), _options(tool, code)
-            if differing := [one for one in given if one in there and there[one] != wanted[one]]:
+            if differing := [one for one in fields if one in there and there[one] != wanted[one]]:
                 raise AlreadyExists("tool", tool.spec.name, differing=differing)
             return before
     return tx.tools.add(tool, code=seal_environment(tx, tool_id, code, kept=None, cipher=cipher), at=at)
@@ -178,7 +178,7 @@ def create_tool(
 def upsert_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: datetime) -> Tool:
     """The tool of this name, made or changed to what is given. Raises: as `create_tool`, and AlreadyExists if the name
     is that of a tool which is made of no source."""
-    tool, code = made_tool(new, tool_id)
+    tool, code = build_tool(new, tool_id)
     _check_size(tx, tool)
     before = _named(tx, tool.spec.name)
     if before is None:
@@ -229,7 +229,7 @@ def update_tool(tx: Tx, tool_id: ToolId, changes: ToolChanges, *, cipher: Cipher
         _check_size(tx, tool)
         return tx.tools.update(tool, at=at)
     kept = code
-    tool, code = made_tool(_changed(before, code, changes), tool_id)
+    tool, code = build_tool(_changed(before, code, changes), tool_id)
     code = seal_environment(tx, tool_id, code, kept=kept, cipher=cipher)
     _check_size(tx, tool)
     named = _named(tx, tool.spec.name)

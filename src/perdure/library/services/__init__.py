@@ -14,6 +14,7 @@ from perdure.library.services.files import FileService
 from perdure.library.services.folders import FolderService
 from perdure.library.services.passages import PassageService
 from perdure.library.services.secrets import SecretService
+from perdure.library.services.tools import ToolService
 
 __all__ = ["Services"]
 
@@ -30,3 +31,4 @@ class Services:
         self.folders = FolderService(app)
         self.passages = PassageService(app)
         self.secrets = SecretService(app)
+        self.tools = ToolService(app)

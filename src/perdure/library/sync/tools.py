@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.domain.tools.search import ToolHit
-from perdure.domain.tools.units import ToolChanges, ToolOptions
+from perdure.domain.tools.units import ToolOptions
 from perdure.library.portal import Portal
+from perdure.library.services.tools import ToolChanges, ToolHit
 from perdure.library.tools import AsyncAgentTools, AsyncTools
 
 __all__ = ["AgentTools", "Tools"]
@@ -26,12 +26,12 @@ class Tools:
 
         The same name and source again is the tool that is there.
         Raises: SourceInvalid, SchemaMismatch, InvalidInput, ToolBuiltIn; AlreadyExists: another tool has the name, or
-            the same one is there with other options than are given.
+            the same one is there with other options.
         """
         return self._portal.run(self._inner.create(source, **options))
 
     def upsert(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
-        """The tool of this name, made or changed to what is given. Raises: as `create`."""
+        """The tool of this name, new or changed. Raises: as `create`."""
         return self._portal.run(self._inner.upsert(source, **options))
 
     def get(self, name_or_id: str) -> Tool:
@@ -60,7 +60,7 @@ class Tools:
         return self._portal.run(self._inner.search(query, limit=limit))
 
     def update(self, name_or_id: str, **changes: Unpack[ToolChanges]) -> Tool:
-        """The tool as changed; its agents have it so from their next model call on. What is not given stays.
+        """The tool as changed; its agents have it so from their next model call on. A field that is missing stays.
 
         Raises: NotFound, SourceInvalid, SchemaMismatch, InvalidInput, AlreadyExists; ToolBuiltIn: of a tool that is
             made of no source only tags, metadata, return_limit_chars and requires_approval can be changed.
@@ -78,10 +78,10 @@ class Tools:
         *,
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """What a tool does with these arguments: the same checks, limits and sandbox as when an agent calls it.
+        """The outcome of a tool with these arguments: with the checks, limits and sandbox of an agent's call.
 
         Args:
-            progress: is told lines about what is waited for, such as the installation of requirements.
+            progress: is called with lines about what is waited for, such as the installation of requirements.
         Raises: NotFound, SandboxUnavailable; InvalidInput: a tool of memory, which needs an agent's run, or one that
             takes `agent_state`, which `agent.tools.run` runs.
         """
@@ -95,12 +95,12 @@ class Tools:
         progress: Callable[[str], None] | None = None,
         **options: Unpack[ToolOptions],
     ) -> ToolOutcome:
-        """What a source does with these arguments; nothing is stored. Raises: as `create` and `test`."""
+        """The outcome of a source with these arguments; nothing is stored. Raises: as `create` and `test`."""
         return self._portal.run(self._inner.test_source(source, arguments, progress=progress, **options))
 
 
 class AgentTools:
-    """The tools of one agent."""
+    """The tools of one agent. Every method raises NotFound when the agent is gone."""
 
     def __init__(self, portal: Portal, inner: AsyncAgentTools) -> None:
         self._portal, self._inner = portal, inner
@@ -118,9 +118,9 @@ class AgentTools:
         self._portal.run(self._inner.detach(name_or_id))
 
     def run(self, name_or_id: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
-        """What a tool does for this agent: with its secrets, and its blocks if the tool takes them; what the tool
-        changes of those is stored, as an edit of yours.
+        """The outcome of a tool for this agent: with its secrets, and its blocks if the tool takes them. The tool's
+        changes of those are stored as your edits.
 
-        Raises: NotFound: there is no such tool, or the agent hasn't got it; SandboxUnavailable, InvalidInput.
+        Raises: NotFound: the agent has no such tool; SandboxUnavailable, InvalidInput.
         """
         return self._portal.run(self._inner.run(name_or_id, arguments))

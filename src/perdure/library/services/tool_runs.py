@@ -20,17 +20,20 @@ from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.blocks.tool_edits import change_blocks
 from perdure.domain.secrets import resolve_environment, secret_names
 from perdure.domain.tools.environment import open_environment
-from perdure.domain.tools.units import NewTool, made_tool
+from perdure.domain.tools.units import NewTool, build_tool
 from perdure.storage.tx import Tx
 
 __all__ = ["check_sandbox_limits", "run_source", "run_tool"]
 
-TRIED = ToolId("tool-tried")
+UNSAVED = ToolId("tool-tried")
+"""Stands for the id of a tool that is not stored."""
 TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _Inputs:
+    """What a run of a custom tool has beside its arguments."""
+
     environment: Mapping[str, str]
     secrets: Mapping[str, str]
     agent: Agent | None
@@ -38,9 +41,9 @@ class _Given:
 
 
 def check_sandbox_limits(app: App, *, memory_mb: object, timeout_s: object) -> None:
-    """Nothing, if a tool may have so much memory and time here. What is no number is refused elsewhere.
+    """Nothing, if a tool may have so much memory and time here. A value that is no number is refused elsewhere.
 
-    Raises: InvalidInput: more than any call gets.
+    Raises: InvalidInput: it is more than any call gets.
     """
     settings = app.settings
     if isinstance(memory_mb, int) and memory_mb > settings.sandbox_memory_mb:
@@ -64,12 +67,12 @@ async def run_source(
     author: Author,
     progress: Callable[[str], None] | None = None,
 ) -> ToolOutcome:
-    """What a source does with these arguments; nothing of it is stored but what it changes of the agent's blocks.
+    """The outcome of a source with these arguments. Only its changes of the agent's blocks are stored.
 
     Raises: SourceInvalid, SchemaMismatch, InvalidInput, SandboxUnavailable; NotFound: the agent, a secret.
     """
     check_sandbox_limits(app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
-    tool, code = made_tool(new, TRIED)
+    tool, code = build_tool(new, UNSAVED)
     return await _run_code(app, tool, code, arguments, agent_id, author, progress)
 
 
@@ -82,7 +85,7 @@ async def run_tool(
     author: Author,
     progress: Callable[[str], None] | None = None,
 ) -> ToolOutcome:
-    """What a tool does with these arguments.
+    """The outcome of a tool with these arguments.
 
     Raises: InvalidInput: it is a tool of memory, or a client's, which only an agent's run can call; SandboxUnavailable;
         NotFound: the agent, a secret.
@@ -127,15 +130,15 @@ async def _run_code(
         fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
     except ToolError as error:
         return ToolOutcome(text=str(error), status="error", refused=True)
-    given = await app.store.read(_given, tool.id, code, agent_id, app.ports.cipher)
+    inputs = await app.store.read(_load_inputs, tool.id, code, agent_id, app.ports.cipher)
     outcome = await app.custom.run(
         tool.spec,
         code,
         fitted,
-        given.environment,
-        given.agent,
-        given.blocks,
-        secrets=given.secrets,
+        inputs.environment,
+        inputs.agent,
+        inputs.blocks,
+        secrets=inputs.secrets,
         progress=progress,
     )
     if not outcome.blocks or agent_id is None:
@@ -149,11 +152,11 @@ async def _run_code(
     return outcome
 
 
-def _given(tx: Tx, tool_id: ToolId, code: ToolCode, agent_id: AgentId | None, cipher: Cipher) -> _Given:
+def _load_inputs(tx: Tx, tool_id: ToolId, code: ToolCode, agent_id: AgentId | None, cipher: Cipher) -> _Inputs:
     values = open_environment(tx, tool_id, code, cipher=cipher)
     environment = resolve_environment(tx, agent_id, values, cipher=cipher)
     secrets = secret_names(tx, agent_id, code)
     if agent_id is None:
-        return _Given(environment, secrets, None, ())
+        return _Inputs(environment, secrets, None, ())
     blocks = tx.blocks.of_agent(agent_id) if code.takes_agent else ()
-    return _Given(environment, secrets, tx.agents.get(agent_id), blocks)
+    return _Inputs(environment, secrets, tx.agents.get(agent_id), blocks)

@@ -1,0 +1,235 @@
+"""Tools: of the whole store, and those of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.app import App
+from perdure.core.blocks import Author
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, ToolId, is_id
+from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
+from perdure.domain.tools.search import ToolHit, search_tools
+from perdure.domain.tools.units import (
+    NewTool,
+    ToolChanges,
+    build_tool,
+    create_tool,
+    delete_tool,
+    update_tool,
+    upsert_tool,
+)
+from perdure.engine.conversations.reset import delete
+from perdure.library.checks import USER, check_limit, check_text
+from perdure.library.paging import Page
+from perdure.library.services.tool_runs import UNSAVED, check_sandbox_limits, run_source, run_tool
+from perdure.storage.tx import Tx
+
+__all__ = ["NewTool", "ToolChanges", "ToolFilter", "ToolHit", "ToolService", "ToolState"]
+
+NAMED_TOOLS = 20
+
+Changes = ToolChanges | Callable[[Tool], ToolChanges]
+"""New values of some fields, or a function that makes them from the tool as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolState:
+    """A tool and what it runs; `code` is None for a tool that is made of no source."""
+
+    tool: Tool
+    code: ToolCode | None
+
+
+class ToolService:
+    """What can be done with tools. A tool is named by its id or its name."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def create(self, new: NewTool, *, fields: Sequence[str] | None = None) -> ToolState:
+        """A new tool of a source. The same name and source again is the tool that is there.
+
+        Args:
+            fields: which fields of `new` must be equal in a tool that is there; by default those without the usual
+                value.
+        Raises: SourceInvalid, SchemaMismatch, InvalidInput, ToolBuiltIn; AlreadyExists: another tool has the name, or
+            the same one is there with other fields.
+        """
+        return await self._save(new, lambda tx, *args, **ports: create_tool(tx, *args, fields=fields, **ports))
+
+    async def upsert(self, new: NewTool) -> ToolState:
+        """The tool of this name, new or changed. Raises: as `create`."""
+        return await self._save(new, upsert_tool)
+
+    async def get(self, name_or_id: str) -> ToolState:
+        """Raises: NotFound, naming what there is."""
+        check_text("a tool's name or id", name_or_id)
+        return await self._app.ports.store.read(lambda tx: _states(tx, [_find(tx, name_or_id)])[0])
+
+    async def list(self, where: ToolFilter, page: Page) -> Sequence[ToolState]:
+        """A page of all tools. Raises: InvalidInput; NotFound: the page begins at no tool."""
+        check_limit(page.limit)
+        for field, text in (("text", where.text), ("after", page.after), ("before", page.before)):
+            if text is not None:
+                check_text(field, text)
+
+        def load(tx: Tx) -> Sequence[ToolState]:
+            after, before = (None if one is None else ToolId(one) for one in (page.after, page.before))
+            found = tx.tools.page(where=where, ascending=page.ascending, limit=page.limit, after=after, before=before)
+            return _states(tx, found)
+
+        return await self._app.ports.store.read(load)
+
+    async def count(self, where: ToolFilter) -> int:
+        """How many tools the filter lets through."""
+        return await self._app.ports.store.read(lambda tx: tx.tools.count(where))
+
+    async def search(self, query: str, where: ToolFilter, *, limit: int) -> Sequence[tuple[ToolHit, ToolCode | None]]:
+        """The tools whose name, tags or description have the words, best first; without words the newest."""
+        check_limit(limit)
+        check_text("query", query)
+
+        def load(tx: Tx) -> Sequence[tuple[ToolHit, ToolCode | None]]:
+            hits = search_tools(tx, query, where=where, limit=limit)
+            codes = tx.tools.codes([hit.tool.id for hit in hits])
+            return [(hit, codes.get(hit.tool.id)) for hit in hits]
+
+        return await self._app.ports.store.read(load)
+
+    async def update(self, name_or_id: str, changes: Changes) -> ToolState:
+        """The tool as changed, for all its agents. A field that is missing stays.
+
+        Raises: NotFound, SourceInvalid, SchemaMismatch, InvalidInput, AlreadyExists; ToolBuiltIn: of a tool that is
+            made of no source only tags, metadata, return_limit_chars and requires_approval can be changed.
+        """
+        check_text("a tool's name or id", name_or_id)
+        now, cipher = self._app.ports.clock.now(), self._app.ports.cipher
+
+        def update(tx: Tx) -> ToolState:
+            before = _find(tx, name_or_id)
+            fields = changes(before) if callable(changes) else changes
+            check_sandbox_limits(self._app, memory_mb=fields.get("memory_mb"), timeout_s=fields.get("timeout_s"))
+            return _states(tx, [update_tool(tx, before.id, fields, cipher=cipher, at=now)])[0]
+
+        return await self._app.ports.store.write(update)
+
+    async def delete(self, name_or_id: str) -> None:
+        """Take the tool from all agents and remove it. Raises: NotFound, ToolBuiltIn."""
+        check_text("a tool's name or id", name_or_id)
+        await delete(self._app.ports, lambda tx: delete_tool(tx, _find(tx, name_or_id).id))
+
+    def read_source(self, source: str, source_type: str) -> Tool:
+        """The tool that a source makes, which is not stored. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
+        tool, _ = build_tool(NewTool(source=source, source_type=source_type), UNSAVED)
+        return tool
+
+    async def run(
+        self,
+        name_or_id: str,
+        arguments: Mapping[str, Any],
+        *,
+        author: Author = USER,
+        progress: Callable[[str], None] | None = None,
+    ) -> ToolOutcome:
+        """The outcome of a tool with these arguments: with the checks, limits and sandbox of an agent's call.
+
+        Args:
+            progress: is called with lines about what is waited for, such as the installation of requirements.
+        Raises: NotFound, SandboxUnavailable; InvalidInput: only an agent's run can call this tool.
+        """
+        tool = (await self.get(name_or_id)).tool
+        return await run_tool(self._app, tool, arguments, author=author, progress=progress)
+
+    async def run_source(
+        self,
+        new: NewTool,
+        arguments: Mapping[str, Any],
+        *,
+        author: Author = USER,
+        progress: Callable[[str], None] | None = None,
+    ) -> ToolOutcome:
+        """The outcome of a source, which is not stored. Raises: as `create` and `run`."""
+        return await run_source(self._app, new, arguments, author=author, progress=progress)
+
+    # --- those of an agent
+
+    async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[ToolState]:
+        """The agent's tools, or a page of them, sorted by name. Raises: NotFound."""
+
+        def load(tx: Tx) -> Sequence[ToolState]:
+            tx.agents.model(agent_id)
+            tools = tx.tools.of_agent(agent_id)
+            if page is not None:
+                tools = page.select(tools, kind="tool of this agent", id_of=lambda tool: tool.id)
+            return _states(tx, tools)
+
+        return await self._app.ports.store.read(load)
+
+    async def attach(self, agent_id: AgentId, name_or_id: str) -> Tool:
+        """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are; TooMany."""
+        check_text("a tool's name or id", name_or_id)
+
+        def attach(tx: Tx) -> Tool:
+            tx.agents.model(agent_id)
+            tool = _find(tx, name_or_id)
+            tx.tools.attach(agent_id, tool.spec.name)
+            return tool
+
+        return await self._app.ports.store.write(attach)
+
+    async def detach(self, agent_id: AgentId, name_or_id: str) -> None:
+        """Take a tool away from the agent. Raises: NotFound: it has no such tool."""
+        check_text("a tool's name or id", name_or_id)
+
+        def detach(tx: Tx) -> None:
+            tx.agents.model(agent_id)
+            tx.tools.detach(agent_id, _find(tx, name_or_id).spec.name)
+
+        await self._app.ports.store.write(detach)
+
+    async def run_of_agent(
+        self, agent_id: AgentId, name_or_id: str, arguments: Mapping[str, Any], *, author: Author = USER
+    ) -> ToolOutcome:
+        """The outcome of a tool for this agent: with its secrets, and its blocks if the tool takes them. The tool's
+        changes of those are stored.
+
+        Raises: NotFound: the agent has no such tool; SandboxUnavailable, InvalidInput.
+        """
+        check_text("a tool's name or id", name_or_id)
+
+        def find(tx: Tx) -> Tool:
+            tx.agents.model(agent_id)
+            tools = tx.tools.of_agent(agent_id)
+            for tool in tools:
+                if name_or_id in (tool.id, tool.spec.name):
+                    return tool
+            names = ", ".join(tool.spec.name for tool in tools)
+            raise NotFound("tool of this agent", name_or_id, hint=f"it has {names or 'none'}")
+
+        tool = await self._app.ports.store.read(find)
+        return await run_tool(self._app, tool, arguments, agent_id=agent_id, author=author)
+
+    async def _save(self, new: NewTool, unit: Callable[..., Tool]) -> ToolState:
+        ports = self._app.ports
+        check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
+        tool_id, now = ToolId(ports.ids.new("tool")), ports.clock.now()
+        return await ports.store.write(lambda tx: _states(tx, [unit(tx, new, tool_id, cipher=ports.cipher, at=now)])[0])
+
+
+def _states(tx: Tx, tools: Sequence[Tool]) -> list[ToolState]:
+    codes = tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"])
+    return [ToolState(tool, codes.get(tool.id)) for tool in tools]
+
+
+def _find(tx: Tx, name_or_id: str) -> Tool:
+    """The tool of this name or id. Raises: NotFound, naming what there is."""
+    if is_id("tool", name_or_id):
+        return tx.tools.get(ToolId(name_or_id))
+    tool = tx.tools.find_by_name(name_or_id)
+    if tool is None:
+        known = ", ".join(known.spec.name for known in tx.tools.list(limit=NAMED_TOOLS))
+        raise NotFound("tool", name_or_id, hint=f"there are {known}")
+    return tool
