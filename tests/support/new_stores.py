@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.storage.database import sqlite
+from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.testing import inline_store
 from perdure.testing.clock import START
 
@@ -31,9 +32,11 @@ def copied_stores() -> Iterator[None]:
         yield
 
 
-def _copied(connection: sqlite3.Connection, path: Path, *, at: datetime) -> None:
-    if not _is_empty(connection):
-        return _MIGRATED(connection, path, at=at)
+def _copied(
+    connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS, *, at: datetime
+) -> None:
+    if migrations is not MIGRATIONS or not _is_empty(connection):
+        return _MIGRATED(connection, path, migrations, at=at)
     sqlite._use_wal(connection)
     with _ONE_AT_A_TIME:
         _template().backup(connection)
