@@ -14,7 +14,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import StoreFull
 from perdure.core.ids import AgentId
 from perdure.core.messages import Text
-from perdure.domain.agents.capture import capture, due
+from perdure.domain.agents.capture import capture, capture_due
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.support.library import MODEL
@@ -78,7 +78,7 @@ async def test_nothing_is_stored_twice() -> None:
         before = await _captured(perdure, agent)
         newest = (await agent.messages())[-1].seq
 
-        assert await store.read(due, agent.id, 0) is None
+        assert await store.read(capture_due, agent.id, 0) is None
         assert not await store.write(capture, agent.id, 0, before[-1].source["last_seq"], ids=ids, at=now)
         while await store.write(capture, agent.id, 0, newest, ids=ids, at=now):
             pass

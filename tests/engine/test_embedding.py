@@ -17,7 +17,7 @@ from perdure.core.errors import ModelAuthenticationFailed, ModelOverloaded, Mode
 from perdure.core.passages import Archive
 from perdure.core.ports import Clock, EmbedPurpose
 from perdure.core.vectors import ScopeCounts
-from perdure.domain.archives.embedding import Waiting, reindex
+from perdure.domain.archives.embedding import ClaimedText, reindex
 from perdure.engine.workers import embedding
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.storage.database.sqlite_store import SqliteStore
@@ -195,7 +195,7 @@ async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest
     embedder.hang()
     clock, renewed = LoopClock(), list[datetime]()
 
-    def renew(tx: Tx, waiting: Sequence[Waiting], *, claimed: datetime, until: datetime) -> None:
+    def renew(tx: Tx, waiting: Sequence[ClaimedText], *, claimed: datetime, until: datetime) -> None:
         as_it_is(tx, waiting, claimed=claimed, until=until)
         renewed.append(until)
 
@@ -236,7 +236,7 @@ async def test_what_was_there_before_is_embedded_by_reindex(tmp_path: Path) -> N
         assert await store.write(reindex, scopes, "test/two") == 0
         counts = await until(store, done, number=archive.number)
         assert counts.scope.version == version
-        assert await store.write(lambda tx: reindex(tx, scopes, "test/two", again=True)) == 1
+        assert await store.write(lambda tx: reindex(tx, scopes, "test/two", force=True)) == 1
         await until(store, lambda counts: counts.scope.row_count == 40, number=archive.number)
 
 

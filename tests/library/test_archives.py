@@ -12,7 +12,7 @@ import pytest
 from perdure import InvalidInput, NewPassage, NotFound
 from perdure.core.passages import PassageFilter
 from perdure.domain.archives import batching
-from perdure.domain.archives.units import Selection, delete_selected, selected_seqs
+from perdure.domain.archives.units import Selection, delete_selected, select_seqs
 from perdure.library.services import passages as passage_service
 from tests.support.library import open_async, open_sync
 
@@ -174,7 +174,7 @@ async def test_what_no_longer_fits_is_not_deleted(tmp_path: Path) -> None:
         kept, gone = await archive.insert_many([NewPassage(text=text, tags=["old"]) for text in ("a", "b")])
         selection = Selection(where=PassageFilter(tags=("old",)))
         store = perdure.app.store
-        seqs = await store.read(selected_seqs, archive.id, selection, limit=500)
+        seqs = await store.read(select_seqs, archive.id, selection, limit=500)
         await archive.update_passage(kept.id, tags=["new"])
 
         assert seqs == [kept.seq, gone.seq]

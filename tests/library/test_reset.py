@@ -12,7 +12,7 @@ from perdure.core.errors import AnswerInvalid, ToolError
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run, RunKey
-from perdure.domain.conversations.handles import behind
+from perdure.domain.conversations.handles import resolve_handle
 from perdure.engine.conversations.importing import import_drafts
 from perdure.engine.conversations.reset import delete_conversation
 from perdure.library.checks import USER
@@ -191,7 +191,7 @@ async def test_handles_of_before_lead_nowhere() -> None:
 
         def open_handle(tx: Tx, handle: str) -> object:
             run: Run = tx.runs.at(RunKey(AgentId(agent.id), 0))
-            return behind(tx, run, handle)
+            return resolve_handle(tx, run, handle)
 
         await store.read(open_handle, "node-0")
         await agent.reset()

@@ -1,4 +1,4 @@
-"""Registering MCP servers, and keeping the tools that agents have as they were approved."""
+"""Units of work on MCP servers: register, change and remove them; sync and approve their tools."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ SALTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a server is registered with; see `McpServer`. `token`, `headers` and `environment` are kept encrypted, and
-    may name secrets of the organisation: `secret:NAME`."""
+    """The values of a new server; see `McpServer`.
+
+    `token`, `headers` and `environment` are stored encrypted, and may name secrets of the organisation: `secret:NAME`.
+    """
 
     name: str
     transport: Transport
@@ -73,8 +75,10 @@ class Registration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpChanges:
-    """What is changed of a server; None stays. `headers` and `environment` are the whole new ones; in them, and as
-    `token`, an empty value leaves what is there."""
+    """Changes of a server; a field that is None stays.
+
+    `headers` and `environment` replace the stored ones; in them, and as `token`, an empty value keeps the stored one.
+    """
 
     name: str | None = None
     command: str | None = None
@@ -90,7 +94,7 @@ class McpChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced:
-    """What a listing of a server's tools was, beside what was known: the server's own names of tools, sorted."""
+    """The state of a server's tools: the server's own names of them by status, sorted."""
 
     active: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
@@ -99,19 +103,19 @@ class Synced:
     removed: tuple[str, ...] = ()
     unusable: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
-    """Those that agents can be given from now on."""
+    """The tools that can be attached to agents from now on."""
 
     left_out: tuple[LeftOut, ...] = ()
-    """What the listing had besides, and why it is no tool; in the order of the listing."""
+    """Entries of the listing that are no usable tools, with the reason, in order."""
 
 
 def server_of(
     tx: Tx, registration: Registration, *, server_id: McpServerId, cipher: Cipher, at: datetime, new: bool = True
 ) -> McpServer:
-    """The server that can be registered, checked, its secrets encrypted.
+    """Build a server with encrypted secrets, after checking it.
 
     Args:
-        new: whether it is going to be registered, so that no other one may have its name.
+        new: also check that no other server has its name.
     Raises: InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
     server = McpServer(
@@ -135,10 +139,11 @@ def server_of(
 
 
 def register_server(tx: Tx, server: McpServer, listing: ToolListing | None, *, ids: Ids, at: datetime) -> McpServer:
-    """The new server, with the tools of its first listing, which registering it approves.
+    """Store a new server and approve the tools of its first listing.
 
     Args:
-        server: as `server_of` made it. `listing`: None: it was not read yet.
+        server: from `server_of`.
+        listing: None: not read yet.
     Raises: AlreadyExists.
     """
     tx.mcp.add(server)
@@ -150,7 +155,7 @@ def register_server(tx: Tx, server: McpServer, listing: ToolListing | None, *, i
 def change_server(
     tx: Tx, server_id: McpServerId, changes: McpChanges, *, ids: Ids, cipher: Cipher, at: datetime
 ) -> McpServer:
-    """The server as changed. Its tools keep their names.
+    """Change a server and return it. Its tools keep their names.
 
     Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
@@ -164,12 +169,14 @@ def change_server(
     after = replace(before, **kept, updated_at=at)
     secrets = ServerSecrets(
         token=changes.token or had.token,
-        headers=had.headers if changes.headers is None else _kept(changes.headers, had.headers),
-        environment=had.environment if changes.environment is None else _kept(changes.environment, had.environment),
+        headers=had.headers if changes.headers is None else _merge_secrets(changes.headers, had.headers),
+        environment=had.environment
+        if changes.environment is None
+        else _merge_secrets(changes.environment, had.environment),
     )
     check_server(after, secrets)
     if not same_origin(after.url, before.url):
-        _check_moved(changes, had)
+        _check_host_change(changes, had)
     after = tx.mcp.put(seal_server(after, secrets, cipher=cipher))
     for known in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
         if known.pinned is not None and known.tool_id is not None and _find(tx, known.tool_id) is not None:
@@ -178,12 +185,12 @@ def change_server(
 
 
 def same_origin(url: str, other: str) -> bool:
-    """Whether two addresses lead to the same host and port, by the same scheme."""
+    """Return whether two addresses have the same scheme, host and port."""
     return url.split("/")[:3] == other.split("/")[:3]
 
 
 def find_server(tx: Tx, name_or_id: str) -> McpServer:
-    """The server of this name or id. Raises: NotFound, naming what there is."""
+    """Return a server by name or id. Raises: NotFound, with the names of other servers."""
     found = tx.mcp.find_by_name(name_or_id)
     if found is not None:
         return found
@@ -196,8 +203,10 @@ def find_server(tx: Tx, name_or_id: str) -> McpServer:
 
 
 def remove_server_rows(tx: Tx, server_id: McpServerId, *, limit: int) -> bool:
-    """One step of removing a server: up to `limit` of its tools, which agents then have no more; whether the server
-    itself is gone. Steps can be repeated after a crash, and go on where they were. Raises: NotFound."""
+    """Remove up to `limit` of a server's tools, then the server; return whether it is gone.
+
+    Call it again until then; a crash in between does no harm. Raises: NotFound.
+    """
     tools = tx.mcp.tools(server_id)
     for known in tools[:limit]:
         _drop(tx, known)
@@ -209,42 +218,44 @@ def remove_server_rows(tx: Tx, server_id: McpServerId, *, limit: int) -> bool:
 
 
 def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:
-    """Whether a listing says nothing new. Raises: NotFound."""
+    """Return whether a listing equals the stored one. Raises: NotFound."""
     server = tx.mcp.get(server_id)
-    seen = {known.name: known.seen.digest for known in tx.mcp.tools(server_id) if known.seen is not None}
-    said = {definition.name: definition.digest for definition in listing.definitions}
-    told = server.left_out == tuple(listing.left_out)
-    settled = server.private is not None or listing.inside is None
-    return server.listed_at is not None and not server.failure and settled and told and seen == said
+    stored = {known.name: known.seen.digest for known in tx.mcp.tools(server_id) if known.seen is not None}
+    return (
+        server.listed_at is not None
+        and not server.failure
+        and (server.private is not None or listing.inside is None)
+        and server.left_out == tuple(listing.left_out)
+        and stored == {definition.name: definition.digest for definition in listing.definitions}
+    )
 
 
 def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids, at: datetime) -> Synced:
-    """Take down what a server says of its tools now.
+    """Store a listing of a server's tools and return their state.
 
-    The first listing is approved. Later, what is new waits for approval unless the server is trusted, and a definition
-    that is not what was approved waits in any case: agents go on seeing what was approved. Of a server that was
-    registered before that was asked, it is settled whether it is one inside.
-    Raises: NotFound.
+    The first listing is approved. Later, a new tool waits for approval unless the server is trusted. A changed
+    definition always waits, and agents keep the approved one. A server from an older version without `private` gets it
+    from the listing. Raises: NotFound.
     """
     server = tx.mcp.get(server_id)
     if server.private is None and listing.inside is not None:
         server = tx.mcp.put(replace(server, private=listing.inside))
     first = server.listed_at is None
     before = {known.name: known for known in tx.mcp.tools(server_id)}
-    said = {definition.name: definition for definition in listing.definitions}
-    taken = {known.local_name for other in tx.mcp.list() for known in tx.mcp.tools(other.id)}
+    definitions = {definition.name: definition for definition in listing.definitions}
+    local_names = {known.local_name for other in tx.mcp.list() for known in tx.mcp.tools(other.id)}
     added: list[str] = []
-    for name in sorted(before.keys() | said.keys()):
+    for name in sorted(before.keys() | definitions.keys()):
         known = before.get(name)
-        seen = said.get(name)
+        definition = definitions.get(name)
         if known is None:
-            known = McpTool(server_id=server_id, name=name, local_name=_free_name(tx, server, name, taken))
-            taken.add(known.local_name)
-        now = replace(known, seen=seen)
-        if now.status == "pending" and seen is not None and (first or server.trusted):
-            now = _pin(tx, server, now, seen, ids=ids, at=at)
+            known = McpTool(server_id=server_id, name=name, local_name=_free_name(tx, server, name, local_names))
+            local_names.add(known.local_name)
+        now = replace(known, seen=definition)
+        if now.status == "pending" and definition is not None and (first or server.trusted):
+            now = _pin(tx, server, now, definition, ids=ids, at=at)
             added.append(name)
-        if now.pinned is None and now.seen is None:  # it came and went before anybody approved it
+        if now.pinned is None and now.seen is None:  # gone before its approval
             tx.mcp.delete_tool(server_id, name)
         elif now != before.get(name):
             tx.mcp.put_tool(now)
@@ -261,18 +272,18 @@ def approve_tools(
     ids: Ids,
     at: datetime,
 ) -> Synced:
-    """Have agents see what the server says now: of these of its tools, or of all. Missing ones are removed, removed
-    ones come back, unusable ones stay as they are.
+    """Approve the server's current definitions of these tools, or of all.
+
+    Missing tools are removed, removed ones come back, unusable ones stay as they are.
 
     Args:
         names: the server's own names, or those that agents use.
-        expected: name -> digest of the definition that somebody looked at.
-    Raises: NotFound; InvalidInput: one of `names` is unusable; Conflict: the server says something else by now than
-        was looked at.
+        expected: name -> digest of the definition that the caller reviewed.
+    Raises: NotFound; InvalidInput: one of `names` is unusable; Conflict: a definition changed after the review.
     """
     server = tx.mcp.get(server_id)
     tools = tools_of(tx, server_id)
-    wanted = {known.name for known in tools} if names is None else {_named(tools, name).name for name in names}
+    wanted = {known.name for known in tools} if names is None else {_find_tool(tools, name).name for name in names}
     added: list[str] = []
     for known in tools:
         if known.name not in wanted or known.status == "active" or (known.status == "unusable" and names is None):
@@ -301,11 +312,11 @@ def _pin(
     at: datetime,
     tag_before: str | None = None,
 ) -> McpTool:
-    """The tool with this definition approved: what agents are given says so from now on."""
+    """Store the definition as the approved one, and the agents' tool with it; return the server's tool."""
     before = None if known.tool_id is None else _find(tx, known.tool_id)
     hints = definition.annotations if server.trusted else {}
     reads = hints.get("readOnlyHint") is True
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "description": definition.description,
         "parameters": definition.parameters,
         "idempotent": reads or hints.get("idempotentHint") is True,
@@ -313,11 +324,11 @@ def _pin(
     }
     tag = server_tag(server.name)
     if before is None:
-        spec = ToolSpec(name=known.local_name, kind="mcp", tool_type="external_mcp", **told)
+        spec = ToolSpec(name=known.local_name, kind="mcp", tool_type="external_mcp", **fields)
         tool = tx.tools.add(Tool(id=ToolId(ids.new("tool")), spec=spec, tags=(tag,)), at=at)
-    else:  # what was set for it here stays: its limit, that it needs approval, more tags
+    else:  # local options stay: limit, approval, tags
         tags = dict.fromkeys((tag, *(one for one in before.tags if one != tag_before)))
-        tool = tx.tools.update(replace(before, spec=replace(before.spec, **told), tags=tuple(tags)), at=at)
+        tool = tx.tools.update(replace(before, spec=replace(before.spec, **fields), tags=tuple(tags)), at=at)
     return replace(known, tool_id=tool.id, pinned=definition)
 
 
@@ -333,16 +344,16 @@ def _drop(tx: Tx, known: McpTool) -> None:
         tx.tools.delete(known.tool_id)
 
 
-def _free_name(tx: Tx, server: McpServer, name: str, taken: Set[str]) -> str:
-    """What agents will call a tool: no other tool has that name, nor does one that waits for approval."""
+def _free_name(tx: Tx, server: McpServer, name: str, used: Set[str]) -> str:
+    """Return a free name for agents to call a tool by; tools that wait for approval hold their names too."""
     for salt in range(SALTS):
         local = local_name(server.name, name, salt=salt)
-        if local not in taken and tx.tools.find_by_name(local) is None:
+        if local not in used and tx.tools.find_by_name(local) is None:
             return local
     raise InvalidInput(f"MCP tool {name!r:.80} of {server.name!r} can't be named: too many tools are called like it")
 
 
-def _named(tools: Sequence[McpTool], name: str) -> McpTool:
+def _find_tool(tools: Sequence[McpTool], name: str) -> McpTool:
     for known in tools:
         if name in (known.name, known.local_name):
             return known
@@ -351,13 +362,13 @@ def _named(tools: Sequence[McpTool], name: str) -> McpTool:
 
 
 def tools_of(tx: Tx, server_id: McpServerId) -> Sequence[McpTool]:
-    """What is known of a server's tools, by their names there, with what was removed here. Raises: NotFound."""
+    """Return a server's tools in the order of its own names, those deleted here marked `removed`. Raises: NotFound."""
     tools = tx.mcp.tools(server_id)
     return [replace(known, removed=known.tool_id is not None and _find(tx, known.tool_id) is None) for known in tools]
 
 
 def state_of(tx: Tx, server_id: McpServerId) -> Synced:
-    """How the tools of a server stand. Raises: NotFound."""
+    """Return the state of a server's tools. Raises: NotFound."""
     by_status: dict[str, list[str]] = {}
     for known in tools_of(tx, server_id):
         by_status.setdefault(known.status, []).append(known.name)
@@ -365,16 +376,18 @@ def state_of(tx: Tx, server_id: McpServerId) -> Synced:
     return replace(Synced(**lists), left_out=tx.mcp.get(server_id).left_out)
 
 
-def _kept(given: Mapping[str, str], had: Mapping[str, str]) -> dict[str, str]:
-    return {name: value or had.get(name, "") for name, value in given.items()}
+def _merge_secrets(values: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+    return {name: value or stored.get(name, "") for name, value in values.items()}
 
 
-def _check_moved(changes: McpChanges, had: ServerSecrets) -> None:
-    """Nothing, unless a stored secret would go to another host than the one it was given for. Raises: InvalidInput."""
-    token = had.token and not changes.token
-    headers = [name for name in (had.headers if changes.headers is None else changes.headers) if name in had.headers]
-    silent = [name for name in headers if changes.headers is None or not changes.headers[name]]
-    if token or silent:
+def _check_host_change(changes: McpChanges, stored: ServerSecrets) -> None:
+    """Check that no stored secret goes to another host than it was stored for. Raises: InvalidInput."""
+    token = stored.token and not changes.token
+    headers = [
+        name for name in (stored.headers if changes.headers is None else changes.headers) if name in stored.headers
+    ]
+    headers_kept = [name for name in headers if changes.headers is None or not changes.headers[name]]
+    if token or headers_kept:
         raise InvalidInput(
             "the url leads to another host, and the token or headers that are stored were given for the old one:"
             " give them again, or remove the server and register the new one"

@@ -1,4 +1,4 @@
-"""Units of work over secrets: seal and store one, open those that a tool or an MCP server needs."""
+"""Units of work on secrets: encrypt and store them, decrypt those that a tool or an MCP server needs."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ NAMES_SHOWN = 10
 
 
 def put_secret(tx: Tx, owner_id: str, name: str, value: str, *, cipher: Cipher, at: datetime) -> Secret:
-    """The secret, made or changed. Raises: InvalidInput, SecretKeyMissing; NotFound: no agent of this id."""
+    """Create or replace a secret. Raises: InvalidInput, SecretKeyMissing; NotFound: no agent with this id."""
     check_secret(name, value)
-    sealed = cipher.encrypt(value.encode(), bound_to=_bound(tx, owner_id, name))
+    sealed = cipher.encrypt(value.encode(), bound_to=_binding(tx, owner_id, name))
     return tx.secrets.put(owner_id, name, sealed, at=at)
 
 
 def replace_secrets(tx: Tx, agent_id: AgentId, values: Mapping[str, str], *, cipher: Cipher, at: datetime) -> None:
-    """Have the agent own exactly these secrets, name -> value. An empty value leaves a secret that is there as it is.
+    """Replace the agent's secrets by these, name -> value. An empty value keeps the stored secret.
 
     Raises: InvalidInput, SecretKeyMissing, NotFound.
     """
-    present = {secret.name for secret in tx.secrets.list(agent_id)}
-    for name in sorted(present - values.keys()):
+    existing = {secret.name for secret in tx.secrets.list(agent_id)}
+    for name in sorted(existing - values.keys()):
         tx.secrets.delete(agent_id, name)
     for name, value in values.items():
-        if value or name not in present:
+        if value or name not in existing:
             put_secret(tx, agent_id, name, value, cipher=cipher, at=at)
 
 
 def open_secret(tx: Tx, secret: Secret, *, cipher: Cipher) -> str:
-    """Its value. Raises: SecretKeyMissing, SecretUnreadable."""
-    return cipher.decrypt(secret.sealed, bound_to=_bound(tx, secret.owner_id, secret.name)).decode()
+    """Return the secret's value. Raises: SecretKeyMissing, SecretUnreadable."""
+    return cipher.decrypt(secret.sealed, bound_to=_binding(tx, secret.owner_id, secret.name)).decode()
 
 
 def resolve_values(tx: Tx, values: Mapping[str, str], *, cipher: Cipher) -> dict[str, str]:
-    """The mapping with the organisation's secrets in place of `secret:NAME`.
+    """Return the mapping with the organisation's secrets in place of `secret:NAME`.
 
     Raises: NotFound: there is no such secret; SecretKeyMissing, SecretUnreadable.
     """
@@ -61,19 +61,21 @@ def resolve_values(tx: Tx, values: Mapping[str, str], *, cipher: Cipher) -> dict
 def resolve_environment(
     tx: Tx, agent_id: AgentId | None, environment: Mapping[str, str], *, cipher: Cipher
 ) -> dict[str, str]:
-    """What a tool is run with: its own environment, `secret:NAME` resolved, and over it the agent's own secrets.
+    """Return a tool's variables: its own environment, `secret:NAME` resolved, overridden by the agent's secrets.
 
     Raises: NotFound: there is no such secret; SecretKeyMissing, SecretUnreadable.
     """
-    made = resolve_values(tx, environment, cipher=cipher)
+    result = resolve_values(tx, environment, cipher=cipher)
     for secret in () if agent_id is None else tx.secrets.list(agent_id):
-        made[secret.name] = open_secret(tx, secret, cipher=cipher)
-    return made
+        result[secret.name] = open_secret(tx, secret, cipher=cipher)
+    return result
 
 
 def secret_names(tx: Tx, agent_id: AgentId | None, code: ToolCode) -> dict[str, str]:
-    """Which variables of a tool's environment hold what nobody else may see: variable -> the secret's name. A value
-    that stands in the tool itself may be a key too; it goes by the variable's name."""
+    """Return the variables of a tool that hold secrets: variable -> the secret's name.
+
+    A literal value may be a key too; its name is the variable's.
+    """
     names = {
         key: value.removeprefix(REFERENCE).strip() if value.startswith(REFERENCE) else key
         for key, value in code.environment.items()
@@ -83,15 +85,15 @@ def secret_names(tx: Tx, agent_id: AgentId | None, code: ToolCode) -> dict[str, 
 
 
 def open_server(tx: Tx, server: McpServer, *, cipher: Cipher) -> ServerSecrets:
-    """The secrets of an MCP server, those that it names by `secret:NAME` in their places.
+    """Return the secrets of an MCP server, each `secret:NAME` resolved.
 
     Raises: SecretKeyMissing, SecretUnreadable; NotFound: a secret that it names.
     """
-    kept = unseal_server(server, cipher=cipher)
+    secrets = unseal_server(server, cipher=cipher)
     return ServerSecrets(
-        token=kept.token and resolve_values(tx, {"token": kept.token}, cipher=cipher)["token"],
-        headers=resolve_values(tx, kept.headers, cipher=cipher),
-        environment=resolve_values(tx, kept.environment, cipher=cipher),
+        token=secrets.token and resolve_values(tx, {"token": secrets.token}, cipher=cipher)["token"],
+        headers=resolve_values(tx, secrets.headers, cipher=cipher),
+        environment=resolve_values(tx, secrets.environment, cipher=cipher),
     )
 
 
@@ -107,5 +109,5 @@ def _value(tx: Tx, value: str, cipher: Cipher) -> str:
     return open_secret(tx, secret, cipher=cipher)
 
 
-def _bound(tx: Tx, owner_id: str, name: str) -> str:
+def _binding(tx: Tx, owner_id: str, name: str) -> str:
     return f"secret/{tx.org_id}/{owner_id}/{name}"

@@ -1,36 +1,51 @@
-"""Values from outside that memory is to keep: whether the store can, and what would do in their place."""
+"""Checks of values from outside before they are stored; each error says what would do instead."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
 
-__all__ = ["as_tags", "check_json", "check_kept", "filter_tags", "shown"]
+__all__ = ["as_tags", "check_fields", "check_item_limits", "check_json", "describe_value", "filter_tags"]
 
 
 def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """The tags as they are kept. Raises: InvalidInput: one text in place of several, something else than texts."""
+    """Return the tags as a tuple. Raises: InvalidInput: no list, or an item that is no text."""
     if not isinstance(tags, list | tuple | set | frozenset) or not all(isinstance(tag, str) for tag in tags):
         raise InvalidInput(f"tags are {tags!r:.80}: give a list of texts, such as ['travel']")
     return tuple(tags)
 
 
 def filter_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """The tags to look for, as passages have them: without space around them. An empty one stays, and no passage
-    has it: left out, it would let more through.
+    """Return the tags of a filter, stripped as passages store them.
 
-    Raises: InvalidInput: one text in place of several, something else than texts.
+    An empty tag stays and matches no passage; without it the filter would match more than its caller meant.
+    Raises: InvalidInput: no list, or an item that is no text.
     """
     return tuple(tag.strip() for tag in as_tags(tags))
 
 
+def check_fields(owner: str, changes: Iterable[str], fields: Iterable[str]) -> None:
+    """Check that changes name only fields that exist.
+
+    Args:
+        owner: what is changed, with its article, such as "an agent".
+    Raises: InvalidInput: an unknown field.
+    """
+    fields = list(fields)
+    if unknown := [name for name in changes if name not in fields]:
+        raise InvalidInput(f"{owner} has no field {', '.join(unknown)} to change: there are {', '.join(fields)}")
+
+
 def check_json(name: str, value: Any) -> None:
-    """Nothing, when the store can keep it. Raises: InvalidInput: no mapping, values that JSON does not have (NaN and
-    Infinity among them), a number of more than 4,300 digits, too deep nesting."""
+    """Check that the store can keep a JSON object.
+
+    Raises: InvalidInput: no mapping, values that JSON does not have (NaN, Infinity), a number of more than 4,300
+        digits, or nesting that is too deep.
+    """
     try:
         if isinstance(value, Mapping):
             json.dumps(dict(value), allow_nan=False)
@@ -38,19 +53,21 @@ def check_json(name: str, value: Any) -> None:
         why = ""
     except (TypeError, ValueError, RecursionError) as error:
         why = " (it is nested too deep)" if isinstance(error, RecursionError) else f" ({error!s:.120})"
-    raise InvalidInput(f"{name} is {shown(value)}{why}: give names with JSON values, such as {{'team': 'red'}}")
+    raise InvalidInput(
+        f"{name} is {describe_value(value)}{why}: give names with JSON values, such as {{'team': 'red'}}"
+    )
 
 
-def check_kept(limits: Limits, *, tags: Sequence[str] = (), **values: Any) -> None:
-    """Nothing, when an item may have so many tags and JSON values so large. Raises: TooMany."""
+def check_item_limits(limits: Limits, *, tags: Sequence[str] = (), **values: Any) -> None:
+    """Check the number of tags and the size of JSON values of one item. Raises: TooMany."""
     limits.check("tags_per_item", len(tags))
     for value in values.values():
         if value:
             limits.check("metadata_limit_chars", len(json.dumps(value)))
 
 
-def shown(value: Any) -> str:
-    """The beginning of a value, for a message about it."""
+def describe_value(value: Any) -> str:
+    """Return the beginning of a value, for an error text."""
     try:
         return f"{value!r:.80}"
     except (ValueError, RecursionError):  # what can't be written as JSON may have no repr either

@@ -10,7 +10,7 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
-from perdure.domain.conversations.units import ConversationChanges, as_summary, update_conversation
+from perdure.domain.conversations.units import ConversationChanges, check_summary, update_conversation
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.library.checks import USER, check_limit, check_number, check_text
 from perdure.storage.tx import Tx
@@ -27,7 +27,7 @@ class AsyncConversations:
 
     async def new_conversation(self, *, summary: str | None = None) -> Conversation:
         """A new line of messages over the same memory; `summary` says what it is about. Raises: InvalidInput."""
-        summary = as_summary(summary)
+        summary = check_summary(summary)
         ports = self._app.ports
         conversation_id = ConversationId(ports.ids.new("conversation"))
         now = ports.clock.now()

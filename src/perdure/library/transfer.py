@@ -10,7 +10,14 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive, Passage
 from perdure.domain.archives.batching import BATCH, batches
-from perdure.domain.archives.transfer import Header, add_carried, archive_line, open_carried, parse_line, passage_line
+from perdure.domain.archives.transfer import (
+    Header,
+    archive_line,
+    import_passages,
+    open_import,
+    parse_line,
+    passage_line,
+)
 from perdure.storage.tx import Tx
 
 __all__ = ["Carried", "check_lines", "export_lines", "import_lines"]
@@ -86,7 +93,7 @@ async def import_lines(
         nonlocal seen, added
         if batch and archive is not None:
             for some in batches(batch):
-                added += await app.store.write(add_carried, archive.id, some)
+                added += await app.store.write(import_passages, archive.id, some)
                 seen += len(some)
                 progress(seen)
             batch.clear()
@@ -103,7 +110,7 @@ async def import_lines(
                 await store()
         elif into is None:
             await store()
-            archive = await app.store.write(open_carried, said, ArchiveId(app.ports.ids.new("archive")))
+            archive = await app.store.write(open_import, said, ArchiveId(app.ports.ids.new("archive")))
             took[archive.id] = archive
     await store()
     return Carried(archives=tuple(took.values()), imported=added, skipped=seen - added)

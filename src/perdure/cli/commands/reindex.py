@@ -61,7 +61,7 @@ async def _reindex(
     owners = await _owners(perdure, archive=archive, agent=agent)
     for first in range(0, len(owners), PAGE):
         part = [(one.number, one.kind, one.id) for one in owners[first : first + PAGE]]
-        await app.store.write(begin, part, app.embedder.handle, again=again)
+        await app.store.write(begin, part, app.embedder.handle, force=again)
     app.worker.nudge()
     began = time.monotonic()
     texts = {one.number: one.texts for one in owners}

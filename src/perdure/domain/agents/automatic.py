@@ -1,4 +1,4 @@
-"""What an agent's memory does by itself: recall before a turn, capture after it. Settings of the agent."""
+"""Settings of an agent's automatic memory: recall before a turn, capture after it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoRecall:
-    """Before a user's turn, what fits is put behind the request.
+    """Recall of memory before a user's turn; its result is appended to the request.
 
     Args:
-        budget_tokens: the most that it takes.
-        floor: what has a lower score, 0 to 1, is left out.
+        budget_tokens: the largest size of the result.
+        floor: the lowest score of a result, 0 to 1.
     """
 
     budget_tokens: int = 400
@@ -48,11 +48,11 @@ class AutoRecall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoCapture:
-    """What was said is stored as passages.
+    """Capture of a conversation's messages as passages.
 
     Args:
-        commit_token_threshold: as soon as messages that are not captured yet take so many tokens.
-        archive: where they go; None: to the archive that takes what the agent puts away.
+        commit_token_threshold: how many tokens of messages may wait before they are captured.
+        archive: where the passages go; None: the agent's own archive.
     """
 
     commit_token_threshold: int = 2_000
@@ -60,19 +60,19 @@ class AutoCapture:
 
 
 def auto_recall_of(settings: Mapping[str, Any]) -> AutoRecall | None:
-    """The agent's setting; None: it is off."""
-    return _read(AutoRecall, settings.get("auto_recall"))
+    """Return the agent's recall setting; None: it is off."""
+    return _build(AutoRecall, settings.get("auto_recall"))
 
 
 def auto_capture_of(settings: Mapping[str, Any]) -> AutoCapture | None:
-    """The agent's setting; None: it is off."""
-    return _read(AutoCapture, settings.get("auto_capture"))
+    """Return the agent's capture setting; None: it is off."""
+    return _build(AutoCapture, settings.get("auto_capture"))
 
 
 def bypasses(settings: Mapping[str, Any], conversation: Conversation) -> bool:
-    """Whether one of the agent's `bypass_session_patterns` fits the conversation: neither recall nor capture then.
+    """Return whether one of the agent's `bypass_session_patterns` matches: the conversation has no recall or capture.
 
-    A pattern is compared with its id, its number, its summary, and `name=value` of each of its settings.
+    A pattern is compared with the conversation's id, number, summary, and `name=value` of each setting.
     """
     patterns: Sequence[str] = settings.get("bypass_session_patterns") or ()
     if not patterns:
@@ -83,12 +83,12 @@ def bypasses(settings: Mapping[str, Any], conversation: Conversation) -> bool:
 
 
 def check_automatic(settings: Mapping[str, Any]) -> None:
-    """Nothing, when these settings can be worked by. Raises: InvalidInput, naming field and value."""
-    recall = _checked(AutoRecall, "auto_recall", settings.get("auto_recall"))
+    """Check the settings of automatic memory. Raises: InvalidInput, naming field and value."""
+    recall = _parse(AutoRecall, "auto_recall", settings.get("auto_recall"))
     if recall is not None:
         _check_number("auto_recall.budget_tokens", recall.budget_tokens, 1, RECALL_MAX_TOKENS)
         check_score("auto_recall.floor", recall.floor)
-    capture = _checked(AutoCapture, "auto_capture", settings.get("auto_capture"))
+    capture = _parse(AutoCapture, "auto_capture", settings.get("auto_capture"))
     if capture is not None:
         threshold = capture.commit_token_threshold
         _check_number("auto_capture.commit_token_threshold", threshold, CAPTURE_MIN_TOKENS, CAPTURE_MAX_TOKENS)
@@ -112,26 +112,26 @@ def check_automatic(settings: Mapping[str, Any]) -> None:
 
 
 def check_score(name: str, value: Any) -> None:
-    """Nothing, when the value is a score. Raises: InvalidInput."""
+    """Check that the value is a score, 0 to 1. Raises: InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and 0 <= value <= 1):
         raise InvalidInput(f"{name} is {value!r:.80}: give a number from 0 to 1")
 
 
-def _read(kind: type[T], value: Any) -> T | None:
-    """The setting with defaults for what is not said; None for one that is off."""
+def _build(kind: type[T], value: Any) -> T | None:
+    """Return the setting, with defaults for missing fields; None: it is off."""
     if value is None or value is False:
         return None
     return kind(**value) if isinstance(value, Mapping) else kind()
 
 
-def _checked(kind: type[T], name: str, value: Any) -> T | None:
+def _parse(kind: type[T], name: str, value: Any) -> T | None:
     if isinstance(value, Mapping):
         known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # they are dataclasses
         if unknown := [one for one in value if one not in known]:
             raise InvalidInput(f"{name} has no {', '.join(map(repr, unknown))}: there are {', '.join(known)}")
     elif value is not None and not isinstance(value, bool):
         raise InvalidInput(f"{name} is {value!r:.80}: give true, false, or an object with its fields")
-    return _read(kind, value)
+    return _build(kind, value)
 
 
 def _check_number(name: str, value: Any, least: int, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Capture: what was said in a conversation becomes passages, each with its origin, exactly once."""
+"""Capture: messages of a conversation become passages, exactly once, each with a link to its messages."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
 from perdure.core.ports import Ids
 from perdure.domain.agents.automatic import AutoCapture, auto_capture_of, bypasses
-from perdure.domain.archives.passages import archive_of
-from perdure.domain.archives.units import check_own
+from perdure.domain.archives.passages import own_archive
+from perdure.domain.archives.units import check_not_folder
 from perdure.storage.tx import Tx
 
-__all__ = ["capture", "due"]
+__all__ = ["capture", "capture_due"]
 
 ROWS = 200  # of the log in one transaction
 PASSAGE_CHARS = 1_500
-"""Turns are joined up to so many characters; about what an embedder reads whole."""
+"""The length up to which turns are joined; about what an embedder reads at once."""
 TURN_CHARS = 6_000
-"""A longer turn is parted."""
+"""A longer turn is split."""
 TAG = "conversation"
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A turn, or a part of one."""
+    """A message, or a part of a long one."""
 
     message: Message
     text: str
 
 
-def due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = False) -> int | None:
-    """Up to which row the conversation is to be captured now; None: not yet, or not at all.
+def capture_due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, force: bool = False) -> int | None:
+    """Return the number of the last message to capture now; None: nothing to capture yet.
 
     Args:
-        rest: the conversation is about to end, so that what waits below the threshold is due too.
+        force: capture below the threshold too, because the conversation is about to end.
 
     Raises: NotFound.
     """
@@ -46,33 +46,35 @@ def due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = False)
     setting = auto_capture_of(settings)
     if setting is None or bypasses(settings, tx.conversations.at(agent_id, conversation_seq)):
         return None
-    waiting = tx.captures.waiting(agent_id, conversation_seq, before_seq=_unfinished(tx, agent_id, conversation_seq))
-    return waiting.upto_seq if waiting.tokens >= (1 if rest else setting.commit_token_threshold) else None
+    backlog = tx.captures.waiting(
+        agent_id, conversation_seq, before_seq=_first_open_seq(tx, agent_id, conversation_seq)
+    )
+    return backlog.upto_seq if backlog.tokens >= (1 if force else setting.commit_token_threshold) else None
 
 
 def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, ids: Ids, at: datetime) -> bool:
-    """One step: the next rows of the conversation up to `upto_seq` are stored; whether some are left.
+    """Capture the next messages up to `upto_seq` as passages; return whether more remain.
 
-    How far it has come stands in the same transaction, so that nothing is stored twice, whoever else does it too.
+    The position is stored in the same transaction, so concurrent workers store nothing twice.
     Raises: NotFound: the archive of the setting is gone; InvalidInput: it is a folder's.
     """
     tx.agents.lock(agent_id)
     agent = tx.agents.get(agent_id)
     setting = auto_capture_of(agent.settings)
-    done = tx.captures.upto(agent_id, conversation_seq)
-    if setting is None or done >= upto_seq:
+    captured_seq = tx.captures.upto(agent_id, conversation_seq)
+    if setting is None or captured_seq >= upto_seq:
         return False
     rows = tx.messages.list(
-        agent_id, conversation_seq=conversation_seq, after_seq=done, before_seq=upto_seq + 1, limit=ROWS
+        agent_id, conversation_seq=conversation_seq, after_seq=captured_seq, before_seq=upto_seq + 1, limit=ROWS
     )
-    said = [message for message in rows if message.role in ("user", "assistant") and message.text.strip()]
-    if said:
+    turns = [message for message in rows if message.role in ("user", "assistant") and message.text.strip()]
+    if turns:
         archive_id = _archive(tx, agent_id, setting, ids, at)
         conversation = tx.conversations.at(agent_id, conversation_seq)
         tx.passages.add(
             [
                 _passage(lines, conversation, PassageId(ids.new("passage")), archive_id, at=at)
-                for lines in _grouped(said)
+                for lines in _group_turns(turns)
             ]
         )
     last = rows[-1].seq if len(rows) == ROWS else upto_seq
@@ -80,8 +82,8 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
     return last < upto_seq
 
 
-def _unfinished(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
-    """Where the rows of a run begin that has not ended: it may say more to the same."""
+def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
+    """Return the number of the active run's first message; its messages are captured when it ends."""
     active = tx.runs.active(agent_id, conversation_seq)
     return None if active is None else active.first_message_seq
 
@@ -89,16 +91,16 @@ def _unfinished(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
 def _archive(tx: Tx, agent_id: AgentId, setting: AutoCapture, ids: Ids, at: datetime) -> ArchiveId:
     if setting.archive is not None:
         archive_id = tx.archives.get(setting.archive).id
-        check_own(tx, archive_id)
+        check_not_folder(tx, archive_id)
         return archive_id
-    return archive_of(tx, agent_id, ArchiveId(ids.new("archive")), at=at).id
+    return own_archive(tx, agent_id, ArchiveId(ids.new("archive")), at=at).id
 
 
-def _grouped(said: Sequence[Message]) -> Iterator[list[_Line]]:
-    """Turns that are stored together, in their order."""
+def _group_turns(messages: Sequence[Message]) -> Iterator[list[_Line]]:
+    """Yield the lines of one passage at a time, in order."""
     group: list[_Line] = []
     size = 0
-    for message in said:
+    for message in messages:
         text = message.text
         for first in range(0, len(text), TURN_CHARS):
             line = _Line(message, text[first : first + TURN_CHARS].strip())

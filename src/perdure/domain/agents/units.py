@@ -1,4 +1,4 @@
-"""Making and changing agents: a row with its conversation, blocks and tools, all in one transaction or nothing."""
+"""Create and change agents: the row, its conversation, blocks and tools, all in one transaction."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from perdure.core.tools.rules import ChildTools, RunFirst, rules_of
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, auto_capture_of, check_automatic
 from perdure.domain.blocks.units import create_block
 from perdure.domain.tools.specs import DEFAULT_TOOLS
-from perdure.domain.values import as_tags, check_json, check_kept
+from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
-__all__ = ["AgentChanges", "NewAgent", "NewBlock", "check_filled", "create_agent", "update_agent"]
+__all__ = ["AgentChanges", "NewAgent", "NewBlock", "check_rule_arguments", "create_agent", "update_agent"]
 
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
-"""Less does not hold a base prompt and a message."""
+"""A smaller window can't hold a base prompt and a message."""
 
-_OURS = (*AUTOMATIC_SETTINGS, "context_window_tokens", "file_view_chars", "max_files_open", "tool_rules")
-_NOT_YET = (
+_SETTINGS = (*AUTOMATIC_SETTINGS, "context_window_tokens", "file_view_chars", "max_files_open", "tool_rules")
+_UNSUPPORTED_TYPES = (
     "memgpt_agent",
     "memgpt_v2_agent",
     "react_agent",
@@ -37,12 +37,12 @@ _NOT_YET = (
     "voice_convo_agent",
     "voice_sleeptime_agent",
 )
-"""Agent types of Letta's whose way of working is not here."""
+"""Agent types of Letta that are not supported yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBlock:
-    """A block to be made with an agent."""
+    """A block to create with an agent."""
 
     label: str
     value: str = ""
@@ -55,8 +55,12 @@ class NewBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAgent:
-    """What an agent is made of. `block_ids` are existing blocks that it will share; `tools` are names, None the
-    defaults of its type."""
+    """The values of a new agent.
+
+    Args:
+        block_ids: existing blocks to share.
+        tools: names; None: the defaults of the agent type.
+    """
 
     name: str
     model: str
@@ -73,7 +77,7 @@ class NewAgent:
 
 
 class AgentChanges(TypedDict, total=False):
-    """What may be changed of an agent. What is not given stays; None takes a prompt or description away."""
+    """The fields of an agent that can change. A missing field stays; None removes a prompt or description."""
 
     name: str
     model: str
@@ -86,10 +90,10 @@ class AgentChanges(TypedDict, total=False):
 
 
 def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetime) -> Agent:
-    """The new agent. Raises: NameInvalid, InvalidInput, NotFound: a tool or block; AlreadyExists;
+    """Create an agent. Raises: NameInvalid, InvalidInput, NotFound: a tool or block; AlreadyExists;
     BlockLimitExceeded."""
     agent = tx.agents.add(
-        _checked(
+        _check(
             Agent(
                 id=AgentId(ids.new("agent")),
                 org_id=tx.org_id,
@@ -109,12 +113,12 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
             )
         )
     )
-    check_kept(tx.limits, tags=agent.tags, metadata=agent.metadata, settings=agent.settings)
+    check_item_limits(tx.limits, tags=agent.tags, metadata=agent.metadata, settings=agent.settings)
     tx.limits.check("tool_rules_per_agent", len(agent.settings.get("tool_rules", ())))
     _check_archive(tx, agent)
     tx.conversations.add(agent.id, ConversationId(ids.new("conversation")), at=at)
     tx.limits.check("blocks_per_agent", len(new.blocks) + len(new.block_ids))
-    made = [
+    blocks = [
         create_block(
             tx,
             BlockId(ids.new("block")),
@@ -130,39 +134,34 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
         )
         for block in new.blocks
     ]
-    tx.blocks.attach(agent.id, *(block.id for block in made), *new.block_ids)
+    tx.blocks.attach(agent.id, *(block.id for block in blocks), *new.block_ids)
     tx.tools.attach(agent.id, *(DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools))
-    check_filled(tx, agent.id, agent.settings)
+    check_rule_arguments(tx, agent.id, agent.settings)
     return tx.agents.get(agent.id)
 
 
 def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Author, at: datetime) -> Agent:
-    """The agent as changed; as it was when nothing changes.
-
-    Raises: NotFound, NameInvalid; InvalidInput: a value that can't be used, no such field.
-    """
-    if unknown := [name for name in changes if name not in AgentChanges.__annotations__]:
-        there = ", ".join(AgentChanges.__annotations__)
-        raise InvalidInput(f"an agent has no field {', '.join(unknown)} to change: there are {there}")
+    """Change an agent and return it. Raises: NotFound, NameInvalid; InvalidInput: an invalid value or field."""
+    check_fields("an agent", changes, AgentChanges.__annotations__)
     tx.agents.lock(agent_id)
     before = tx.agents.get(agent_id)
-    given: dict[str, Any] = {**changes}
-    if "tags" in given:
-        given["tags"] = as_tags(given["tags"])
-    after = _checked(replace(before, **given), before=before.settings)
-    check_kept(tx.limits, tags=after.tags, metadata=after.metadata, settings=after.settings)
+    values: dict[str, Any] = {**changes}
+    if "tags" in values:
+        values["tags"] = as_tags(values["tags"])
+    after = _check(replace(before, **values), before=before.settings)
+    check_item_limits(tx.limits, tags=after.tags, metadata=after.metadata, settings=after.settings)
     if after.settings != before.settings:
         tx.limits.check("tool_rules_per_agent", len(after.settings.get("tool_rules", ())))
         _check_archive(tx, after)
-        check_filled(tx, agent_id, after.settings)
+        check_rule_arguments(tx, agent_id, after.settings)
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
 
 
-def _checked(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
-    """`agent`, when all of it can be used.
+def _check(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
+    """Return `agent` with its tool rules in stored form, after checking all its fields.
 
     Args:
-        before: the settings that it had: names and tool rules that are the same are not looked at again.
+        before: the stored settings; names and tool rules that equal them are not checked again.
     Raises: NameInvalid, InvalidInput.
     """
     before = before or {}
@@ -176,7 +175,7 @@ def _checked(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
     if not is_zone(agent.timezone):
         raise InvalidInput(f"time zone {agent.timezone!r:.80} is not known here: use a name such as 'Europe/Rome'")
     if agent.agent_type not in DEFAULT_TOOLS:
-        problem = "is not supported yet" if agent.agent_type in _NOT_YET else "is not known"
+        problem = "is not supported yet" if agent.agent_type in _UNSUPPORTED_TYPES else "is not known"
         raise InvalidInput(f"agent type {agent.agent_type!r:.80} {problem}: use {', '.join(DEFAULT_TOOLS)}")
     window = agent.settings.get("context_window_tokens")
     if window is not None and (type(window) is not int or window < CONTEXT_WINDOW_TOKENS_MIN):
@@ -189,41 +188,43 @@ def _checked(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
         if (value := agent.settings.get(name)) is not None and (type(value) is not int or value < 1):
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
-    waived = agent.settings.get("approval_waived") or []
-    if not isinstance(waived, list) or not all(isinstance(one, str) for one in waived):
-        raise InvalidInput(f"approval_waived is {waived!r:.80}: give a list of tool ids")
-    rules = before.get("tool_rules")
-    if (given := agent.settings.get("tool_rules")) is not None and given != rules:
-        kept = rules_to_settings(given, before=rules or ())
+    tools = agent.settings.get("approval_waived") or []
+    if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
+        raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")
+    old_rules = before.get("tool_rules")
+    if (new_rules := agent.settings.get("tool_rules")) is not None and new_rules != old_rules:
+        stored_rules = rules_to_settings(new_rules, before=old_rules or ())
         settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
-        agent = replace(agent, settings=settings | ({"tool_rules": kept} if kept else {}))
+        agent = replace(agent, settings=settings | ({"tool_rules": stored_rules} if stored_rules else {}))
     return agent
 
 
 def _check_names(names: Iterable[str]) -> None:
-    """Nothing, when no setting is one of ours misspelt. Others are the model's own. Raises: InvalidInput."""
+    """Check that no setting is a misspelt one of ours. Other names are settings of the model. Raises: InvalidInput."""
     for name in names:
-        if name in _OURS:
+        if name in _SETTINGS:
             continue
         from difflib import get_close_matches
 
-        if near := get_close_matches(str(name)[:80], _OURS, n=1, cutoff=0.9):
+        if near := get_close_matches(str(name)[:80], _SETTINGS, n=1, cutoff=0.9):
             raise InvalidInput(f"there is no setting {str(name)!r:.80}: is it {near[0]!r}?")
 
 
-def check_filled(tx: Tx, agent_id: AgentId, settings: Mapping[str, Any]) -> None:
-    """Nothing, when the arguments that tool rules put in place of a model's fit the agent's tools, as far as it has
-    them. Raises: ToolRulesInvalid."""
-    given: list[tuple[str, Mapping[str, Any]]] = []
+def check_rule_arguments(tx: Tx, agent_id: AgentId, settings: Mapping[str, Any]) -> None:
+    """Check the fixed arguments in tool rules against the schemas of the agent's tools; missing tools are skipped.
+
+    Raises: ToolRulesInvalid.
+    """
+    arguments: list[tuple[str, Mapping[str, Any]]] = []
     for rule in rules_of(settings).rules:
         if isinstance(rule, RunFirst) and rule.args:
-            given.append((rule.tool_name, rule.args))
+            arguments.append((rule.tool_name, rule.args))
         elif isinstance(rule, ChildTools):
-            given += rule.child_args.items()
-    if not given:
+            arguments += rule.child_args.items()
+    if not arguments:
         return
     tools = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(agent_id)}
-    for name, args in given:
+    for name, args in arguments:
         if (spec := tools.get(name)) is None:
             continue
         schema = {**spec.parameters, "required": [], "additionalProperties": False}
@@ -234,7 +235,7 @@ def check_filled(tx: Tx, agent_id: AgentId, settings: Mapping[str, Any]) -> None
 
 
 def _check_archive(tx: Tx, agent: Agent) -> None:
-    """Nothing, when what is captured of the agent has a place to go. Raises: NotFound."""
+    """Check that the archive of the capture setting exists. Raises: NotFound."""
     capture = auto_capture_of(agent.settings)
     if capture is not None and capture.archive is not None:
         tx.archives.get(capture.archive)

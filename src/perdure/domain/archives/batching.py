@@ -1,4 +1,4 @@
-"""How much of an archive one transaction writes or removes."""
+"""Batches of passages that one transaction writes or deletes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from perdure.core.passages import Passage
 __all__ = ["BATCH", "BATCH_CHARS", "batches"]
 
 BATCH = 500
-"""So many passages are written or removed in one transaction: everybody else waits for it."""
+"""The most passages of one transaction; other writers wait for it."""
 
 BATCH_CHARS = 250_000
-"""The same in characters: words are counted and indexed in the transaction, 0.5 s for a million."""
+"""The most characters of one transaction: indexing a million takes 0.5 s."""
 
 
 def batches(passages: Sequence[Passage]) -> Iterator[Sequence[Passage]]:
-    """The passages in order, as many at a time as one transaction may write or remove; at least one."""
+    """Yield the passages in order, in batches of at least one that fit a transaction."""
     first = chars = 0
     for index, passage in enumerate(passages):
         if index > first and (index - first == BATCH or chars + len(passage.text) > BATCH_CHARS):

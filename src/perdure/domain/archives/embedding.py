@@ -1,4 +1,4 @@
-"""Texts that wait for their vectors: taking some of them, and storing what came of them. Units of work."""
+"""Units of work on texts that wait for their vectors: claim texts, store vectors, restart an index."""
 
 from __future__ import annotations
 
@@ -14,91 +14,96 @@ from perdure.core.messages import is_embedded
 from perdure.core.vectors import Claim
 from perdure.storage.tx import Tx
 
-__all__ = ["Waiting", "reindex", "store_vectors", "take_texts"]
+__all__ = ["ClaimedText", "claim_texts", "reindex", "store_vectors"]
 
 HASH_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A text that was taken to be embedded, and the digest that its vector is remembered by."""
+class ClaimedText:
+    """A text to embed, its claim, and the digest under which its vector is cached."""
 
     claim: Claim
     text: str
     digest: bytes
 
 
-def take_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int) -> tuple[int, list[Waiting]]:
-    """How many texts were taken until then, and those of them that have to be embedded: the others are gone, or have
-    the vector of an equal text that was embedded lately."""
+def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int) -> tuple[int, list[ClaimedText]]:
+    """Claim texts until a time; return how many, and those to embed.
+
+    Texts that no longer exist are dropped. Texts equal to one embedded lately get its cached vector.
+    """
     claims = tx.vectors.claim(model, at=at, until=until, limit=limit)
     texts = _texts(tx, claims)
-    waiting = [
-        Waiting(claim, text, hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest())
+    texts_to_embed = [
+        ClaimedText(
+            claim, text, hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+        )
         for claim in claims
         if (text := texts.get((claim.number, claim.seq))) is not None
     ]
     tx.vectors.drop([claim for claim in claims if (claim.number, claim.seq) not in texts], claimed=until)
-    known = tx.vectors.cached(model, [one.digest for one in waiting]) if waiting else {}
+    cached = tx.vectors.cached(model, [one.digest for one in texts_to_embed]) if texts_to_embed else {}
     store_vectors(
         tx,
         model,
-        [(one, known[one.digest]) for one in waiting if one.digest in known],
-        claimed=until,
-        remembered=True,
+        [(one, cached[one.digest]) for one in texts_to_embed if one.digest in cached],
+        claimed_until=until,
+        from_cache=True,
     )
-    return len(claims), [one for one in waiting if one.digest not in known]
+    return len(claims), [one for one in texts_to_embed if one.digest not in cached]
 
 
 def store_vectors(
     tx: Tx,
     model: str,
-    rows: Sequence[tuple[Waiting, bytes]],
+    rows: Sequence[tuple[ClaimedText, bytes]],
     *,
-    claimed: datetime,
-    remembered: bool = False,
+    claimed_until: datetime,
+    from_cache: bool = False,
 ) -> None:
-    """Store the vectors of texts that are still as they were when they were taken.
+    """Store the vectors of texts that have not changed since they were claimed.
 
     Args:
         rows: texts with their vectors, 16-bit floats.
-        remembered: they come from what was embedded lately.
+        from_cache: the vectors come from the cache and are not cached again.
     """
-    by_scope: defaultdict[tuple[int, int], list[tuple[Waiting, bytes]]] = defaultdict(list)
-    for waiting, vector in rows:
-        by_scope[waiting.claim.number, len(vector) // 2].append((waiting, vector))
-    for (number, dimensions), found in by_scope.items():
-        vectors = [(waiting.claim.seq, vector) for waiting, vector in found]
+    by_scope: defaultdict[tuple[int, int], list[tuple[ClaimedText, bytes]]] = defaultdict(list)
+    for text, vector in rows:
+        by_scope[text.claim.number, len(vector) // 2].append((text, vector))
+    for (number, dimensions), items in by_scope.items():
+        vectors = [(text.claim.seq, vector) for text, vector in items]
         try:
-            tx.vectors.put(number, vectors, model=model, dimensions=dimensions, claimed=claimed)
-        except EmbeddingMismatch as error:  # an endpoint that has another model under the same name by now
-            for waiting, _ in found:
-                tx.vectors.fail(waiting.claim, str(error), claimed=claimed, again=None)
-    if not remembered:
-        tx.vectors.cache(model, [(waiting.digest, vector) for waiting, vector in rows])
+            tx.vectors.put(number, vectors, model=model, dimensions=dimensions, claimed=claimed_until)
+        except EmbeddingMismatch as error:  # the endpoint now serves another model under the same name
+            for text, _ in items:
+                tx.vectors.fail(text.claim, str(error), claimed=claimed_until, again=None)
+    if not from_cache:
+        tx.vectors.cache(model, [(text.digest, vector) for text, vector in rows])
 
 
-def reindex(tx: Tx, numbers: Iterable[tuple[int, str, str]], model: str, *, again: bool = False) -> int:
-    """Have every text of these scopes get a vector of `model`; how many scopes began anew.
+def reindex(tx: Tx, numbers: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:
+    """Queue every text of these scopes without a vector of `model`; return how many scopes start from nothing.
 
-    What has one already is left alone unless `again`. The work itself is the worker's, and goes on in any process.
+    The embedding worker of any process does the work.
 
     Args:
-        numbers: number, kind ("agent" or "archive") and id of each.
+        numbers: number, kind ("agent" or "archive") and id of each scope.
+        force: also queue texts that have a vector of the model.
     """
-    begun = 0
+    restarted = 0
     for number, kind, owner_id in numbers:
         scope = tx.vectors.open(number, "agent" if kind == "agent" else "archive", owner_id, model)
-        if again or scope.model != model:
+        if force or scope.model != model:
             tx.vectors.restart(number, model)
-            begun += 1
+            restarted += 1
         else:
             tx.vectors.refill(number)
-    return begun
+    return restarted
 
 
 def _texts(tx: Tx, claims: Sequence[Claim]) -> dict[tuple[int, int], str]:
-    """(scope, number) -> text of those that are still there and are to be embedded."""
+    """Return (scope, seq) -> text, for claimed texts that exist and can be embedded."""
     by_owner: defaultdict[tuple[int, str, str], list[int]] = defaultdict(list)
     for claim in claims:
         by_owner[claim.number, claim.owner_kind, claim.owner_id].append(claim.seq)

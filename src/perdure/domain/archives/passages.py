@@ -1,4 +1,4 @@
-"""Archival memory: putting texts away. `search` finds them again."""
+"""Units of work on passages, the texts of archival memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.ports import Ids
-from perdure.domain.archives.units import archives_of, check_own
-from perdure.domain.values import as_tags, check_json, check_kept
+from perdure.domain.archives.units import archives_of, check_not_folder
+from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
 __all__ = [
@@ -23,14 +23,14 @@ __all__ = [
     "NewPassage",
     "PassageChanges",
     "add_passages",
-    "archive_of",
     "check_passage",
     "delete_passage",
+    "get_agent_passage",
+    "get_archive_passage",
     "insert_passage",
     "list_passages",
     "new_passages",
-    "passage_in",
-    "passage_of_agent",
+    "own_archive",
     "update_passage",
 ]
 
@@ -39,9 +39,9 @@ MAX_PASSAGE_CHARS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPassage:
-    """A text to put away. `source` says where it came from, `occurred_at` when it happened, by default now.
+    """The values of a new passage. `source` says where the text comes from; `occurred_at` defaults to now.
 
-    `embedding` is its vector, if the archive has vectors of the same model; without one it is made here.
+    `embedding` is its vector, from the model of the archive's vectors; None: Perdure embeds the text.
     """
 
     text: str
@@ -53,7 +53,7 @@ class NewPassage:
 
 
 class PassageChanges(TypedDict, total=False):
-    """What may be changed of a passage. What is not given stays."""
+    """The fields of a passage that can change. A missing field stays."""
 
     text: str
     tags: Sequence[str]
@@ -62,10 +62,12 @@ class PassageChanges(TypedDict, total=False):
     occurred_at: datetime
 
 
-def archive_of(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> Archive:
-    """The archive that takes what the agent inserts, the first that is no folder's; its first use makes it, under
-    `new_id`. Raises: NotFound."""
-    if (first := _first_own(tx, agent_id)) is not None:
+def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> Archive:
+    """Return the archive that the agent inserts into: its first one that is no folder's, or a new one with `new_id`.
+
+    Raises: NotFound.
+    """
+    if (first := _first_own_archive(tx, agent_id)) is not None:
         return first
     agent = tx.agents.get(agent_id)
     archive = tx.archives.add(
@@ -87,11 +89,11 @@ def insert_passage(
     source: Mapping[str, Any] | None = None,
     occurred_at: datetime | None = None,
 ) -> Passage:
-    """The new passage, searchable at once.
+    """Store a passage, searchable at once.
 
-    Raises: InvalidInput: an empty text, or one of more than a million characters, a folder's archive; NotFound.
+    Raises: InvalidInput: an empty or too long text, or a folder's archive; NotFound.
     """
-    check_own(tx, archive_id)
+    check_not_folder(tx, archive_id)
     new = NewPassage(text=text, tags=tags, metadata=metadata or {}, source=source or {}, occurred_at=occurred_at)
     return tx.passages.add([_passage(new, archive_id, passage_id, at=at, limits=tx.limits)])[0]
 
@@ -99,8 +101,7 @@ def insert_passage(
 def new_passages(
     new: Sequence[NewPassage], archive_id: ArchiveId, *, ids: Ids, at: datetime, limits: Limits
 ) -> list[Passage]:
-    """The passages to store, in their order. Raises: InvalidInput, naming the first that can't be by its place from
-    0; TooMany."""
+    """Build the passages to store, in order. Raises: InvalidInput, with the index of the first invalid one; TooMany."""
     passages = []
     for index, one in enumerate(new):
         try:
@@ -117,12 +118,12 @@ def new_passages(
 def add_passages(
     tx: Tx, passages: Sequence[Passage], embeddings: Sequence[Sequence[float] | None]
 ) -> Sequence[Passage]:
-    """The passages, all of one archive, as stored, with the vectors that come with some of them.
+    """Store passages of one archive with their vectors, None for those without; return them.
 
-    Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that the archive's can't be compared with.
+    Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that can't be compared with the archive's.
     """
     archive_id = passages[0].archive_id
-    check_own(tx, archive_id)
+    check_not_folder(tx, archive_id)
     added = tx.passages.add(passages)
     vectors = [(passage.seq, vector) for passage, vector in zip(added, embeddings, strict=True) if vector is not None]
     if not vectors:
@@ -148,7 +149,7 @@ def add_passages(
 
 
 def check_passage(passage: Passage) -> Passage:
-    """`passage` as it can be stored: its tags without space around them and without empty ones.
+    """Return `passage` with stripped tags, without empty ones, after checking its fields.
 
     Raises: InvalidInput: an empty text, one of more than a million characters, values that are no JSON.
     """
@@ -167,21 +168,19 @@ def check_passage(passage: Passage) -> Passage:
 
 
 def update_passage(tx: Tx, passage: Passage, changes: PassageChanges) -> Passage:
-    """The passage as changed; search finds what it says now. Raises: InvalidInput; NotFound."""
-    if unknown := [name for name in changes if name not in PassageChanges.__annotations__]:
-        there = ", ".join(PassageChanges.__annotations__)
-        raise InvalidInput(f"a passage has no field {', '.join(unknown)} to change: there are {there}")
-    given: dict[str, Any] = {**changes}
-    if "tags" in given:
-        given["tags"] = as_tags(given["tags"])
-    check_own(tx, passage.archive_id)
-    after = check_passage(replace(passage, **given))
-    check_kept(tx.limits, tags=after.tags, metadata=after.metadata, source=after.source)
+    """Change a passage and return it; search finds its new text at once. Raises: InvalidInput; NotFound."""
+    check_fields("a passage", changes, PassageChanges.__annotations__)
+    values: dict[str, Any] = {**changes}
+    if "tags" in values:
+        values["tags"] = as_tags(values["tags"])
+    check_not_folder(tx, passage.archive_id)
+    after = check_passage(replace(passage, **values))
+    check_item_limits(tx.limits, tags=after.tags, metadata=after.metadata, source=after.source)
     return passage if after == passage else tx.passages.put(after)
 
 
-def passage_in(tx: Tx, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
-    """The passage of this archive. Raises: NotFound, also for one of another archive."""
+def get_archive_passage(tx: Tx, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
+    """Return a passage of this archive. Raises: NotFound, also for a passage of another archive."""
     tx.archives.get(archive_id)
     passage = tx.passages.get(passage_id)
     if passage.archive_id != archive_id:
@@ -192,19 +191,19 @@ def passage_in(tx: Tx, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
 def list_passages(
     tx: Tx, agent_id: AgentId, *, where: PassageFilter | None = None, limit: int = 100, after_seq: int = -1
 ) -> Sequence[Passage]:
-    """A page of the archive that takes what the agent inserts, oldest first; none when there is no archive yet."""
-    first = _first_own(tx, agent_id)
+    """Return a page of the archive that the agent inserts into, oldest first; empty without an archive."""
+    first = _first_own_archive(tx, agent_id)
     return () if first is None else tx.passages.list(first.id, where=where, limit=limit, after_seq=after_seq)
 
 
 def delete_passage(tx: Tx, passage: Passage) -> None:
-    """Remove a passage. Raises: NotFound; InvalidInput: it is of a folder's file."""
-    check_own(tx, passage.archive_id)
+    """Delete a passage. Raises: NotFound; InvalidInput: it belongs to a folder's file."""
+    check_not_folder(tx, passage.archive_id)
     tx.passages.delete(passage.archive_id, [passage.seq])
 
 
-def passage_of_agent(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> Passage:
-    """The passage of one of the agent's archives or files. Raises: NotFound, also for one of another agent's."""
+def get_agent_passage(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> Passage:
+    """Return a passage of the agent's archives or files. Raises: NotFound, also for another agent's passage."""
     passage = tx.passages.get(passage_id)
     if passage.archive_id not in {archive.id for archive in archives_of(tx, agent_id, files=True)}:
         raise NotFound("passage", passage_id, hint="it is in no archive of this agent")
@@ -212,19 +211,19 @@ def passage_of_agent(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> Passag
 
 
 def _half_floats(vector: Sequence[float]) -> bytes:
-    """A unit vector of 16-bit floats. Raises: InvalidInput: it has no direction."""
+    """Return the unit vector as 16-bit floats. Raises: InvalidInput: its length is 0 or infinite."""
     length = math.hypot(*vector)
     if not 0 < length < math.inf:
         raise InvalidInput(f"embedding has the length {length}: give numbers that are not all 0")
     return struct.pack(f"<{len(vector)}e", *(number / length for number in vector))
 
 
-def _first_own(tx: Tx, agent_id: AgentId) -> Archive | None:
+def _first_own_archive(tx: Tx, agent_id: AgentId) -> Archive | None:
     return next((one for one in tx.archives.of_agent(agent_id) if tx.folders.of_archive(one.id) is None), None)
 
 
 def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime, limits: Limits) -> Passage:
-    """The passage to store. Raises: InvalidInput."""
+    """Build the passage to store. Raises: InvalidInput, TooMany."""
     passage = check_passage(
         Passage(
             id=passage_id,
@@ -237,5 +236,5 @@ def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, a
             occurred_at=new.occurred_at or at,
         )
     )
-    check_kept(limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
+    check_item_limits(limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
     return passage

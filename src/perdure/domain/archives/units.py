@@ -1,4 +1,4 @@
-"""Archives: making, changing, sharing and removing the stores that passages are in."""
+"""Units of work on archives: create, change, attach, detach and delete them and selections of their passages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, PassageFilter
 from perdure.domain.archives.batching import batches
-from perdure.domain.values import check_json, check_kept
+from perdure.domain.values import check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
 __all__ = [
@@ -21,12 +21,12 @@ __all__ = [
     "archives_of",
     "attach_archive",
     "check_archive",
-    "check_own",
+    "check_not_folder",
     "create_archive",
     "delete_archive_rows",
     "delete_selected",
     "detach_archive",
-    "selected_seqs",
+    "select_seqs",
     "update_archive",
 ]
 
@@ -35,19 +35,19 @@ NAME_MAX_CHARS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which passages of an archive: those that the filter lets through and that contain `text`, in any case."""
+    """A selection of an archive's passages: those that match the filter and contain `text`, ignoring case."""
 
     where: PassageFilter = field(default_factory=PassageFilter)
     text: str = ""
 
     @property
     def everything(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Whether every passage is selected."""
         return not self.text and self.where.everything
 
 
 class ArchiveChanges(TypedDict, total=False):
-    """What may be changed of an archive. What is not given stays; None takes the description away."""
+    """The fields of an archive that can change. A missing field stays; None removes the description."""
 
     name: str
     description: str | None
@@ -63,7 +63,7 @@ def create_archive(
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Archive:
-    """The new archive, which no agent has yet. Raises: InvalidInput: a field that can't be used."""
+    """Create an archive without agents. Raises: InvalidInput, TooMany."""
     archive = Archive(
         id=archive_id,
         org_id=tx.org_id,
@@ -74,33 +74,31 @@ def create_archive(
         updated_at=at,
     )
     archive = check_archive(archive)
-    check_kept(tx.limits, metadata=archive.metadata)
+    check_item_limits(tx.limits, metadata=archive.metadata)
     return tx.archives.add(archive)
 
 
 def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at: datetime) -> Archive:
-    """The archive as changed; as it was when nothing changes.
+    """Change an archive and return it.
 
-    Raises: NotFound; InvalidInput: a value that can't be used, no such field, a folder's archive.
+    Raises: NotFound; InvalidInput: an invalid value or field, or a folder's archive.
     """
-    if unknown := [name for name in changes if name not in ArchiveChanges.__annotations__]:
-        there = ", ".join(ArchiveChanges.__annotations__)
-        raise InvalidInput(f"an archive has no field {', '.join(unknown)} to change: there are {there}")
+    check_fields("an archive", changes, ArchiveChanges.__annotations__)
     before = tx.archives.get(archive_id)
-    check_own(tx, archive_id, help="change the folder")
+    check_not_folder(tx, archive_id, help="change the folder")
     after = check_archive(replace(before, **changes))
     if after == before:
         return before
-    check_kept(tx.limits, metadata=after.metadata)
+    check_item_limits(tx.limits, metadata=after.metadata)
     tx.archives.put(replace(after, updated_at=at))
     return tx.archives.get(archive_id)
 
 
 def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
-    """The archives in which the agent finds things, in the order they were attached.
+    """Return the archives that the agent searches, in the order of attachment.
 
     Args:
-        files: with those of its folders behind them, which hold what its files say.
+        files: add the archives of its folders at the end.
 
     Raises: NotFound.
     """
@@ -116,13 +114,13 @@ def attach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
 
     Raises: NotFound; InvalidInput: it is a folder's.
     """
-    check_own(tx, archive_id, help="attach the folder")
+    check_not_folder(tx, archive_id, help="attach the folder")
     tx.archives.attach(agent_id, archive_id)
 
 
 def detach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
     """Take the archive from the agent. Raises: NotFound; InvalidInput: it is a folder's."""
-    check_own(tx, archive_id, help="detach the folder")
+    check_not_folder(tx, archive_id, help="detach the folder")
     tx.archives.detach(agent_id, archive_id)
 
 
@@ -133,7 +131,7 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
     crash, and go on where they were.
     Raises: NotFound; InvalidInput: it is a folder's, and nothing went.
     """
-    check_own(tx, archive_id, help="delete the folder")
+    check_not_folder(tx, archive_id, help="delete the folder")
     if tx.archives.detach_all(archive_id, limit=limit):
         return 0
     passages = tx.passages.list(archive_id, limit=limit)
@@ -145,41 +143,43 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
     return None
 
 
-def selected_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above: int = -1, limit: int) -> Sequence[int]:
-    """The numbers above `above` of passages that are selected, in order, at most `limit`: those to delete.
+def select_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above: int = -1, limit: int) -> Sequence[int]:
+    """Return the numbers of selected passages above `above`, in order, at most `limit`.
 
     Raises: NotFound; InvalidInput: the archive is a folder's.
     """
     tx.archives.get(archive_id)
-    check_own(tx, archive_id)
-    found = tx.passages.page(archive_id, where=selection.where, text=selection.text or None, above=above, limit=limit)
-    return [passage.seq for passage in found]
+    check_not_folder(tx, archive_id)
+    passages = tx.passages.page(
+        archive_id, where=selection.where, text=selection.text or None, above=above, limit=limit
+    )
+    return [passage.seq for passage in passages]
 
 
 def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: Sequence[int]) -> tuple[int, int]:
-    """Remove those of these passages that are still selected, as many as one transaction may; how many there were, and
-    up to which number all is done.
+    """Delete the first of these passages that are still selected, one batch; return their count and the last number
+    that is done.
 
     Raises: NotFound; InvalidInput: the archive is a folder's.
     """
-    check_own(tx, archive_id)
-    found = tx.passages.page(
+    check_not_folder(tx, archive_id)
+    passages = tx.passages.page(
         archive_id, where=selection.where, text=selection.text or None, among=seqs, limit=len(seqs)
     )
-    some = next(batches(found), ())
-    gone = tx.passages.delete(archive_id, [passage.seq for passage in some])
-    return gone, some[-1].seq if len(some) < len(found) else seqs[-1]
+    batch = next(batches(passages), ())
+    count = tx.passages.delete(archive_id, [passage.seq for passage in batch])
+    return count, batch[-1].seq if len(batch) < len(passages) else seqs[-1]
 
 
-def check_own(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
-    """Nothing, when callers may change the archive. Raises: InvalidInput: it is a folder's, and what helps."""
+def check_not_folder(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
+    """Check that the archive is no folder's, so that callers may change it. Raises: InvalidInput."""
     folder = tx.folders.of_archive(archive_id)
     if folder is not None:
         raise InvalidInput(f"{archive_id} holds what a folder's files say: {help} {folder.name!r}")
 
 
 def check_archive(archive: Archive) -> Archive:
-    """`archive`, when all of it can be used. Raises: InvalidInput."""
+    """Return `archive` after checking its fields. Raises: InvalidInput."""
     name, description = archive.name, archive.description
     if not isinstance(name, str) or not name.strip():
         raise InvalidInput(f"the archive's name is {name!r:.80}: give a text that is not empty")

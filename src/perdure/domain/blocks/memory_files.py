@@ -1,4 +1,4 @@
-"""The `memory` tool: blocks as files under /memories, for models that were trained to work that way."""
+"""The `memory` tool: blocks as files under /memories, the form that some models are trained on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.core.errors import BlockReadOnly, InvalidArguments
 from perdure.core.ids import BlockId
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.blocks.units import create_block, edit_block, find_block
-from perdure.domain.tools.calls import MemoryCall, edited
+from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.storage.tx import Tx
 
 __all__ = ["run_memory_command"]
@@ -32,8 +32,7 @@ def run_memory_command(
     old_path: str | None = None,
     new_path: str | None = None,
 ) -> ToolOutcome:
-    """What came of one command. Raises: InvalidArguments: an argument that the command needs is missing; as the edits
-    do."""
+    """Run one command. Raises: InvalidArguments: a missing argument; the errors of the edits."""
     match command:
         case "view":
             return _view(tx, call, path or ROOT)
@@ -51,12 +50,12 @@ def run_memory_command(
             )
             return _result(f"Created memory block {label!r}.", MemoryEdit.of(None, block), always=True)
         case "str_replace":
-            old, new = _needed(old_string, "old_string"), new_string or ""
-            edit = edited(tx, call, _label(path, "path"), lambda block: replaced(block, old, new))
+            old, new = _require(old_string, "old_string"), new_string or ""
+            edit = edit_own_block(tx, call, _label(path, "path"), lambda block: replaced(block, old, new))
             return _result(f"Edited memory block {edit.block.label!r}.", edit)
         case "insert":
-            text = _needed(insert_text, "insert_text")
-            edit = edited(tx, call, _label(path, "path"), lambda block: inserted(block, text, line=insert_line))
+            text = _require(insert_text, "insert_text")
+            edit = edit_own_block(tx, call, _label(path, "path"), lambda block: inserted(block, text, line=insert_line))
             return _result(f"Edited memory block {edit.block.label!r}.", edit)
         case "delete":
             return _delete(tx, call, _label(path, "path"))
@@ -78,8 +77,7 @@ def _delete(tx: Tx, call: MemoryCall, label: str) -> ToolOutcome:
     block = find_block(tx, call.agent.id, label)
     if block.read_only:
         raise BlockReadOnly(label)
-    # The block goes out of this agent's memory. It and its history stay: others may share it, and people can restore
-    # it.
+    # Only detached: other agents may share the block, and people can restore it.
     tx.blocks.detach(call.agent.id, block.id)
     return ToolOutcome(text=f"Deleted memory block {label!r} from your memory.", edits=(MemoryEdit.of(block, None),))
 
@@ -105,17 +103,17 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
 
 
 def _result(text: str, edit: MemoryEdit, *, always: bool = False) -> ToolOutcome:
-    """The block after a command. One that left the text as it was is no edit, unless `always`: it changed a field."""
+    """Build the result of a command. An unchanged text is no edit, unless `always`: another field changed."""
     return ToolOutcome(text=f"{text} It now holds:\n{edit.block.value}", edits=(edit,) if always or edit.diff else ())
 
 
 def _label(path: str | None, argument: str) -> str:
-    """The block's label: the path without /memories/."""
-    label = _needed(path, argument).strip()
+    """Return the block's label: the path without /memories/."""
+    label = _require(path, argument).strip()
     return f"{label}/".removeprefix(f"{ROOT}/").strip("/") if label.startswith("/") else label
 
 
-def _needed(value: Any, argument: str) -> str:
+def _require(value: Any, argument: str) -> str:
     if not isinstance(value, str) or (argument != "insert_text" and not value):
         raise InvalidArguments("memory", f"this command needs {argument!r}")
     return value

@@ -1,8 +1,6 @@
-"""Patches: the edits language models write as a diff, applied to the text of one memory block.
+"""Apply patches, the edits that models write as a diff, to the text of one memory block.
 
-Text to text, nothing else: which block, whether it may be written and how long it may become is `core.blocks`' matter.
-
-Reading (`_Reader`: patch -> hunks) knows the two notations; fitting (`_Fitting`: hunks -> text) knows none of them.
+`_Reader` turns the two notations into hunks; `_Patcher` applies hunks to a text.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ __all__ = ["apply_patch"]
 
 
 def apply_patch(text: str, patch: str) -> str:
-    r"""The text of one block after a patch, all of it or nothing.
+    r"""Apply a patch to the text of one block, all of it or nothing.
 
     Two notations are read, alone or inside one fenced code block; a CRLF in the patch counts as LF:
 
@@ -31,19 +29,18 @@ def apply_patch(text: str, patch: str) -> str:
       block), sections under `@@ anchor`, lines with ' ', '-', '+', `*** End of File`, `*** End Patch`. The first `@@`
       and the markers around it may be missing.
 
-    Where a hunk goes: its old lines (kept and removed) are looked for after the last change of the hunk before it.
-    Line numbers, and `*** End of File`, are hints: the place they name, else the nearest one; two equally near are an
-    error. Without a hint there must be exactly one place; an anchor that stands in the text once makes it the first
-    place below the anchor. White space counts; only when nothing fits exactly, white space at the end of lines is
-    ignored. Nothing fuzzier is ever tried. Kept lines stay as they are in the text, not as the patch has them.
+    The place of a hunk: its old lines (kept and removed), after the last change of the hunk before it. Line numbers
+    and `*** End of File` are hints: the nearest place wins; two equally near are an error. Without a hint there must
+    be exactly one place, or the first one below an anchor that is unique. White space counts; if nothing matches
+    exactly, white space at line ends is ignored. Kept lines stay as they are in the text.
 
     A hunk of '+' lines only goes to its line number (`-l,0`: after line l), else directly below its anchor, else to the
     end of the text; there a trailing newline stays the last character.
 
-    A text is split at "\n" only, and "" has no lines; a patch that takes "" for one empty line, as
-    `core.blocks.diff_of` does, fits as well. A completely blank line in a hunk is an empty kept line, at the end of a
-    hunk it is nothing. `\ No newline at end of file` below an added line alone takes away the text's trailing newline;
-    below a removed line alone it adds one only if the hunk changes nothing else: models often forget its twin.
+    A text is split at "\n" only, and "" has no lines; a patch that reads "" as one empty line, as
+    `core.blocks.diff_of` does, works too. A blank line in a hunk is an empty kept line, at its end it is nothing.
+    `\ No newline at end of file` below an added line alone removes the trailing newline; below a removed line alone it
+    adds one only if the hunk changes nothing else, because models often forget its counterpart.
 
     Raises: PatchInvalid: the patch is empty, can't be read, is for more than one file, does not fit or changes nothing.
     Source: GNU diffutils manual, "Detailed Description of Unified Format"; Codex, "apply_patch_tool_instructions.md".
@@ -51,10 +48,10 @@ def apply_patch(text: str, patch: str) -> str:
     hunks = _read(patch)
     if not any(line.kind != " " for hunk in hunks for line in hunk.lines):
         raise PatchInvalid("the patch changes nothing: it has no line that begins with '-' or '+'.")
-    patched = _Fitting(text, hunks).result()
-    if patched == text:
+    result = _Patcher(text, hunks).result()
+    if result == text:
         raise PatchInvalid("the patch changes nothing: the block would be the same after it.")
-    return patched
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ class _Hunk:
     old_count: int = 0
     after_empty: bool = False  # `@@ -1,0 +2 @@`: below a first line that an empty text, too, may be said to have
     lines: list[_Line] = field(default_factory=list)
-    awaited: int = 0  # old lines that the numbers promise and that have not been read yet
+    old_lines_left: int = 0  # old lines that the numbers promise and that have not been read yet
     adds_file: bool = False
     at_end: bool = False
     old_ends: bool = False  # `\ No newline at end of file` below the last old line
@@ -149,7 +146,7 @@ class _Reader:
             return header
         if self._ended and not line.lower().startswith("*** begin patch"):
             if line.strip():
-                raise _unreadable(line, number, "stands after '*** End Patch': put every change before it.")
+                raise _unreadable_line(line, number, "stands after '*** End Patch': put every change before it.")
         elif line.startswith("*** "):
             self._read_stars(line, number)
         elif line.startswith("@@"):
@@ -173,7 +170,7 @@ class _Reader:
         if kinds[0] not in ("---", "+++") or self._ended:
             return 0
         if self._open is not None:
-            return 2 if kinds == ["---", "+++", "@@"] and self._open.awaited <= 0 else 0
+            return 2 if kinds == ["---", "+++", "@@"] and self._open.old_lines_left <= 0 else 0
         if kinds[:2] == ["---", "+++"]:
             return 2
         return 1 if kinds[1:2] == ["@@"] else 0
@@ -183,14 +180,14 @@ class _Reader:
         known = self._names.setdefault(kind, name)
         if known != name:
             raise PatchInvalid(
-                f"the patch is for more than one file, {_quoted(known)} and {_quoted(name)}:"
+                f"the patch is for more than one file, {_quote(known)} and {_quote(name)}:"
                 " one call edits one block; send a patch of its own for each."
             )
 
     def _read_stars(self, line: str, number: int) -> None:
-        match = _STARS.fullmatch(line.rstrip())
-        what = match["what"].lower() if match is not None else ""
-        name = (match["name"] or "").strip() if match is not None else ""
+        marker = _STARS.fullmatch(line.rstrip())
+        what = marker["what"].lower() if marker is not None else ""
+        name = (marker["name"] or "").strip() if marker is not None else ""
         if what == "end of file":
             if self._open is not None:
                 self._open.at_end = True
@@ -206,12 +203,14 @@ class _Reader:
                 self._adds_file = what == "add file"
             case "delete file":
                 why = "can't be done: a patch deletes no block, it can remove all lines with '-'."
-                raise _unreadable(line, number, why)
+                raise _unreadable_line(line, number, why)
             case "move to":
-                raise _unreadable(line, number, "can't be done: a patch renames no block. Leave the line out.")
+                raise _unreadable_line(line, number, "can't be done: a patch renames no block. Leave the line out.")
             case _:
                 markers = "'*** Begin Patch', '*** Update File: label', '*** Add File: label', '*** End of File'"
-                raise _unreadable(line, number, f"is no marker known here: there are {markers} and '*** End Patch'.")
+                raise _unreadable_line(
+                    line, number, f"is no marker known here: there are {markers} and '*** End Patch'."
+                )
 
     def _read_section(self, line: str, number: int) -> None:
         anchors: tuple[str, ...] = ()
@@ -219,12 +218,12 @@ class _Reader:
             anchors, self._open = self._open.anchors, None  # `@@ class A`, then `@@ def f`: one inside the other
         self._close()
         if self._adds_file:
-            raise _unreadable(line, number, _ADD_ONLY)
+            raise _unreadable_line(line, number, _ADD_ONLY)
         numbers = _NUMBERS.fullmatch(line)
         hunk = _Hunk(number=len(self._hunks) + 1, anchors=anchors)
         if numbers is not None:
             hunk.old_start, hunk.old_count = int(numbers["start"]), int(numbers["count"] or 1)
-            hunk.awaited = hunk.old_count
+            hunk.old_lines_left = hunk.old_count
             hunk.after_empty = (hunk.old_start, hunk.old_count, int(numbers["new"])) == (1, 0, 2)
         else:
             anchor = line[2:].strip().removesuffix("@@").strip()
@@ -245,11 +244,11 @@ class _Reader:
         hunk.adds_file = self._adds_file
         kind = line[0] if line else "+" if hunk.adds_file else " "
         if hunk.adds_file and kind != "+":
-            raise _unreadable(line, number, _ADD_ONLY)
+            raise _unreadable_line(line, number, _ADD_ONLY)
         if kind not in (" ", "-", "+"):
-            raise _unreadable(line, number, _NO_KIND)
+            raise _unreadable_line(line, number, _NO_KIND)
         hunk.lines.append(_Line(kind, line[1:], number, blank=not line))
-        hunk.awaited -= kind != "+"
+        hunk.old_lines_left -= kind != "+"
 
     def _close(self) -> None:
         hunk, self._open = self._open, None
@@ -279,7 +278,7 @@ class _View:
         self._starts = list(accumulate((len(part) + 1 for part in parts), initial=0))  # the newline before each line
 
     @cached_property
-    def _reversed(self) -> str:
+    def _reverse(self) -> str:
         return self._all[::-1]
 
     def first(self, wanted: Sequence[str], floor: int) -> int | None:
@@ -291,7 +290,7 @@ class _View:
         """The last line, at `floor` or below, yet above `before`, where the wanted lines begin."""
         needle, size = self._needle(wanted), len(self._all)
         lowest = max(0, size - self._starts[before] - len(needle) + 1)
-        at = self._reversed.find(needle[::-1], lowest, size - self._starts[floor])
+        at = self._reverse.find(needle[::-1], lowest, size - self._starts[floor])
         return None if at < 0 else bisect_left(self._starts, size - at - len(needle))
 
     def containing(self, part: str, floor: int) -> int | None:
@@ -308,7 +307,7 @@ class _Anchor(NamedTuple):
     is_only_one: bool
 
 
-class _Fitting:
+class _Patcher:
     """Carries hunks out on the lines of a text, from top to bottom. Lines count from 0 here, from 1 in messages."""
 
     def __init__(self, text: str, hunks: Sequence[_Hunk]) -> None:
@@ -319,10 +318,10 @@ class _Fitting:
         has_old_lines = any(hunk.after_empty or line.kind != "+" for hunk in hunks for line in hunk.lines)
         self._lines = text.split("\n") if text or has_old_lines else []
         self._is_empty = not text
-        self._exact, self._trimmed, self._bare = (_View(self._lines, read) for read in (str, str.rstrip, str.strip))
+        self._exact, self._trimmed, self._stripped = (_View(self._lines, read) for read in (str, str.rstrip, str.strip))
         self._out: list[str] = []
-        self._done = 0  # the lines above it are in `_out`, or removed
-        self._passed = 0  # the lines above it belong to earlier hunks, their last kept lines included
+        self._copied = 0  # the lines above it are in `_out`, or removed
+        self._last_hunk_end = 0  # the lines above it belong to earlier hunks, their last kept lines included
 
     def result(self) -> str:
         for hunk in self._hunks:
@@ -340,18 +339,18 @@ class _Fitting:
                 self._out.append(line.text)
             else:
                 at += 1
-                self._done = at
+                self._copied = at
         if hunk.new_ends and not hunk.old_ends and self._lines[at:] == [""]:
             self._copy_up_to(at)
-            self._done = at + 1
+            self._copied = at + 1
         elif hunk.old_ends and not hunk.new_ends and at == len(self._lines) and not hunk.changes:
             self._copy_up_to(at)
             self._out.append("")
-        self._passed = max(at, self._done)
+        self._last_hunk_end = max(at, self._copied)
 
     def _copy_up_to(self, end: int) -> None:
-        self._out.extend(self._lines[self._done : end])
-        self._done = max(self._done, end)
+        self._out.extend(self._lines[self._copied : end])
+        self._copied = max(self._copied, end)
 
     def _place(self, hunk: _Hunk) -> int:
         """The line at which the hunk begins."""
@@ -364,24 +363,24 @@ class _Fitting:
             hint = hunk.old_start - 1
         if anchor is not None:
             # Second: models like to repeat the anchor as the first kept line.
-            floors = [max(anchor.line + 1, self._done), max(anchor.line, self._done)]
+            floors = [max(anchor.line + 1, self._copied), max(anchor.line, self._copied)]
         elif hint is not None:
-            floors = [self._done]
+            floors = [self._copied]
         else:
             # Second: the last kept lines of one hunk are often the first kept lines of the next.
-            floors = [self._passed, self._done]
+            floors = [self._last_hunk_end, self._copied]
         for view in (self._exact, self._trimmed):
             for floor in floors:
                 if hint is not None:
-                    found = self._nearest(hunk, view, old, floor, hint)
+                    line = self._nearest(hunk, view, old, floor, hint)
                 else:
-                    found = view.first(old, floor)
-                    if found is not None and (anchor is None or not anchor.is_only_one):
-                        other = view.first(old, found + 1)
+                    line = view.first(old, floor)
+                    if line is not None and (anchor is None or not anchor.is_only_one):
+                        other = view.first(old, line + 1)
                         if other is not None:
-                            raise _ambiguous(hunk, found, other)
-                if found is not None:
-                    return found
+                            raise _ambiguous(hunk, line, other)
+                if line is not None:
+                    return line
         raise self._misfit(hunk, old, floors[0])
 
     def _nearest(self, hunk: _Hunk, view: _View, old: Sequence[str], floor: int, hint: int) -> int | None:
@@ -410,13 +409,13 @@ class _Fitting:
         elif anchor is not None and not hunk.at_end:
             if not anchor.is_only_one:
                 raise PatchInvalid(
-                    f"hunk {hunk.number} adds lines below {_quoted(hunk.anchors[-1])}, but that is in the block"
+                    f"hunk {hunk.number} adds lines below {_quote(hunk.anchors[-1])}, but that is in the block"
                     " more than once. Add the line before them as a kept line, with ' ', and more lines around it."
                 )
             at = anchor.line + 1
         else:
-            return max(self._done, end - 1 if end > 1 and not self._lines[-1] else end)
-        if at < self._done:
+            return max(self._copied, end - 1 if end > 1 and not self._lines[-1] else end)
+        if at < self._copied:
             raise PatchInvalid(
                 f"hunk {hunk.number} adds lines after line {at} of the block, above the change before it."
                 " Put the hunks in the order of the text."
@@ -424,25 +423,25 @@ class _Fitting:
         return at
 
     def _find_anchor(self, hunk: _Hunk) -> _Anchor:
-        floor, found = self._passed, None
-        for nested, anchor in enumerate(hunk.anchors):
-            found = self._find_line(anchor, floor)
-            if found is None and not nested:
-                found = self._find_line(anchor, 0)  # the heading of the part in which the hunk before was, too
-            if found is None:
+        floor, place = self._last_hunk_end, None
+        for depth, anchor in enumerate(hunk.anchors):
+            place = self._find_line(anchor, floor)
+            if place is None and not depth:
+                place = self._find_line(anchor, 0)  # the heading of the part in which the hunk before was, too
+            if place is None:
                 raise PatchInvalid(
-                    f"hunk {hunk.number} does not fit: the line after '@@', {_quoted(anchor)}, is not in the block"
-                    f"{f' below line {floor}' if nested else ''}."
+                    f"hunk {hunk.number} does not fit: the line after '@@', {_quote(anchor)}, is not in the block"
+                    f"{f' below line {floor}' if depth else ''}."
                     " Copy it exactly as it stands there, or write '@@' alone."
                 )
-            floor = found.line + 1
-        assert found is not None  # only called with anchors
-        return found
+            floor = place.line + 1
+        assert place is not None  # only called with anchors
+        return place
 
     def _find_line(self, anchor: str, floor: int) -> _Anchor | None:
-        line = self._bare.first([anchor], floor)
+        line = self._stripped.first([anchor], floor)
         if line is not None:
-            return _Anchor(line, self._bare.first([anchor], line + 1) is None)
+            return _Anchor(line, self._stripped.first([anchor], line + 1) is None)
         line = self._exact.containing(anchor, floor)
         return None if line is None else _Anchor(line, self._exact.containing(anchor, line + 1) is None)
 
@@ -451,7 +450,7 @@ class _Fitting:
         start = f"hunk {hunk.number} does not fit: "
         if self._is_empty:
             return PatchInvalid(
-                f"{start}the block is empty, so {_quoted(old[0])} is not in it."
+                f"{start}the block is empty, so {_quote(old[0])} is not in it."
                 " To write its first lines, send '+' lines only."
             )
         elsewhere = self._trimmed.first(old, 0)
@@ -461,19 +460,21 @@ class _Fitting:
                 " line before it. Put the hunks in the order of the text, each change once."
             )
         # How many of the first lines stand there one after another.
-        fitting = bisect_left(range(1, len(old)), True, key=lambda n: self._trimmed.first(old[:n], floor) is None)
-        wrong = [line for line in hunk.lines if line.kind != "+"][fitting]
-        what = f"line {wrong.number} of the patch, {_quoted(wrong.text)}, "
+        matching_count = bisect_left(
+            range(1, len(old)), True, key=lambda n: self._trimmed.first(old[:n], floor) is None
+        )
+        wrong = [line for line in hunk.lines if line.kind != "+"][matching_count]
+        what = f"line {wrong.number} of the patch, {_quote(wrong.text)}, "
         if self._trimmed.first([wrong.text], 0) is not None:
-            if fitting:
-                what += f"does not follow {_quoted(old[fitting - 1])} in the block"
+            if matching_count:
+                what += f"does not follow {_quote(old[matching_count - 1])} in the block"
             else:
                 what += f"is not in the block below line {floor}"
         else:
             what += "is not in the block"
-            indented = self._bare.first([wrong.text], 0) if wrong.text.strip() else None
-            if indented is not None:
-                what += f"; line {indented + 1} there differs in white space: {_quoted(self._lines[indented])}"
+            similar = self._stripped.first([wrong.text], 0) if wrong.text.strip() else None
+            if similar is not None:
+                what += f"; line {similar + 1} there differs in white space: {_quote(self._lines[similar])}"
         return PatchInvalid(
             f"{start}{what}."
             " Copy the lines to keep and to remove exactly as they stand in the block, white space included."
@@ -484,8 +485,8 @@ def _header_kind(line: str) -> str:
     return line[:2] if line.startswith("@@") else line[:3] if line[3:4] in ("", " ", "\t") else ""
 
 
-def _unreadable(line: str, number: int, why: str) -> PatchInvalid:
-    return PatchInvalid(f"line {number} of the patch, {_quoted(line)}, {why}")
+def _unreadable_line(line: str, number: int, why: str) -> PatchInvalid:
+    return PatchInvalid(f"line {number} of the patch, {_quote(line)}, {why}")
 
 
 def _ambiguous(hunk: _Hunk, one: int, other: int) -> PatchInvalid:
@@ -495,5 +496,5 @@ def _ambiguous(hunk: _Hunk, one: int, other: int) -> PatchInvalid:
     )
 
 
-def _quoted(line: str) -> str:
+def _quote(line: str) -> str:
     return repr(line[:200])

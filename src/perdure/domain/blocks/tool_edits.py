@@ -1,4 +1,4 @@
-"""What a custom tool made of the agent's blocks, as ordinary edits."""
+"""Block changes of custom tools, stored as ordinary edits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["change_blocks"]
 def change_blocks(
     tx: Tx, agent_id: AgentId, changes: Sequence[BlockChange], *, author: Author, at: datetime
 ) -> tuple[MemoryEdit, ...]:
-    """The edits of blocks that are still as the tool was given them.
+    """Store a tool's changes of blocks whose version is still the one that the tool read.
 
-    Raises: VersionConflict, BlockNotFound, BlockReadOnly, BlockLimitExceeded: none of them then holds, because the
-        caller's transaction ends.
+    Raises: VersionConflict, BlockNotFound, BlockReadOnly, BlockLimitExceeded. The caller's transaction then rolls all
+        changes back.
     """
     edits: list[MemoryEdit] = []
     for change in changes:

@@ -1,7 +1,6 @@
-"""Core memory: units of work on blocks, for agents' tools and for people alike.
+"""Core memory: units of work on blocks, for agents' tools and for people.
 
-A unit runs inside one transaction. `expected` is the version the caller has seen; without one, the edit is made on
-whatever the block holds when the transaction reads it, which the database makes one step.
+`expected` is the version that the caller read; without it, an edit applies to the newest version.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label, checked
 from perdure.core.errors import BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId
-from perdure.domain.values import as_tags, check_json, check_kept
+from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
 __all__ = [
@@ -32,7 +31,7 @@ DEFAULT_DESCRIPTIONS = {
     "persona": "Who you are: your name, character, way of speaking and working. Keep it true to how you act.",
     "human": "What you know of the person you talk with: name, place, likes, work, wishes. One fact a line.",
 }
-"""What a block is for, when its creator does not say."""
+"""Label -> description of a block that is created without one."""
 
 BLOCK_FIELDS = (
     "value",
@@ -45,10 +44,10 @@ BLOCK_FIELDS = (
     "is_template",
     "hidden",
 )
-"""What may be changed of a block; all else is its identity and its history."""
+"""The fields of a block that can change."""
 
 LIMIT_CHARS_MAX = 1_000_000_000
-"""More than any context window; it fits an INTEGER column of either database."""
+"""More than any context window holds; it fits an INTEGER column of both databases."""
 
 
 def create_block(
@@ -68,12 +67,11 @@ def create_block(
     hidden: bool = False,
     agent_id: AgentId | None = None,
 ) -> Block:
-    """A new block, attached to `agent_id` if there is one.
+    """Create a block and attach it to `agent_id`, if there is one.
 
-    Raises: InvalidInput: a field that can't be used; BlockLimitExceeded; AlreadyExists: the agent has a block of that
-        label; NotFound.
+    Raises: InvalidInput; BlockLimitExceeded; AlreadyExists: the agent has a block with that label; NotFound.
     """
-    fields = _usable(
+    fields = _check_fields(
         {
             "label": label,
             "value": value,
@@ -107,7 +105,7 @@ def create_block(
 
 
 def find_block(tx: Tx, agent_id: AgentId, label: str) -> Block:
-    """The agent's block of this label. Raises: BlockNotFound, naming those that are there."""
+    """Return the agent's block with this label. Raises: BlockNotFound, naming the agent's labels."""
     block = tx.blocks.find(agent_id, label)
     if block is None:
         raise BlockNotFound(label, known=[known.label for known in tx.blocks.of_agent(agent_id)])
@@ -117,84 +115,80 @@ def find_block(tx: Tx, agent_id: AgentId, label: str) -> Block:
 def edit_block(
     tx: Tx, agent_id: AgentId, label: str, edit: Callable[[Block], Block], *, author: Author, at: datetime
 ) -> Block:
-    """The agent's block after `edit`, a pure function such as those of `core.blocks`; unchanged if the edit changes
-    nothing.
+    """Apply `edit`, a pure function such as those of `core.blocks`, and return the block.
 
     Raises: BlockNotFound; what `edit` raises.
     """
     block = find_block(tx, agent_id, label)
-    edited = edit(block)
-    if edited == block:
+    changed = edit(block)
+    if changed == block:
         return block
-    return tx.blocks.put(edited, expected=block.version, author=author, at=at)
+    return tx.blocks.put(changed, expected=block.version, author=author, at=at)
 
 
 def update_block(
     tx: Tx, block_id: BlockId, changes: Mapping[str, Any], *, author: Author, at: datetime, expected: int | None = None
 ) -> Block:
-    """The block with other values of some of `BLOCK_FIELDS`.
+    """Change some of `BLOCK_FIELDS` and return the block.
 
-    `read_only` binds the agents' tools, not people: this edits such blocks too.
-
-    Raises: NotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: no such field, or a value it
-        can't have.
+    `read_only` binds the agents' tools, not people: this edits read-only blocks too.
+    Raises: NotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: an invalid value or field.
     """
-    if unknown := [name for name in changes if name not in BLOCK_FIELDS]:
-        raise InvalidInput(f"a block has no field {', '.join(unknown)} to change: there are {', '.join(BLOCK_FIELDS)}")
-    fields = _usable(changes)
+    check_fields("a block", changes, BLOCK_FIELDS)
+    fields = _check_fields(changes)
     _check_size(tx, fields)
     block = tx.blocks.get(block_id)
     if expected is not None and expected != block.version:
         raise VersionConflict(f"block {block.label!r}", expected=expected, found=block.version)
-    edited = checked(replace(block, **fields))
-    if edited == block:
+    changed = checked(replace(block, **fields))
+    if changed == block:
         return block
-    return tx.blocks.put(edited, expected=block.version, author=author, at=at)
+    return tx.blocks.put(changed, expected=block.version, author=author, at=at)
 
 
 def restore_block(
     tx: Tx, block_id: BlockId, version: int, *, author: Author, at: datetime, expected: int | None = None
 ) -> Block:
-    """The block with the value it had at `version`, as a new version: history goes on, nothing of it is lost.
+    """Store the value of an old version as a new version and return the block.
 
     Raises: NotFound: no such block or version; VersionConflict; BlockLimitExceeded: the limit is lower now.
     """
     newest = tx.blocks.get(block_id)
     if not 0 <= version <= newest.version:
-        there = f"the versions 0 to {newest.version}" if newest.version else "version 0 only"
-        raise NotFound("block version", str(version), hint=f"block {newest.label!r} has {there}")
+        versions = f"the versions 0 to {newest.version}" if newest.version else "version 0 only"
+        raise NotFound("block version", str(version), hint=f"block {newest.label!r} has {versions}")
     value = tx.blocks.version(block_id, version).value
     return update_block(tx, block_id, {"value": value}, author=author, at=at, expected=expected)
 
 
-def _usable(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a block as they are kept. Raises: InvalidInput, naming the field, its value and what would do."""
-    usable = dict(fields)
+def _check_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields in stored form. Raises: InvalidInput, naming the field, its value and what would do."""
+    values = dict(fields)
     for name, value in fields.items():
         match name:
             case "label" | "value":
-                _check(name, value, isinstance(value, str), "a text")
+                _check_field(name, value, isinstance(value, str), "a text")
             case "description":
-                _check(name, value, value is None or isinstance(value, str), "a text, or None for no description")
+                _check_field(name, value, value is None or isinstance(value, str), "a text, or None for no description")
             case "limit_chars":
                 fits = type(value) is int and 1 <= value <= LIMIT_CHARS_MAX
-                _check(name, value, fits, f"a whole number from 1 to {LIMIT_CHARS_MAX:,}")
+                _check_field(name, value, fits, f"a whole number from 1 to {LIMIT_CHARS_MAX:,}")
             case "metadata":
                 check_json(name, value)
             case "tags":
-                usable[name] = as_tags(value)
+                values[name] = as_tags(value)
             case _:
-                _check(name, value, isinstance(value, bool), "True or False")
+                _check_field(name, value, isinstance(value, bool), "True or False")
     if "label" in fields:
         check_label(fields["label"])
-    return usable
+    return values
 
 
 def _check_size(tx: Tx, fields: Mapping[str, Any]) -> None:
     tx.limits.check("block_limit_chars", len(fields.get("value", "")))
-    check_kept(tx.limits, tags=fields.get("tags", ()), metadata=fields.get("metadata"))
+    check_item_limits(tx.limits, tags=fields.get("tags", ()), metadata=fields.get("metadata"))
 
 
-def _check(name: str, value: Any, can_be_used: bool, wanted: str) -> None:
-    if not can_be_used:
-        raise InvalidInput(f"{name} of a block is {value!r:.80}: give {wanted}")
+def _check_field(name: str, value: Any, valid: bool, hint: str) -> None:
+    if not valid:
+        raise InvalidInput(f"{name} of a block is {value!r:.80}: give {hint}")

@@ -1,7 +1,7 @@
-"""What stands behind a handle: the rows of the agent's own log, read in bounded pages.
+"""Resolve handles (`node-3`, `msg-17`, `msg-17..40`) to rows of the agent's own log, read in bounded pages.
 
-A single message may be of any of the agent's conversations, as those are that a search finds. Nodes and ranges of
-messages are of the conversation at hand; only a range in which it has no message names those of the others.
+A single message may be of any of the agent's conversations, because searches cover all of them. Nodes and ranges are
+of the run's conversation; a range without messages there covers all conversations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_h
 from perdure.core.runs import Run
 from perdure.storage.tx import Tx
 
-__all__ = ["Rows", "behind", "find_message", "first_row", "last_row", "read_rows", "rows_of", "within"]
+__all__ = ["Rows", "find_message", "first_row", "last_row", "read_rows", "resolve_handle", "rows_of", "within"]
 
 NODES_LISTED = 100
 PAGE_CHARS = 500_000
@@ -26,7 +26,7 @@ FIRST_PAGE, LEAST_PAGE, LARGEST_PAGE = 8, 2, 256
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The messages [`first`, `last`] of one conversation of an agent, or of all; the engine's own are left out."""
+    """The messages `first` to `last` of one conversation of an agent, or of all; engine messages are excluded."""
 
     agent_id: AgentId
     conversation_seq: int | None
@@ -34,8 +34,8 @@ class Rows:
     last: int
 
 
-def behind(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
-    """What a handle names, for the agent and the conversation of this run. Raises: ToolError."""
+def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
+    """Resolve a handle for the agent and the conversation of this run. Raises: ToolError."""
     agent_id, conversation = run.key.agent_id, run.conversation_seq
     handle = parse_handle(text)
     if handle is None:
@@ -43,7 +43,7 @@ def behind(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
     if handle.kind == "node":
         first_seq = tx.conversations.at(agent_id, conversation).first_seq
         nodes = tx.nodes.by_seqs(agent_id, conversation, [handle.first])
-        if nodes and nodes[0].from_message_seq >= first_seq:  # else it tells what a reset took out of view
+        if nodes and nodes[0].from_message_seq >= first_seq:  # else a reset removed it from view
             return nodes[0]
         known = _known_nodes(tx, agent_id, conversation, first_seq)
         raise ToolError(f"{node_handle(handle.first)} does not exist: {known}")
@@ -59,11 +59,11 @@ def behind(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
 
 
 def find_message(tx: Tx, agent_id: AgentId, seq: int) -> Message:
-    """Raises: ToolError: there is none, it was removed, or it is the engine's own."""
+    """Return a message by its number. Raises: ToolError: there is none, it was removed, or it is the engine's own."""
     handle = message_handle(seq)
-    if found := tx.messages.by_seqs(agent_id, [seq]):
-        if found[0].kind == "message":
-            return found[0]
+    if messages := tx.messages.by_seqs(agent_id, [seq]):
+        if messages[0].kind == "message":
+            return messages[0]
         raise ToolError(f"{handle} is no message but a note of the system: take a number beside it")
     newest = tx.messages.list(agent_id, newest_first=True, limit=1, engine_kinds=True)
     if newest and seq <= newest[0].seq:  # numbers have no gaps
@@ -86,19 +86,19 @@ def _known_messages(tx: Tx, agent_id: AgentId) -> str:
     return f"there are {message_handle(ends[0][0].seq, ends[1][0].seq)}"
 
 
-def rows_of(found: SummaryNode | Rows | Message) -> Rows:
-    """The messages behind what a handle names."""
-    match found:
+def rows_of(target: SummaryNode | Rows | Message) -> Rows:
+    """Return the messages that a resolved handle covers."""
+    match target:
         case SummaryNode():
-            return Rows(found.agent_id, found.conversation_seq, found.from_message_seq, found.upto_message_seq)
+            return Rows(target.agent_id, target.conversation_seq, target.from_message_seq, target.upto_message_seq)
         case Message():
-            return Rows(found.agent_id, found.conversation_seq, found.seq, found.seq)
+            return Rows(target.agent_id, target.conversation_seq, target.seq, target.seq)
         case _:
-            return found
+            return target
 
 
 def within(rows: Rows, span: Span) -> Rows:
-    """Those of the rows with these numbers. Raises: ToolError: none can be."""
+    """Return the rows that lie in the span. Raises: ToolError: none do."""
     first, last = span.within(rows.first, rows.last)
     if first > last:
         raise ToolError(f"these rows are not in {message_handle(rows.first, rows.last)}: rows are message numbers")
@@ -114,7 +114,7 @@ def last_row(tx: Tx, rows: Rows) -> Message | None:
 
 
 def read_rows(tx: Tx, rows: Rows, *, newest_first: bool = False, page: int = FIRST_PAGE) -> Iterator[Message]:
-    """The messages in order, read a page at a time: whoever stops early has read little more than was looked at."""
+    """Yield the messages in order, read page by page, so that a caller that stops early reads little more."""
     after, before = rows.first - 1, rows.last + 1
     while True:
         messages = tx.messages.list(

@@ -1,4 +1,4 @@
-"""History that was made elsewhere: what is taken of it, under which id, and what is there already."""
+"""Import of message history from elsewhere: parse messages, derive their ids, add the new ones."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = [
     "Importer",
     "add_imported",
     "imported_message",
-    "moment",
+    "parse_time",
 ]
 
 BATCH = 500
-"""So many messages are written in one transaction: everybody else waits for it."""
+"""The most messages of one transaction; other writers wait for it."""
 
 BATCH_CHARS = 250_000
-"""The same in characters: their words are counted and indexed in the transaction."""
+"""The most characters of one transaction, which indexes their words."""
 
 KEY_MAX_CHARS = 255
 NAME_MAX_CHARS = 200
@@ -40,12 +40,12 @@ ImportedRole = Literal["user", "assistant", "system"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMessage:
-    """A message of a conversation that took place elsewhere.
+    """A message of a conversation from elsewhere.
 
     Args:
-        occurred_at: when it was said, a time with a zone.
-        name: who said it, where several speak in one role.
-        id: what names it where it comes from. Imported again, the same id is the same message.
+        occurred_at: its time, with a zone.
+        name: the speaker, where a role has several.
+        id: its id at the source. A second import of the same id adds nothing.
     """
 
     role: ImportedRole
@@ -56,26 +56,25 @@ class ImportedMessage:
 
 
 def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:
-    """The message that a tuple (role, name, text, occurred_at), a mapping or an `ImportedMessage` tells of; its time in
-    UTC. What else a mapping holds is passed over.
+    """Parse a tuple (role, name, text, occurred_at), a mapping or an `ImportedMessage`; its time in UTC.
 
-    Raises: InvalidInput: which part can't be used, and why.
+    Other keys of a mapping are ignored. Raises: InvalidInput: which part can't be used, and why.
     """
     match value:
         case ImportedMessage():
-            given: Mapping[str, Any] = {name: getattr(value, name) for name in ImportedMessage.__slots__}
+            fields: Mapping[str, Any] = {name: getattr(value, name) for name in ImportedMessage.__slots__}
         case tuple() | list():
             if len(value) != 4:
                 raise InvalidInput(f"it has {len(value)} parts: give (role, name, text, occurred_at)")
-            given = dict(zip(("role", "name", "text", "occurred_at"), value, strict=True))
+            fields = dict(zip(("role", "name", "text", "occurred_at"), value, strict=True))
         case Mapping():
-            given = value
+            fields = value
         case _:
             raise InvalidInput(
                 f"it is {value!r:.80}: give role, text and occurred_at, and name and id if there are any"
             )
-    role: Any = given.get("role")
-    text = given.get("text", given.get("content"))
+    role: Any = fields.get("role")
+    text = fields.get("text", fields.get("content"))
     if role not in get_args(ImportedRole):
         raise InvalidInput(f"role is {role!r:.80}: it can be {', '.join(map(repr, get_args(ImportedRole)))}")
     if not isinstance(text, str) or not text.strip():
@@ -85,14 +84,14 @@ def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:
     return ImportedMessage(
         role=role,
         text=text,
-        occurred_at=moment("occurred_at", given.get("occurred_at", given.get("created_at"))),
-        name=_word("name", given.get("name"), NAME_MAX_CHARS),
-        id=_word("id", given.get("id"), KEY_MAX_CHARS),
+        occurred_at=parse_time("occurred_at", fields.get("occurred_at", fields.get("created_at"))),
+        name=_word("name", fields.get("name"), NAME_MAX_CHARS),
+        id=_word("id", fields.get("id"), KEY_MAX_CHARS),
     )
 
 
-def moment(name: str, value: Any) -> datetime:
-    """A datetime with a zone, or what stands for one as ISO 8601, in UTC. Raises: InvalidInput."""
+def parse_time(name: str, value: Any) -> datetime:
+    """Parse a datetime with a zone, or its ISO 8601 text, into UTC. Raises: InvalidInput."""
     how = "give a time with a zone, such as 2026-11-20T15:30:00+01:00"
     if isinstance(value, str):
         try:
@@ -110,21 +109,21 @@ def moment(name: str, value: Any) -> datetime:
 
 
 class Importer:
-    """Messages of one import as drafts, in their order.
+    """Builds the drafts of one import, in order.
 
-    A message's id follows from its conversation and its own `id`; without one from what it says, who and when, and how
-    many of the same came before it. So the same history, imported again, has the same ids.
+    A message's id derives from its conversation and its own `id`, or else from its content and how many equal
+    messages came before it. So a second import of the same history has the same ids.
     """
 
     def __init__(self, agent_id: AgentId, conversation_id: ConversationId) -> None:
         self._scope = (agent_id, conversation_id)
-        self._same: Counter[str] = Counter()
+        self._repeats: Counter[str] = Counter()
         self._newest: datetime | None = None
         self.out_of_order = 0
-        """How many were said before one that stands in front of them."""
+        """How many messages are older than one before them."""
 
     def draft(self, message: ImportedMessage) -> Draft:
-        """The message to store."""
+        """Build the message to store."""
         if self._newest is not None and message.occurred_at < self._newest:
             self.out_of_order += 1
         else:
@@ -140,15 +139,15 @@ class Importer:
     def _id(self, message: ImportedMessage) -> str:
         if message.id is not None:
             return derived_id("message", *self._scope, "id", message.id)
-        said = [message.role, message.name, message.occurred_at.isoformat(), message.text]
-        key = derived_id("message", *self._scope, "said", json.dumps(said))
-        self._same[key] += 1
-        return key if self._same[key] == 1 else derived_id("message", key, str(self._same[key]))
+        content = [message.role, message.name, message.occurred_at.isoformat(), message.text]
+        key = derived_id("message", *self._scope, "said", json.dumps(content))
+        self._repeats[key] += 1
+        return key if self._repeats[key] == 1 else derived_id("message", key, str(self._repeats[key]))
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How many messages were `new` and added, and how many were there and out of view, since a `reset` took them."""
+    """How many messages were added as `new`, and how many exist but are out of view after a `reset`."""
 
     new: int
     reset: int
@@ -157,23 +156,22 @@ class Added:
 def add_imported(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> Added:
-    """Add those of the messages that are not there at the end of the conversation, in their order; no call of it may
-    wait for an answer.
+    """Append the messages that the conversation does not have, in order.
 
-    Raises: NotFound; ConversationBusy: they would stand between a run's calls and their results.
+    Raises: NotFound; ConversationBusy: a run is active, and the messages would separate its calls from their results.
     """
     tx.agents.lock(agent_id)
-    if (busy := tx.runs.active(agent_id, conversation_seq)) is not None:
-        raise ConversationBusy(busy.id)
-    known = tx.messages.known([draft.id for draft in drafts])
+    if (active := tx.runs.active(agent_id, conversation_seq)) is not None:
+        raise ConversationBusy(active.id)
+    existing = tx.messages.known([draft.id for draft in drafts])
     new: dict[MessageId, tuple[Draft, int]] = {}
     for draft, count in zip(drafts, tokens, strict=True):
-        if draft.id not in known:
+        if draft.id not in existing:
             new.setdefault(draft.id, (draft, count))
     if new:
         added, counts = zip(*new.values(), strict=True)
         tx.messages.append(agent_id, added, conversation_seq=conversation_seq, at=at, tokens=counts)
-    return Added(len(new), len(tx.messages.reset_among(sorted(known))))
+    return Added(len(new), len(tx.messages.reset_among(sorted(existing))))
 
 
 def _word(name: str, value: Any, limit: int) -> str | None:

@@ -1,7 +1,7 @@
-"""Regular expressions that a model wrote: compiled within limits, searched under a deadline.
+"""Regular expressions from models: compiled within limits, searched under a deadline.
 
-The only place that looks at a clock inside a unit of work: a pattern may take for ever, and nothing but time tells.
-What the clock decides is only where an answer stops, and it says so.
+The only unit of work that reads a clock, because a pattern may run for ever. The clock decides only where an answer
+stops, and the answer says so.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Match:
 
 
 class Search:
-    """A pattern, and the time that a call may spend on it. Raises: ToolError: it is none, or too large."""
+    """A pattern, and the time that a call may spend on it. Raises: ToolError: the pattern is invalid or too large."""
 
     def __init__(self, pattern: str) -> None:
         _check(pattern)
-        import regex  # 20 ms, for whoever gives a pattern
+        import regex  # takes 20 ms, only for calls with a pattern
 
         try:
             self._pattern = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
@@ -58,20 +58,20 @@ class Search:
 
     @property
     def over(self) -> bool:
-        return self._left() <= 0
+        return self._seconds_left() <= 0
 
-    def _left(self) -> float:
-        """Seconds; counted from the first search, not from the reading before it."""
+    def _seconds_left(self) -> float:
+        """Return the seconds left, counted from the first search."""
         now = time.monotonic()
         if self._until is None:
             self._until = now + SEARCH_S
         return self._until - now
 
     def matches(self, text: str, *, first_line: int = 1) -> Iterator[Match]:
-        """One match for each line that has one, in order. Raises: PatternSlow."""
+        """Yield the first match of each line that has one, in order. Raises: PatternSlow."""
         at, line, line_at = 0, first_line, 0
-        while (found := self._find(text, at)) is not None:
-            start, end = found
+        while (place := self._find(text, at)) is not None:
+            start, end = place
             line += text.count("\n", line_at, start)
             line_at = text.rfind("\n", 0, start) + 1
             line_end = text.find("\n", start)
@@ -82,20 +82,20 @@ class Search:
             at = line_end + 1
 
     def has(self, text: str) -> bool:
-        """Raises: PatternSlow."""
+        """Return whether the text has a match. Raises: PatternSlow."""
         return self._find(text, 0) is not None
 
     def _find(self, text: str, at: int) -> tuple[int, int] | None:
-        left = self._left()
-        if left <= 0:
+        timeout = self._seconds_left()
+        if timeout <= 0:
             raise PatternSlow
         try:
-            found = self._pattern.search(text, at, timeout=left, concurrent=True)
+            match = self._pattern.search(text, at, timeout=timeout, concurrent=True)
         except TimeoutError as error:
             raise PatternSlow from error
         except (RecursionError, MemoryError) as error:
             raise ToolError("the pattern needs too much memory: use a simpler one") from error
-        return None if found is None else (found.start(), found.end())
+        return None if match is None else (match.start(), match.end())
 
 
 def _check(pattern: str) -> None:
@@ -106,12 +106,12 @@ def _check(pattern: str) -> None:
     if _RECURSION.search(pattern) or _VERBOSE.search(pattern):
         raise ToolError("patterns with recursion, (?R), (?1) or (?&name), or with (?x) can't be used: write it out")
     # An upper bound without parsing: counts after a group may stand one within the other, those after a character not.
-    nested, single = 1, len(pattern)
-    for found in _LEAST_COUNT.finditer(pattern):
-        least = int(found["least"])
-        if found["group"] == ")":
-            nested *= max(1, least)
+    product, single = 1, len(pattern)
+    for count in _LEAST_COUNT.finditer(pattern):
+        least = int(count["least"])
+        if count["group"] == ")":
+            product *= max(1, least)
         else:
             single += least
-    if nested * single > REPEATS_MAX:
+    if product * single > REPEATS_MAX:
         raise ToolError("the pattern repeats too often, as a{100000} does: use smaller counts, or * and +")

@@ -1,4 +1,4 @@
-"""Units of work on what is said about a conversation."""
+"""Units of work on a conversation's own fields."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any, TypedDict
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
+from perdure.domain.values import check_fields
 from perdure.storage.tx import Tx
 
-__all__ = ["SUMMARY_CHARS", "ConversationChanges", "as_summary", "update_conversation"]
+__all__ = ["SUMMARY_CHARS", "ConversationChanges", "check_summary", "update_conversation"]
 
 SUMMARY_CHARS = 20_000
 
 
 class ConversationChanges(TypedDict, total=False):
-    """What may be changed of a conversation. What is not given stays; None takes a summary away."""
+    """The fields of a conversation that can change. A missing field stays; None removes the summary."""
 
     summary: str | None
     archived: bool
@@ -26,17 +27,12 @@ class ConversationChanges(TypedDict, total=False):
 def update_conversation(
     tx: Tx, conversation_id: ConversationId, changes: ConversationChanges, *, at: datetime
 ) -> Conversation:
-    """The conversation as changed; as it was when nothing changes.
-
-    Raises: NotFound; InvalidInput: a value that can't be used, no such field.
-    """
-    if unknown := [name for name in changes if name not in ConversationChanges.__annotations__]:
-        there = ", ".join(ConversationChanges.__annotations__)
-        raise InvalidInput(f"a conversation has no field {', '.join(unknown)} to change: there are {there}")
+    """Change a conversation and return it. Raises: NotFound; InvalidInput: an invalid value or field."""
+    check_fields("a conversation", changes, ConversationChanges.__annotations__)
     tx.agents.lock(tx.conversations.get(conversation_id).agent_id)
     before = after = tx.conversations.get(conversation_id)
     if "summary" in changes:
-        after = replace(after, summary=as_summary(changes["summary"]))
+        after = replace(after, summary=check_summary(changes["summary"]))
     if "archived" in changes:
         archived = changes["archived"]
         if not isinstance(archived, bool):
@@ -46,8 +42,8 @@ def update_conversation(
     return before if after == before else tx.conversations.put(after, at=at)
 
 
-def as_summary(summary: Any) -> str | None:
-    """Raises: InvalidInput: it is no text, or too long."""
+def check_summary(summary: Any) -> str | None:
+    """Return the summary after checking it. Raises: InvalidInput: it is no text, or too long."""
     if summary is not None and not isinstance(summary, str):
         raise InvalidInput(f"summary is {summary!r:.80}: give a text")
     if summary is not None and len(summary) > SUMMARY_CHARS:

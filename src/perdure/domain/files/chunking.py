@@ -1,7 +1,7 @@
-"""Documents in chunks, by their structure: pure, deterministic, in time linear in the text.
+"""Split documents into chunks by their structure: pure, deterministic, in time linear in the text.
 
-Every line that is not blank is in exactly one chunk, in order; one that is longer than a chunk may be is cut into
-pieces. What a chunk needs from above it (headings, the head of a table) is beside its text, not in it.
+Every line that is not blank is in exactly one chunk, in order; a line that is longer than a chunk is cut into pieces.
+The headings and the table head above a chunk stand beside its text, not in it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _JOINERS = "\u200d\ufe0e\ufe0f"
 
 @dataclass(frozen=True, slots=True)
 class ChunkSizes:
-    """How long chunks get, in characters: about `target`, never more than `most`, the head of a table included.
+    """The length of chunks in characters: about `target`, never more than `most`, the head of a table included.
 
     Raises: InvalidInput: a target below 40, or more than `most`.
     """
@@ -62,20 +62,20 @@ class ChunkSizes:
 
     @property
     def least(self) -> int:
-        """A chunk is not cut shorter for the sake of a better place."""
+        """The length below which a chunk is not cut, even at a better place."""
         return self.target // 3
 
 
 def chunks(document: Document, *, sizes: ChunkSizes | None = None) -> Sequence[Chunk]:
-    """The chunks of `document`, in its order; none for one without text.
+    """Return the chunks of `document`, in order; none for a document without text.
 
-    Cuts are made at pages, then sections, definitions or members, paragraphs, items and rows, sentences, lines: the
-    best place between a third of the target and the target, or, where only lines could be cut, up to the most.
+    A cut prefers pages, then sections, definitions or members, paragraphs, items and rows, sentences, lines. It lies
+    between a third of the target and the target, or, where only lines can be cut, up to the most.
     """
     sizes = sizes or ChunkSizes()
     outline = _OUTLINES[document.kind](document)
     _mark_pages(outline, document.page_starts)
-    return list(_packed(outline, document, sizes))
+    return list(_pack(outline, document, sizes))
 
 
 def _mark_pages(outline: Outline, page_starts: Sequence[int]) -> None:
@@ -85,7 +85,7 @@ def _mark_pages(outline: Outline, page_starts: Sequence[int]) -> None:
             outline.levels[at] = PAGE
 
 
-def _packed(outline: Outline, document: Document, sizes: ChunkSizes) -> Iterator[Chunk]:
+def _pack(outline: Outline, document: Document, sizes: ChunkSizes) -> Iterator[Chunk]:
     text, starts, ends, numbers = document.text, outline.starts, outline.ends, outline.numbers
 
     def chunk(first: int, last: int, start: int, end: int, header: str) -> Chunk:
@@ -109,14 +109,16 @@ def _packed(outline: Outline, document: Document, sizes: ChunkSizes) -> Iterator
         header = outline.headers[at]
         if len(header) > sizes.most // 4 or ends[at] - starts[at] + len(header) + 1 > sizes.most:
             header = ""
-        used = len(header) + 1 if header else 0
-        after = _end_of_chunk(outline, at, max(sizes.target - used, sizes.least), sizes.most - used, sizes.least)
+        header_chars = len(header) + 1 if header else 0
+        after = _end_of_chunk(
+            outline, at, max(sizes.target - header_chars, sizes.least), sizes.most - header_chars, sizes.least
+        )
         yield chunk(at, after - 1, starts[at], ends[after - 1], header)
         at = after
 
 
 def _end_of_chunk(outline: Outline, first: int, target: int, most: int, least: int) -> int:
-    """The entry after the last one of the chunk that begins with `first`."""
+    """Return the entry after the chunk that begins with `first`."""
     levels, ends, start, count = outline.levels, outline.ends, outline.starts[first], len(outline.levels)
     best, best_level, fallback = 0, NEVER + 1, first + 1
     for after in range(first + 1, count + 1):
@@ -136,7 +138,7 @@ def _end_of_chunk(outline: Outline, first: int, target: int, most: int, least: i
 
 
 def _pieces(text: str, start: int, end: int, sizes: ChunkSizes) -> Iterator[tuple[int, int]]:
-    """The pieces of one long line, as offsets: cut at sentences, else at commas, else at spaces, else anywhere."""
+    """Yield the pieces of one long line as offsets: cut at sentences, else commas, else spaces, else anywhere."""
     while end - start > sizes.most:
         cut = _cut(text, start + sizes.least, start + sizes.target)
         if not text[start:cut].isspace():
@@ -149,12 +151,12 @@ def _pieces(text: str, start: int, end: int, sizes: ChunkSizes) -> Iterator[tupl
 def _cut(text: str, low: int, high: int) -> int:
     for pattern in _CUTS:
         cut = 0
-        for found in pattern.finditer(text, low, high):
-            cut = found.end()
+        for match in pattern.finditer(text, low, high):
+            cut = match.end()
         if cut:
             return cut
     for cut in range(high, max(low, high - 16), -1):  # not between a character and its accent
-        joined = unicodedata.combining(text[cut]) or text[cut] in _JOINERS or text[cut - 1] == _JOINERS[0]
-        if not joined:
+        inside = unicodedata.combining(text[cut]) or text[cut] in _JOINERS or text[cut - 1] == _JOINERS[0]
+        if not inside:
             return cut
     return high

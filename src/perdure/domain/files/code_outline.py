@@ -1,4 +1,4 @@
-"""Where source code may be cut: at its definitions, then at blank lines, the less indented the better."""
+"""The outline of source code: cuts at definitions, then at blank lines, the less indented the better."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _filters = threading.Lock()
 
 
 def code_outline(document: Document) -> Outline:
-    """Definitions, their members, their statements; of languages other than Python told by blank lines and
-    indentation."""
+    """Build the outline of source code: definitions, members, statements.
+
+    Other languages than Python are read by blank lines and indentation.
+    """
     outline = outline_of_lines(document.text)
     if not (
         document.name.lower().endswith(PYTHON)
@@ -39,34 +41,34 @@ def code_outline(document: Document) -> Outline:
 
 
 def _mark_any(outline: Outline) -> None:
-    closed = led = False  # by the line before: something ends with it; it belongs to what follows
+    after_end = after_lead = False  # the line before closes a block; it belongs to the next line
     for at, line in enumerate(outline.lines):
-        bare = line.lstrip()
-        indent = len(line[: len(line) - len(bare)].expandtabs(4))
-        closing = bare[0] in "}])" or bare.split(None, 1)[0] in {"end", "end;", "else", "fi", "done", "esac"}
-        if closing or led:
+        text = line.lstrip()
+        indent = len(line[: len(line) - len(text)].expandtabs(4))
+        is_end = text[0] in "}])" or text.split(None, 1)[0] in {"end", "end;", "else", "fi", "done", "esac"}
+        if is_end or after_lead:
             level = NEVER
-        elif outline.after_blank[at] or closed:
+        elif outline.after_blank[at] or after_end:
             level = SECTION if not indent else SECTION + 2 if indent <= 4 else PARAGRAPH if indent <= 8 else ITEM
         else:
             level = LINE if indent else ITEM
         outline.levels[at] = level
-        closed = closing
-        led = bare.startswith(("@", "#[", "///", "/**", "* ", "// ", "-- ")) and not bare.rstrip().endswith("*/")
+        after_end = is_end
+        after_lead = text.startswith(("@", "#[", "///", "/**", "* ", "// ", "-- ")) and not text.rstrip().endswith("*/")
 
 
 def _mark_python(outline: Outline, text: str) -> bool:
-    """Whether it could be read as Python."""
+    """Mark the outline by the syntax tree; return whether the text is Python."""
     import ast
 
     try:
-        with _filters, warnings.catch_warnings():  # about escapes in other people's strings
+        with _filters, warnings.catch_warnings():  # invalid escapes in strings
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     place = {number: at for at, number in enumerate(outline.numbers)}
-    # A blank line inside a statement (a string, a list) is no place to cut; before a comment it is.
+    # A blank line inside a statement (a string, a list) is no place to cut, except before a comment.
     comments = [line.lstrip().startswith("#") for line in outline.lines]
     outline.levels[:] = [
         ITEM if blank and comment else LINE for blank, comment in zip(outline.after_blank, comments, strict=True)
@@ -97,7 +99,7 @@ def _mark_python(outline: Outline, text: str) -> bool:
 
 
 def _with_comment(outline: Outline, at: int) -> int:
-    """The first line of the comment that stands right above a statement, or its own."""
+    """Return the first line of the comment right above a statement, or the statement's own."""
     indent = len(outline.lines[at]) - len(outline.lines[at].lstrip())
     while at and not outline.after_blank[at]:
         above = outline.lines[at - 1]

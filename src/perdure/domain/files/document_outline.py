@@ -1,7 +1,6 @@
-"""Where the text of a document may be cut, and how well: the structure of Markdown, JSON and plain text.
+"""Outlines of Markdown, JSON and plain text: how good a cut before each line is, and the headings above it.
 
-An outline says of each line how good a cut before it is, and under which headings it stands. Blank lines are not in
-it. Everything here takes time linear in the text.
+Blank lines are not in an outline. Everything here takes time linear in the text.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from perdure.core.documents import Document
 
 __all__ = ["Outline", "json_outline", "markdown_outline", "outline_of_lines", "text_outline"]
 
-# How good a cut is before a line; the lowest in reach is taken.
+# How good a cut before a line is; the lowest in reach wins.
 PAGE = 0  # always cut
 SECTION = 1  # of the first degree; those below it are 2 and 3
 DEEPEST_SECTION = 3
@@ -21,10 +20,10 @@ PARAGRAPH = 4
 ITEM = 5  # of a list, a table's row
 SENTENCE = 6
 LINE = 7
-NEVER = 9  # only if there is no other
+NEVER = 9  # only without another place
 
 TITLE_CHARS = 200
-MARKED_CHARS = 1_000  # a line that is longer is no heading, no key and no fence
+MARKUP_CHARS = 1_000  # a line that is longer is no heading, no key and no fence
 PATH_DEPTH = 8
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
@@ -56,7 +55,7 @@ class Outline:
 
 
 def outline_of_lines(text: str) -> Outline:
-    """The lines of `text` that are not blank; each begins a paragraph, or is a line of one."""
+    """Build an outline of the lines that are not blank; each begins a paragraph or continues one."""
     outline = Outline()
     offset, blank = 0, True
     for number, line in enumerate(text.split("\n"), start=1):
@@ -77,18 +76,18 @@ def outline_of_lines(text: str) -> Outline:
 
 
 def text_outline(document: Document) -> Outline:
-    """Paragraphs, and lines that end with a sentence."""
+    """Build the outline of plain text: paragraphs, and lines after the end of a sentence."""
     outline = outline_of_lines(document.text)
-    ended = False
+    after_sentence = False
     for at, line in enumerate(outline.lines):
-        if ended and not outline.after_blank[at]:
+        if after_sentence and not outline.after_blank[at]:
             outline.levels[at] = SENTENCE
-        ended = _SENTENCE_END.search(line, max(0, len(line) - 20)) is not None
+        after_sentence = _SENTENCE_END.search(line, max(0, len(line) - 20)) is not None
     return outline
 
 
 def markdown_outline(document: Document) -> Outline:
-    """Sections by their headings, then paragraphs, list items, table rows and lines of code."""
+    """Build the outline of Markdown: sections by headings, paragraphs, list items, table rows and lines of code."""
     outline = outline_of_lines(document.text)
     lines, levels, blank = outline.lines, outline.levels, outline.after_blank
     open_headings: list[tuple[int, str]] = []
@@ -109,24 +108,24 @@ def markdown_outline(document: Document) -> Outline:
         outline.paths[at] = path
         if at < front_matter_end:
             continue
-        marked = line if len(line) <= MARKED_CHARS else ""
+        markup = line if len(line) <= MARKUP_CHARS else ""
         if fence:
-            closed = marked.strip().startswith(fence) and not marked.strip().strip(fence[0])
-            levels[at] = NEVER if closed else ITEM if blank[at] else LINE
-            fence = "" if closed else fence
+            is_end = markup.strip().startswith(fence) and not markup.strip().strip(fence[0])
+            levels[at] = NEVER if is_end else ITEM if blank[at] else LINE
+            fence = "" if is_end else fence
             continue
         if header and not blank[at] and "|" in line:
             outline.headers[at] = header
             levels[at] = ITEM if outline.headers[at - 1] else NEVER
             continue
         header = ""
-        if found := _HEADING.match(marked):
-            path = enter(at, len(found[1]), (found[2] or "").rstrip("# \t"))
+        if match := _HEADING.match(markup):
+            path = enter(at, len(match[1]), (match[2] or "").rstrip("# \t"))
             after_heading, in_list = True, False
             continue
-        if at and not blank[at] and not in_list and (found := _UNDERLINE.match(marked)) and _may_be_title(outline, at):
+        if at and not blank[at] and not in_list and (match := _UNDERLINE.match(markup)) and _may_be_title(outline, at):
             after_heading = at > 1 and levels[at - 1] == NEVER
-            path = enter(at - 1, 1 if found[1][0] == "=" else 2, lines[at - 1])
+            path = enter(at - 1, 1 if match[1][0] == "=" else 2, lines[at - 1])
             levels[at], after_heading = NEVER, True
             continue
         if at and not blank[at] and "|" in line and "-" in line and "|" in lines[at - 1] and _RULER.issuperset(line):
@@ -143,49 +142,49 @@ def markdown_outline(document: Document) -> Outline:
         if after_heading:
             levels[at] = NEVER
         after_heading = False
-        if found := _FENCE.match(marked):
-            fence = found[1]
+        if match := _FENCE.match(markup):
+            fence = match[1]
             levels[at] = NEVER if levels[at] == NEVER else min(levels[at], ITEM)
     return outline
 
 
 def _front_matter_end(outline: Outline) -> int:
-    """The entry after the settings between two lines of dashes that a page may begin with; 0: it does not."""
+    """Return the entry after the front matter, settings between two lines of dashes; 0: there is none."""
     if outline.numbers[:1] != [1] or outline.lines[0].rstrip() != "---":
         return 0
     return next((at + 1 for at, line in enumerate(outline.lines[1:200], start=1) if line.rstrip() == "---"), 0)
 
 
 def _may_be_title(outline: Outline, at: int) -> bool:
-    """Whether the line before an underline is a paragraph of one line."""
+    """Return whether the line before an underline is a paragraph of one line."""
     title = outline.lines[at - 1]
     alone = outline.after_blank[at - 1] or outline.levels[at - 1] == NEVER
-    return alone and len(title) <= MARKED_CHARS and title.lstrip()[0] not in "|>#" and not _UNDERLINE.match(title)
+    return alone and len(title) <= MARKUP_CHARS and title.lstrip()[0] not in "|>#" and not _UNDERLINE.match(title)
 
 
 def json_outline(document: Document) -> Outline:
-    """Members by how deep they stand, told by their indentation; lines without any are values of their own."""
+    """Build the outline of JSON: members by depth, read from their indentation."""
     outline = outline_of_lines(document.text)
-    opened: list[int] = []  # indentation of the lines that opened what is open
+    open_indents: list[int] = []  # indentation of the lines that opened what is open
     keys: list[tuple[int, str]] = []
     path: tuple[str, ...] = ()
     after_opening = False
     for at, line in enumerate(outline.lines):
-        bare = line.lstrip()
-        indent = len(line) - len(bare)
-        while opened and opened[-1] >= indent:
-            opened.pop()
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        while open_indents and open_indents[-1] >= indent:
+            open_indents.pop()
         if keys and keys[-1][0] >= indent:
             while keys and keys[-1][0] >= indent:
                 keys.pop()
             path = tuple(key for _, key in keys[:PATH_DEPTH])
         outline.paths[at] = path
-        closing = bare[0] in "]}"
-        outline.levels[at] = NEVER if closing or after_opening else min(SECTION + len(opened), LINE)
-        after_opening = bare.rstrip()[-1] in "[{"
-        if after_opening and not closing:
-            opened.append(indent)
-            if len(line) <= MARKED_CHARS and (found := _KEY.match(line)):
-                keys.append((indent, found[1][:TITLE_CHARS]))
+        is_end = text[0] in "]}"
+        outline.levels[at] = NEVER if is_end or after_opening else min(SECTION + len(open_indents), LINE)
+        after_opening = text.rstrip()[-1] in "[{"
+        if after_opening and not is_end:
+            open_indents.append(indent)
+            if len(line) <= MARKUP_CHARS and (match := _KEY.match(line)):
+                keys.append((indent, match[1][:TITLE_CHARS]))
                 path = tuple(key for _, key in keys[:PATH_DEPTH])
     return outline

@@ -1,4 +1,4 @@
-"""Folders and their files: making, changing and removing them, and what an upload becomes."""
+"""Units of work on folders and their files: create, change, attach, upload, delete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId, ArchiveId, FolderId, PassageId, is_id
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.ports import Ids
 from perdure.domain.tools.specs import FILE_TOOLS
-from perdure.domain.values import check_json, check_kept
+from perdure.domain.values import check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
 __all__ = [
@@ -37,7 +37,7 @@ TEXT_CHARS = 10_000  # of a description or instructions: both stand in prompts
 
 
 class FolderChanges(TypedDict, total=False):
-    """What may be changed of a folder. What is not given stays; None takes a text away."""
+    """The fields of a folder that can change. A missing field stays; None removes a text."""
 
     name: str
     description: str | None
@@ -55,9 +55,9 @@ def create_folder(
     instructions: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Folder:
-    """The new folder, with an archive for what its files say. Raises: InvalidInput, AlreadyExists."""
+    """Create a folder, with an archive for the passages of its files. Raises: InvalidInput, AlreadyExists."""
     archive_id = ArchiveId(ids.new("archive"))
-    folder = _checked(
+    folder = _check(
         Folder(
             id=FolderId(ids.new("folder")),
             org_id=tx.org_id,
@@ -70,7 +70,7 @@ def create_folder(
             updated_at=at,
         )
     )
-    check_kept(tx.limits, metadata=folder.metadata)
+    check_item_limits(tx.limits, metadata=folder.metadata)
     folder = tx.folders.add(folder)
     tx.archives.add(
         Archive(id=archive_id, org_id=tx.org_id, name=f"files of {folder.name}", created_at=at, updated_at=at)
@@ -79,20 +79,18 @@ def create_folder(
 
 
 def update_folder(tx: Tx, folder_id: FolderId, changes: FolderChanges, *, at: datetime) -> Folder:
-    """The folder as changed. Raises: NotFound, InvalidInput, AlreadyExists."""
-    if unknown := [name for name in changes if name not in FolderChanges.__annotations__]:
-        there = ", ".join(FolderChanges.__annotations__)
-        raise InvalidInput(f"a folder has no field {', '.join(unknown)} to change: there are {there}")
+    """Change a folder and return it. Raises: NotFound, InvalidInput, AlreadyExists."""
+    check_fields("a folder", changes, FolderChanges.__annotations__)
     before = tx.folders.get(folder_id)
-    after = _checked(replace(before, **changes))
+    after = _check(replace(before, **changes))
     if after == before:
         return before
-    check_kept(tx.limits, metadata=after.metadata)
+    check_item_limits(tx.limits, metadata=after.metadata)
     tx.folders.put(replace(after, updated_at=at))
     return tx.folders.get(folder_id)
 
 
-def _checked(folder: Folder) -> Folder:
+def _check(folder: Folder) -> Folder:
     name = folder.name
     if not isinstance(name, str) or not name.strip() or len(name) > NAME_CHARS or "/" in name or not name.isprintable():
         raise InvalidInput(
@@ -109,7 +107,7 @@ def _checked(folder: Folder) -> Folder:
 
 
 def find_folder(tx: Tx, name_or_id: str) -> Folder:
-    """The folder of this id or name. Raises: NotFound, naming what there is."""
+    """Return a folder by id or name. Raises: NotFound, with the names of other folders."""
     if is_id("folder", name_or_id):
         return tx.folders.get(FolderId(name_or_id))
     folder = tx.folders.find(name_or_id)
@@ -120,10 +118,10 @@ def find_folder(tx: Tx, name_or_id: str) -> Folder:
 
 
 def attach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId, *, opens: bool = True) -> bool:
-    """Give an agent a folder, and with its first one the tools to read files. Whether it did not have it before.
+    """Attach a folder to an agent, and the file tools with it; return whether it is new to the agent.
 
     Args:
-        opens: files that become readable are opened where there is room.
+        opens: open files of it as they become readable, while there is room.
     Raises: NotFound.
     """
     added = tx.folders.attach(agent_id, folder_id, opens=opens)
@@ -133,34 +131,34 @@ def attach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId, *, opens: bool
 
 
 def detach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId) -> bool:
-    """Take a folder away from an agent, and with its last one the tools. Whether it had it. Raises: NotFound."""
-    gone = tx.folders.detach(agent_id, folder_id)
-    if gone and not tx.folders.of_agent(agent_id):
-        has = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
-        for name in has.intersection(FILE_TOOLS):
+    """Detach a folder, and with the last one the file tools; return whether the agent had it. Raises: NotFound."""
+    removed = tx.folders.detach(agent_id, folder_id)
+    if removed and not tx.folders.of_agent(agent_id):
+        attached = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+        for name in attached.intersection(FILE_TOOLS):
             tx.tools.detach(agent_id, name)
-    return gone
+    return removed
 
 
 # -- uploads -----------------------------------------------------------------------------------------------------------
 
 
 def place_file(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: IfExists) -> File | str:
-    """The name that a file gets, or the file that is there in its place.
+    """Return the name for an upload, or the existing file that makes it needless.
 
     Raises: NotFound: no such folder; AlreadyExists: the name is taken, and `if_exists` is `error`.
     """
     tx.folders.get(folder_id)
-    there = tx.files.find(folder_id, name)
-    if there is None:
+    existing = tx.files.find(folder_id, name)
+    if existing is None:
         return name
     match if_exists:
         case "skip":
-            return there
+            return existing
         case "error":
             raise AlreadyExists("file", name)
         case "replace":
-            return there if there.digest == digest and there.status != "error" else name
+            return existing if existing.digest == digest and existing.status != "error" else name
         case "suffix":
             path = PurePosixPath(name)
             number = 1
@@ -170,20 +168,20 @@ def place_file(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: I
 
 
 def add_file(tx: Tx, file: File, if_exists: IfExists) -> File:
-    """The file, whose bytes were put, added; or one that was there, and the bytes are of no use.
+    """Store a file; return it, or an existing one whose bytes stand for it.
 
     Raises: NotFound, AlreadyExists.
     """
-    found = place_file(tx, file.folder_id, file.name, file.digest, if_exists)
-    if isinstance(found, File):
-        return found
-    if (there := tx.files.find(file.folder_id, found)) is not None:
-        tx.files.delete(there.id)
-    return tx.files.add(replace(file, name=found))
+    target = place_file(tx, file.folder_id, file.name, file.digest, if_exists)
+    if isinstance(target, File):
+        return target
+    if (existing := tx.files.find(file.folder_id, target)) is not None:
+        tx.files.delete(existing.id)
+    return tx.files.add(replace(file, name=target))
 
 
 def delete_files(tx: Tx, folder_id: FolderId, *, limit: int) -> int:
-    """Delete so many files of a folder; how many there were. Raises: NotFound."""
+    """Delete up to `limit` files of a folder; return how many. Raises: NotFound."""
     tx.folders.get(folder_id)
     files = tx.files.list(folder_id, limit=limit)
     for file in files:
@@ -191,11 +189,11 @@ def delete_files(tx: Tx, folder_id: FolderId, *, limit: int) -> int:
     return len(files)
 
 
-# -- what files say ----------------------------------------------------------------------------------------------------
+# -- passages of files -------------------------------------------------------------------------------------------------
 
 
 def add_chunks(tx: Tx, file: File, chunks: Sequence[Chunk], *, ids: Ids, at: datetime) -> None:
-    """Have these parts of a file found by search. Raises: NotFound."""
+    """Store the chunks of a file as passages, so that search finds them. Raises: NotFound."""
     folder = tx.folders.get(file.folder_id)
     tx.passages.add(
         [
@@ -221,7 +219,7 @@ def add_chunks(tx: Tx, file: File, chunks: Sequence[Chunk], *, ids: Ids, at: dat
 
 
 def drop_chunks(tx: Tx, file: File, *, limit: int) -> int:
-    """Remove so many of a file's passages; how many there were."""
+    """Delete up to `limit` of a file's passages; return how many."""
     folder = tx.folders.get(file.folder_id)
     seqs = tx.passages.seqs(folder.archive_id, where=PassageFilter(tags=(file_tag(file.id),)))
     return tx.passages.delete(folder.archive_id, seqs[:limit])

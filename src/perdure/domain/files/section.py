@@ -1,4 +1,4 @@
-"""What prompts and logs are told of an agent's files, read from the store."""
+"""The prompt section and delta messages about an agent's files, read from the store."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from perdure.core.errors import NotFound
 from perdure.core.files import AgentFile, Folder
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.core.ports import TokenCounter
-from perdure.domain.files.views import LEAST_VIEW_TOKENS, FileLimits, view_of
+from perdure.domain.files.views import LEAST_VIEW_TOKENS, FileLimits, read_view
 from perdure.storage.tx import Tx
 
-__all__ = ["deltas_of_files", "is_of_files", "section_of_files"]
+__all__ = ["build_file_deltas", "build_file_section", "is_file_key"]
 
-CLOSED_SHOWN = 50
-FOLDERS_SHOWN = 20
-NEWEST_TOLD = 5
-TOLD_TOKENS = 500
-"""Of the lines of a file that somebody else opened: enough to know what it is, and open_files shows the rest."""
+CLOSED_FILES_MAX = 50
+FOLDERS_MAX = 20
+NEWEST_NAMES = 5
+DELTA_TOKENS = 500
+"""The lines of a newly opened file in a delta message; open_files shows the rest."""
 
 
-def is_of_files(key: str) -> bool:
-    """Whether what a conversation has seen is a folder or a file, not a block."""
+def is_file_key(key: str) -> bool:
+    """Return whether a key of a conversation's seen versions is a folder or a file, not a block."""
     return key.startswith(("source-", "file-"))
 
 
-def section_of_files(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: int, counter: TokenCounter) -> str:
-    """The section of the prompt, at most `most` tokens long; empty for an agent without folders.
+def build_file_section(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: int, counter: TokenCounter) -> str:
+    """Build the prompt section, at most `most` tokens long; empty for an agent without folders.
 
-    Lines of the file used last are shown first; what has no room any more is said to be open only.
+    Files used last get room for their lines first; the others are listed as open.
     """
     folders = tx.folders.of_agent(agent_id)
     if not folders:
         return ""
     by_use = list(tx.agent_files.opened(agent_id))[: limits.max_open]
-    opened = {file.file.id for file in by_use}
+    open_ids = {file.file.id for file in by_use}
     views: list[DirectoryView] = []
-    for folder in folders[:FOLDERS_SHOWN]:
-        files = tx.agent_files.list(agent_id, above=(folder.number, -1), limit=CLOSED_SHOWN + len(opened))
+    for folder in folders[:FOLDERS_MAX]:
+        files = tx.agent_files.list(agent_id, above=(folder.number, -1), limit=CLOSED_FILES_MAX + len(open_ids))
         views.append(
             DirectoryView(
                 folder,
                 tuple(OpenFile(file) for file in by_use if file.file.folder_id == folder.id),
-                tuple(file for file in files if file.file.folder_id == folder.id and file.file.id not in opened)[
-                    :CLOSED_SHOWN
+                tuple(file for file in files if file.file.folder_id == folder.id and file.file.id not in open_ids)[
+                    :CLOSED_FILES_MAX
                 ],
             )
         )
-    cut, taken = skeleton_tokens(views, max_open=limits.max_open, most=most, counter=counter)
-    left = most - taken
-    shown = {one.file.file.id for view in cut for one in view.opened}
+    cut, skeleton = skeleton_tokens(views, max_open=limits.max_open, most=most, counter=counter)
+    tokens_left = most - skeleton
+    visible = {one.file.file.id for view in cut for one in view.opened}
     texts: dict[FileId, str] = {}
     for file in by_use:
-        if left < LEAST_VIEW_TOKENS:
+        if tokens_left < LEAST_VIEW_TOKENS:
             break
-        if file.file.id in shown and (text := _view(tx, file, limits, left, counter)):
+        if file.file.id in visible and (text := _render_view(tx, file, limits, tokens_left, counter)):
             texts[file.file.id] = text
-            left -= counter.count(text) + 2
-    filled = [
+            tokens_left -= counter.count(text) + 2
+    complete = [
         replace(
             view,
             opened=tuple(
@@ -70,18 +70,18 @@ def section_of_files(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: int
         )
         for view in cut
     ]
-    return directories_xml(filled, max_open=limits.max_open)
+    return directories_xml(complete, max_open=limits.max_open)
 
 
-def _view(tx: Tx, file: AgentFile, limits: FileLimits, tokens: int, counter: TokenCounter) -> str:
+def _render_view(tx: Tx, file: AgentFile, limits: FileLimits, tokens: int, counter: TokenCounter) -> str:
     last = max(file.last_line, file.first_line)
     room = tokens - 30  # the heading
-    view = view_of(tx, file.file, file.first_line, last, max_chars=limits.view_chars, tokens=room, counter=counter)
+    view = read_view(tx, file.file, file.first_line, last, max_chars=limits.view_chars, tokens=room, counter=counter)
     cut = f"\n[cut: it is open up to line {file.last_line}]" if view.last_line < file.last_line else ""
     return f"{view.whole}{cut}" if view.text or not file.file.line_count else ""
 
 
-def deltas_of_files(
+def build_file_deltas(
     tx: Tx,
     agent_id: AgentId,
     seen: Mapping[str, int],
@@ -91,28 +91,28 @@ def deltas_of_files(
     limits: FileLimits,
     counter: TokenCounter,
 ) -> tuple[str, ...]:
-    """The texts of the delta messages about folders and files that bring a log from what it has seen to `now`.
+    """Build the delta messages about folders and files between the versions `seen` by a log and those `now`.
 
     Args:
-        shown: what the prefix in front of the log shows.
+        shown: the versions in the prefix before the log.
     """
-    before = {key: version for key, version in seen.items() if is_of_files(key)}
-    after = {key: version for key, version in now.items() if is_of_files(key)}
+    before = {key: version for key, version in seen.items() if is_file_key(key)}
+    after = {key: version for key, version in now.items() if is_file_key(key)}
     if before == after:
         return ()
     folders: dict[str, Folder] = {folder.id: folder for folder in tx.folders.of_agent(agent_id)}
     newest: dict[str, Sequence[str]] = {
-        key: [file.name for file in tx.files.list(FolderId(key), newest_first=True, limit=NEWEST_TOLD)]
+        key: [file.name for file in tx.files.list(FolderId(key), newest_first=True, limit=NEWEST_NAMES)]
         for key in folders
         if before.get(key) != after.get(key)
     }
-    opened: dict[str, OpenFile] = {}
+    open_files: dict[str, OpenFile] = {}
     for key, version in after.items():
         if key in folders or before.get(key) == version or shown.get(key) == version:
             continue
         with suppress(NotFound):
             file = tx.agent_files.get(agent_id, FileId(key))
-            opened[key] = OpenFile(file, _view(tx, file, limits, TOLD_TOKENS, counter))
+            open_files[key] = OpenFile(file, _render_view(tx, file, limits, DELTA_TOKENS, counter))
     names: dict[str, str] = {}
     for key in before.keys() - after.keys():
         with suppress(NotFound):
@@ -120,4 +120,4 @@ def deltas_of_files(
                 names[key] = tx.folders.get(FolderId(key)).name
             else:
                 names[key] = tx.files.get(FileId(key)).name
-    return file_deltas(before, after, shown=shown, folders=folders, newest=newest, opened=opened, names=names)
+    return file_deltas(before, after, shown=shown, folders=folders, newest=newest, opened=open_files, names=names)

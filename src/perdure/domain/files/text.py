@@ -1,4 +1,4 @@
-"""The text of files, in parts that are stored and lines that are read."""
+"""The text of files: split into stored parts, read as lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE_PARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a file, from 1, without its line feed; `cut`: it goes on, and was not read to its end."""
+    """A line of a file, from 1, without its line feed; `cut`: only its beginning was read."""
 
     number: int
     text: str
@@ -24,7 +24,7 @@ class Line:
 
 
 def parts_of(text: str) -> Iterator[FilePart]:
-    """The text in parts that end with a line, or within one that no part could hold."""
+    """Yield the text in parts that end with a line, or inside a line that is longer than a part."""
     at, line, char, seq = 0, 1, 0, 0
     while at < len(text):
         end = at + PART_CHARS
@@ -38,32 +38,32 @@ def parts_of(text: str) -> Iterator[FilePart]:
 
 
 def read_lines(tx: Tx, file_id: FileId, first: int, last: int, *, max_chars: int) -> Iterator[Line]:
-    """Lines `first` to `last`, as far as there are; the last one may be cut at the limit, and none follows it."""
-    number, pending, left = 0, "", max_chars
+    """Yield lines `first` to `last` until `max_chars`; the last line may be cut there."""
+    number, pending, chars_left = 0, "", max_chars
     for part in _parts(tx, file_id, first):
         number = number or part.first_line
         *whole, rest = part.text.split("\n")
-        for ending in whole:
-            text, pending = pending + ending, ""
+        for line_end in whole:
+            text, pending = pending + line_end, ""
             if number >= first:
-                if len(text) > left:
-                    yield Line(number, text[:left], cut=True)
+                if len(text) > chars_left:
+                    yield Line(number, text[:chars_left], cut=True)
                     return
                 yield Line(number, text)
-                left -= len(text) + 1
+                chars_left -= len(text) + 1
             number += 1
             if number > last:
                 return
         pending = pending + rest if number >= first else ""  # the line goes on in the next part
-        if len(pending) > left:
-            yield Line(number, pending[:left], cut=True)
+        if len(pending) > chars_left:
+            yield Line(number, pending[:chars_left], cut=True)
             return
     if pending:
         yield Line(number, pending)
 
 
 def read_text(tx: Tx, file_id: FileId, *, max_chars: int) -> str:
-    """The text from its beginning, at most so many characters."""
+    """Return the first `max_chars` characters of the text."""
     pieces: list[str] = []
     size = 0
     for part in _parts(tx, file_id, 1):

@@ -1,7 +1,6 @@
 """The tools that read an agent's files: `open_files`, `grep_files`, `semantic_search_files`.
 
-Every result names files and lines, so that it can be seen what was read. Only `open_files` changes something: which
-files are open, and what of them is in view.
+Every result names files and lines. Only `open_files` changes something: which files are open, and their lines in view.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from perdure.core.files import AgentFile, Folder
 from perdure.core.ids import AgentId, FileId
 from perdure.core.passages import Passage
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.conversations.matches import clipped
+from perdure.domain.conversations.matches import clip_line
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
 from perdure.domain.files.text import read_lines
-from perdure.domain.files.views import close_oldest, limits_of, open_view, pages_of
+from perdure.domain.files.views import close_oldest, limits_of, open_view, page_label
 from perdure.domain.tools.calls import MemoryCall
 from perdure.storage.tx import Tx
 
-__all__ = ["found_text", "grep_files", "open_files"]
+__all__ = ["grep_files", "open_files", "render_passages"]
 
 MOST_REQUESTS = 20
 PAGE_MATCHES = 20
 CONTEXT_LINES, CONTEXT_LINES_MAX = 1, 10
 LINE_CHARS = 200
-FOUND_CHARS = 2_000
+PASSAGE_CHARS = 2_000
 INCLUDE_CHARS = 200
 FILES_A_PAGE = 100
 NAMES_COMPARED, NAMES_SHOWN = 500, 8
@@ -40,7 +39,7 @@ NAMES_COMPARED, NAMES_SHOWN = 500, 8
 def open_files(
     tx: Tx, call: MemoryCall, file_requests: Sequence[Mapping[str, Any]], close_all_others: bool = False
 ) -> ToolOutcome:
-    """The lines that were asked for, as many as fit; the files stay open. Raises: ToolError."""
+    """Open files and return their requested lines, as many as fit. Raises: ToolError."""
     if not file_requests and not close_all_others:
         raise ToolError("file_requests is empty: name the files to read, or give close_all_others to close all")
     if len(file_requests) > MOST_REQUESTS:
@@ -49,21 +48,21 @@ def open_files(
     limits = limits_of(call.agent, call.window_tokens)
     if len(file_requests) > limits.max_open:
         raise ToolError(f"{len(file_requests)} files can't be open at once: the limit is {limits.max_open}")
-    asked = [(_found(tx, call, request["file_name"]), *_span(request)) for request in file_requests]
+    requests = [(_find_file(tx, call, request["file_name"]), *_span(request)) for request in file_requests]
     closed: list[AgentFile] = []
     if close_all_others:
-        wanted = {file.file.id for file, _, _ in asked}
-        closed = [file for file in tx.agent_files.opened(agent_id) if file.file.id not in wanted]
+        ids = {file.file.id for file, _, _ in requests}
+        closed = [file for file in tx.agent_files.opened(agent_id) if file.file.id not in ids]
         for file in closed:
             tx.agent_files.close(agent_id, file.file.id)
     parts: list[str] = []
-    seen: dict[FileId, int | None] = {}
-    left = call.result_tokens
-    for index, (file, first, last) in enumerate(asked):
+    versions: dict[FileId, int | None] = {}
+    tokens_left = call.result_tokens
+    for index, (file, first, last) in enumerate(requests):
         lines = file.file.line_count
         if first > max(1, lines):
             raise ToolError(f"{file.path} has {lines} lines: offset={first - 1} is behind them")
-        share = left // (len(asked) - index) - 40  # what the headings take
+        share = tokens_left // (len(requests) - index) - 40  # what the headings take
         opened, view = open_view(
             tx,
             agent_id,
@@ -75,8 +74,8 @@ def open_files(
             counter=call.counter,
             at=call.now,
         )
-        seen[file.file.id] = opened.version
-        pages = pages_of(tx.files.page_starts(file.file.id), view.first_line, view.last_line)
+        versions[file.file.id] = opened.version
+        pages = page_label(tx.files.page_starts(file.file.id), view.first_line, view.last_line)
         text = [f"{file.path}: lines {view.first_line}-{view.last_line} of {lines}{pages}", view.text]
         if not lines:
             text = [f"{file.path}: the file has no text"]
@@ -85,24 +84,24 @@ def open_files(
         if view.left and (last is None or view.last_line < min(last, lines)):
             text.append(f"[{view.left} more lines: open_files with offset={view.last_line}]")
         parts.append("\n".join(filter(None, text)))
-        left -= call.counter.count(parts[-1])
+        tokens_left -= call.counter.count(parts[-1])
     closed += close_oldest(tx, agent_id, limits)
     if closed:
         parts.append(f"[closed: {', '.join(file.path for file in closed)}]")
-        seen |= dict.fromkeys((file.file.id for file in closed), None)
-    return ToolOutcome(text="\n\n".join(parts) or "[no file was open]", files=seen)
+        versions |= dict.fromkeys((file.file.id for file in closed), None)
+    return ToolOutcome(text="\n\n".join(parts) or "[no file was open]", files=versions)
 
 
 def _span(request: Mapping[str, Any]) -> tuple[int, int | None]:
-    """First and last line; None: the end."""
+    """Return the first and last line of a request; None: the end."""
     offset, length = request.get("offset") or 0, request.get("length")
     if offset < 0 or (length is not None and length < 1):
         raise ToolError(f"offset={offset}, length={length} can't be: pass over 0 lines or more, and show 1 or more")
     return offset + 1, None if length is None else offset + length
 
 
-def _names_like(wanted: str, known: Sequence[str]) -> str:
-    """What there is instead: names that are much like it, or else the first ones."""
+def _names_like(name: str, known: Sequence[str]) -> str:
+    """Return a hint with similar names, or else the first names."""
     if not known:
         return "your folders have no files"
     from difflib import get_close_matches
@@ -110,24 +109,24 @@ def _names_like(wanted: str, known: Sequence[str]) -> str:
     ends: dict[str, list[str]] = {}
     for path in known:
         ends.setdefault(path.rpartition("/")[2].lower(), []).append(path)
-    near = get_close_matches(wanted.rpartition("/")[2].lower()[:200], ends, n=3, cutoff=0.7)
+    near = get_close_matches(name.rpartition("/")[2].lower()[:200], ends, n=3, cutoff=0.7)
     if near:
         return f"is it {' or '.join([path for end in near for path in ends[end]][:4])}?"
     more = " and others; semantic_search_files finds what they say" if len(known) > NAMES_SHOWN else ""
     return f"there are {', '.join(known[:NAMES_SHOWN])}{more}"
 
 
-def _found(tx: Tx, call: MemoryCall, name: str) -> AgentFile:
-    """The file that a model means. Raises: ToolError."""
-    wanted = name.strip().strip("\"'`").removeprefix("./").lstrip("/")
-    found = tx.agent_files.named(call.agent.id, wanted)
-    exact = [file for file in found if wanted == file.path] or [file for file in found if wanted == file.file.name]
-    candidates = exact or list(found)
+def _find_file(tx: Tx, call: MemoryCall, name: str) -> AgentFile:
+    """Return the file that a model's name stands for. Raises: ToolError: none, several, or not ready."""
+    path = name.strip().strip("\"'`").removeprefix("./").lstrip("/")
+    matches = tx.agent_files.named(call.agent.id, path)
+    exact = [file for file in matches if path == file.path] or [file for file in matches if path == file.file.name]
+    candidates = exact or list(matches)
     if len(candidates) > 1:
         raise ToolError(f"{name[:80]!r} may be {', '.join(file.path for file in candidates[:8])}: give the whole path")
     if not candidates:
         known = [file.path for file in tx.agent_files.list(call.agent.id, limit=NAMES_COMPARED)]
-        raise ToolError(f"file {name[:80]!r} not found: {_names_like(wanted, known)}")
+        raise ToolError(f"file {name[:80]!r} not found: {_names_like(path, known)}")
     (file,) = candidates
     if file.file.status == "error":
         raise ToolError(f"{file.path} can't be read: {file.file.problem}")
@@ -154,47 +153,47 @@ def grep_files(
     context_lines: int = CONTEXT_LINES,
     offset: int | None = None,
 ) -> str:
-    """A page of the lines that match, with lines around them. Raises: ToolError."""
+    """Return a page of matching lines, with lines around each. Raises: ToolError."""
     if not 0 <= context_lines <= CONTEXT_LINES_MAX:
         raise ToolError(f"context_lines={context_lines} can't be used: give 0 to {CONTEXT_LINES_MAX}")
     skip = offset or 0
     if skip < 0:
         raise ToolError(f"offset={skip} can't be used: give how many matches to pass over, 0 or more")
-    scan = _scan(tx, agent_id, Search(pattern), _included(include), most=skip + PAGE_MATCHES + 1)
+    scan = _scan(tx, agent_id, Search(pattern), _compile_include(include), most=skip + PAGE_MATCHES + 1)
     if not scan.file_count:
         why = f"no file's path matches include={include!r:.80}" if include else "your folders have no text yet"
         return budget.cut(f"No match: {why}.")
     entries = [_entry(tx, hit, context_lines) for hit in scan.hits[skip : skip + PAGE_MATCHES]]
 
-    def end(shown: int) -> str:
-        if skip + shown < len(scan.hits):
-            return f"[more matches: grep_files with offset={skip + shown}]"
-        if scan.stopped:
-            return f"[the time was up in {scan.stopped}: use a simpler pattern, or include to search fewer files]"
+    def end(count: int) -> str:
+        if skip + count < len(scan.hits):
+            return f"[more matches: grep_files with offset={skip + count}]"
+        if scan.timeout_path:
+            return f"[the time was up in {scan.timeout_path}: use a simpler pattern, or include to search fewer files]"
         files = f"{scan.file_count} file{'' if scan.file_count == 1 else 's'} searched"
         return f"[{files}]" if entries else f"[no match; {files}]"
 
-    for shown in range(len(entries), 0, -1):
-        if budget.fits(answer := "\n".join((*entries[:shown], end(shown)))):
+    for count in range(len(entries), 0, -1):
+        if budget.fits(answer := "\n".join((*entries[:count], end(count)))):
             return answer
     return budget.cut("\n".join((*entries[:1], end(len(entries[:1])))))
 
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What was found in how many files; `stopped`: the file in which the time was up."""
+    """The hits and how many files were searched; `timeout_path`: the file in which the time was up."""
 
     hits: Sequence[_Hit]
     file_count: int
-    stopped: str = ""
+    timeout_path: str = ""
 
 
-def _scan(tx: Tx, agent_id: AgentId, search: Search, wanted: re.Pattern[str] | None, *, most: int) -> _Scan:
-    """The first `most` lines that match. Raises: ToolError: the pattern takes too long in the first file."""
+def _scan(tx: Tx, agent_id: AgentId, search: Search, include: re.Pattern[str] | None, *, most: int) -> _Scan:
+    """Find the first `most` matching lines. Raises: ToolError: the pattern takes too long in the first file."""
     hits: list[_Hit] = []
     count = 0
     for file in _readable(tx, agent_id):
-        if wanted is not None and not (wanted.fullmatch(file.path) or wanted.fullmatch(file.file.name)):
+        if include is not None and not (include.fullmatch(file.path) or include.fullmatch(file.file.name)):
             continue
         count += 1
         try:
@@ -212,20 +211,20 @@ def _scan(tx: Tx, agent_id: AgentId, search: Search, wanted: re.Pattern[str] | N
 
 
 def _entry(tx: Tx, hit: _Hit, around: int) -> str:
-    """`docs/plan.md:17`, then the line (`17> text`) and those around it (`18| text`)."""
+    """Render `docs/plan.md:17`, then the line (`17> text`) and those around it (`18| text`)."""
     line = hit.match.line
     lines = read_lines(tx, hit.file.file.id, max(1, line - around), line + around, max_chars=200_000)
-    shown = [f"{hit.file.path}:{line}"]
+    entry = [f"{hit.file.path}:{line}"]
     for one in lines:
         if one.number == line:
-            shown.append(f"{one.number}> {clipped(one.text, hit.match, LINE_CHARS)}")
+            entry.append(f"{one.number}> {clip_line(one.text, hit.match, LINE_CHARS)}")
         else:
-            shown.append(f"{one.number}| {clipped(one.text, Match(one.number, 0, 0), LINE_CHARS)}")
-    return "\n".join(shown)
+            entry.append(f"{one.number}| {clip_line(one.text, Match(one.number, 0, 0), LINE_CHARS)}")
+    return "\n".join(entry)
 
 
 def _matches(tx: Tx, file: AgentFile, search: Search) -> Iterator[Match]:
-    """One match for each line that has one. Raises: PatternSlow."""
+    """Yield the first match of each line that has one. Raises: PatternSlow."""
     after, last = -1, 0
     while parts := tx.files.parts(file.file.id, after_seq=after, limit=4):
         for part in parts:
@@ -233,14 +232,14 @@ def _matches(tx: Tx, file: AgentFile, search: Search) -> Iterator[Match]:
                 raise PatternSlow
             for match in search.matches(part.text, first_line=part.first_line):
                 at = match.start + part.first_char if match.line == part.first_line else match.start
-                if match.line != last:  # a line that fills several parts is told once
+                if match.line != last:  # a line that fills several parts counts once
                     yield Match(match.line, at, at + match.end - match.start)
                 last = match.line
         after = parts[-1].seq
 
 
 def _readable(tx: Tx, agent_id: AgentId) -> Iterator[AgentFile]:
-    """All files whose text is there, in the order of their folders."""
+    """Yield the files whose text is stored, in the order of their folders."""
     place: tuple[int, int] | None = None
     numbers = {folder.id: folder.number for folder in tx.folders.of_agent(agent_id)}
     while page := tx.agent_files.list(agent_id, above=place, limit=FILES_A_PAGE):
@@ -248,7 +247,7 @@ def _readable(tx: Tx, agent_id: AgentId) -> Iterator[AgentFile]:
         place = (numbers[page[-1].file.folder_id], page[-1].file.number)
 
 
-def _included(include: str | None) -> re.Pattern[str] | None:
+def _compile_include(include: str | None) -> re.Pattern[str] | None:
     if not include:
         return None
     if len(include) > INCLUDE_CHARS:
@@ -260,8 +259,8 @@ def _included(include: str | None) -> re.Pattern[str] | None:
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
-def found_text(passages: Sequence[Passage], folders: Sequence[Folder], budget: Budget) -> str:
-    """Passages of files as a model reads them, the best first, each with its file and lines."""
+def render_passages(passages: Sequence[Passage], folders: Sequence[Folder], budget: Budget) -> str:
+    """Render passages of files for a model, each with its file and lines, as many as fit."""
     names: dict[str, str] = {folder.id: folder.name for folder in folders}
     entries: list[str] = []
     for passage in passages:
@@ -269,7 +268,7 @@ def found_text(passages: Sequence[Passage], folders: Sequence[Folder], budget: B
         page = f", page {source['page']}" if source.get("page") else ""
         path = f"{names.get(source.get('folder_id', ''), '')}/{source.get('file_name')}"
         place = f"{path}: lines {source.get('first_line')}-{source.get('last_line')}{page}"
-        text = passage.text if len(passage.text) <= FOUND_CHARS else f"{passage.text[:FOUND_CHARS]}…"
+        text = passage.text if len(passage.text) <= PASSAGE_CHARS else f"{passage.text[:PASSAGE_CHARS]}…"
         entries.append(f"{place}\n{text}")
     if not entries:
         return budget.cut("No passage found. grep_files looks for exact words.")

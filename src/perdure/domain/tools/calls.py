@@ -1,4 +1,4 @@
-"""A call of a memory tool: for whom and from where."""
+"""A call of a memory tool: its agent, run and message, and its limits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from perdure.core.runs import Run
 from perdure.domain.blocks.units import edit_block, find_block
 from perdure.storage.tx import Tx
 
-__all__ = ["MemoryCall", "edited"]
+__all__ = ["MemoryCall", "edit_own_block"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCall:
-    """For whom and from where a memory tool is called. `ids` names what the call creates.
+    """The agent, run and message of a memory tool's call.
 
     Args:
-        result_tokens: the most that a result may take of the model's window, as `counter` counts it.
-        window_tokens: that window.
+        ids: makes the ids of what the call creates.
+        result_tokens: the most tokens of the result, counted by `counter`.
+        window_tokens: the model's window.
     """
 
     agent: Agent
@@ -48,10 +49,10 @@ class MemoryCall:
         )
 
 
-def edited(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block]) -> MemoryEdit:
-    """One edit of one of the agent's blocks. Raises: BlockNotFound, BlockReadOnly; what `edit` raises."""
+def edit_own_block(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block]) -> MemoryEdit:
+    """Edit one of the agent's blocks. Raises: BlockNotFound, BlockReadOnly; what `edit` raises."""
     before = find_block(tx, call.agent.id, label)
-    if before.read_only:  # said first: how the edit would have fitted is of no use to the model
+    if before.read_only:  # before the edit: its own error would not help the model
         raise BlockReadOnly(label)
     after = edit_block(tx, call.agent.id, label, edit, author=call.author, at=call.now)
     return MemoryEdit.of(before, after)

@@ -1,7 +1,7 @@
 """The tools that open what is out of view: `context_expand` and `context_grep`.
 
-The engine offers them to every agent that has tools. They only read, and only the agent's own log; each call reads a
-bounded part of it, and its answer is never larger than asked for.
+The engine offers them to every agent that has tools. They only read the agent's own log; each call reads a bounded
+part of it, and its answer fits `max_tokens`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,16 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.conversations.handles import Rows, behind, find_message, last_row, read_rows, rows_of, within
-from perdure.domain.conversations.matches import clipped, grep, matching_lines, matching_messages
+from perdure.domain.conversations.handles import (
+    Rows,
+    find_message,
+    last_row,
+    read_rows,
+    resolve_handle,
+    rows_of,
+    within,
+)
+from perdure.domain.conversations.matches import clip_line, grep, grep_lines, grep_messages
 from perdure.domain.conversations.patterns import PatternSlow, Search
 from perdure.domain.tools.calls import MemoryCall
 from perdure.storage.tx import Tx
@@ -48,27 +56,27 @@ def context_expand(
     pattern: str | None = None,
     max_tokens: int = DEFAULT_TOKENS,
 ) -> ToolOutcome:
-    """What stands behind a handle, as much as fits. Raises: ToolError."""
+    """Show the content of a handle, as much as fits. Raises: ToolError."""
     budget, at = _budget(call, max_tokens), zone(call.agent.timezone)
     search = Search(pattern) if pattern else None
     span = parse_rows(rows) if rows else None
-    found = behind(tx, call.run, handle)
-    if isinstance(found, SummaryNode) and found.level > 0:
+    target = resolve_handle(tx, call.run, handle)
+    if isinstance(target, SummaryNode) and target.level > 0:
         if lines:
-            raise ToolError(f"{node_handle(found.seq)} stands for other nodes: `lines` is for one message")
-        return ToolOutcome(text=_children(tx, found, span, search, budget, at))
-    inside = rows_of(found) if span is None else within(rows_of(found), span)
+            raise ToolError(f"{node_handle(target.seq)} stands for other nodes: `lines` is for one message")
+        return ToolOutcome(text=_children(tx, target, span, search, budget, at))
+    inside = rows_of(target) if span is None else within(rows_of(target), span)
     if inside.first < inside.last:
         if lines:
             raise ToolError('`lines` is for one message: give its own handle, such as handle="msg-17"')
         if search is not None:
-            return ToolOutcome(text=matching_messages(tx, inside, search, budget, at))
-        return ToolOutcome(text=_messages(tx, _title(found, inside, at), inside, budget, at))
-    message = found if isinstance(found, Message) else find_message(tx, inside.agent_id, inside.first)
+            return ToolOutcome(text=grep_messages(tx, inside, search, budget, at))
+        return ToolOutcome(text=_messages(tx, _title(target, inside, at), inside, budget, at))
+    message = target if isinstance(target, Message) else find_message(tx, inside.agent_id, inside.first)
     wanted = parse_lines(lines) if lines else Lines()
     if search is None:
         return ToolOutcome(text=show_message(message, wanted, budget, zone=at))
-    return ToolOutcome(text=matching_lines(message, wanted, search, budget, at))
+    return ToolOutcome(text=grep_lines(message, wanted, search, budget, at))
 
 
 def context_grep(
@@ -79,16 +87,16 @@ def context_grep(
     max_tokens: int = DEFAULT_TOKENS,
     **more: str,
 ) -> ToolOutcome:
-    """The lines that match, newest message first. Raises: ToolError.
+    """Show the lines that match, newest message first. Raises: ToolError.
 
     Args:
-        more: `from`, the message and line to go on at; its name can't be a parameter's in Python.
+        more: `from`, the message and line to continue at; Python reserves that name.
     """
     budget = _budget(call, max_tokens)
     search = Search(pattern)
     line = 1
-    found = behind(tx, call.run, handle) if handle else None
-    rows = Rows(call.agent.id, call.run.conversation_seq, 0, 10**15) if found is None else rows_of(found)
+    target = resolve_handle(tx, call.run, handle) if handle else None
+    rows = Rows(call.agent.id, call.run.conversation_seq, 0, 10**15) if target is None else rows_of(target)
     newest = last_row(tx, rows)
     if newest is None:
         return ToolOutcome(text=budget.cut("[No messages to search]"))
@@ -101,7 +109,9 @@ def context_grep(
             )
         line = line if seq <= rows.last else 1
         rows = replace(rows, last=min(rows.last, seq))
-    answer = grep(tx, rows, search, budget, first_line=line, whole=isinstance(found, Message), asked_by=call.message_id)
+    answer = grep(
+        tx, rows, search, budget, first_line=line, whole=isinstance(target, Message), call_message_id=call.message_id
+    )
     return ToolOutcome(text=answer)
 
 
@@ -119,25 +129,25 @@ def _position(text: str) -> tuple[int, int]:
     return handle.last, max(1, int(line[:15])) if line else 1
 
 
-def _title(found: SummaryNode | Rows | Message, inside: Rows, at: tzinfo) -> str:
-    """What was opened, in one line."""
-    if not isinstance(found, SummaryNode):
+def _title(target: SummaryNode | Rows | Message, inside: Rows, at: tzinfo) -> str:
+    """Return one line about the node and its messages; empty for other handles."""
+    if not isinstance(target, SummaryNode):
         return ""
-    dates = f"{found.since.astimezone(at):%Y-%m-%d} to {found.until.astimezone(at):%Y-%m-%d}"
-    covers = message_handle(found.from_message_seq, found.upto_message_seq)
+    dates = f"{target.since.astimezone(at):%Y-%m-%d} to {target.until.astimezone(at):%Y-%m-%d}"
+    covers = message_handle(target.from_message_seq, target.upto_message_seq)
     shown = message_handle(inside.first, inside.last)
-    return f"{node_handle(found.seq)}: {covers}, {dates}" + (f"; of these {shown}" if shown != covers else "")
+    return f"{node_handle(target.seq)}: {covers}, {dates}" + (f"; of these {shown}" if shown != covers else "")
 
 
 def _children(tx: Tx, node: SummaryNode, span: Span | None, search: Search | None, budget: Budget, at: tzinfo) -> str:
-    found = tx.nodes.by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
-    if span is not None and found:
-        first, last = span.within(found[0].seq, found[-1].seq)
-        if not (children := [child for child in found if first <= child.seq <= last]):
-            rows = f"{found[0].seq}..{found[-1].seq}"
+    nodes = tx.nodes.by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
+    if span is not None and nodes:
+        first, last = span.within(nodes[0].seq, nodes[-1].seq)
+        if not (children := [child for child in nodes if first <= child.seq <= last]):
+            rows = f"{nodes[0].seq}..{nodes[-1].seq}"
             raise ToolError(f'{node_handle(node.seq)} stands for nodes; their numbers are rows="{rows}"')
     else:
-        children = list(found)
+        children = list(nodes)
     title = _title(node, rows_of(node), at)
     if search is None:
         return list_nodes(title, children, budget, zone=at, about=lambda child: child.text.split("\n", 1)[0])
@@ -145,10 +155,10 @@ def _children(tx: Tx, node: SummaryNode, span: Span | None, search: Search | Non
     try:
         for child in children:
             if (match := next(search.matches(child.text), None)) is not None:
-                lines[child.seq] = clipped(child.text.split("\n")[match.line - 1], match)
+                lines[child.seq] = clip_line(child.text.split("\n")[match.line - 1], match)
     except PatternSlow as error:
         raise ToolError("the pattern takes too long: use a simpler one") from error
-    # Summaries leave much out, so a miss here says little: the messages themselves are one call away.
+    # Summaries omit much, so the hint names the call that searches the messages.
     hint = f'[Only summaries were searched; the messages: context_grep with handle="{node_handle(node.seq)}"]'
     if not lines:
         return budget.cut(f"No summary in {node_handle(node.seq)} matches.\n{hint}")
@@ -171,16 +181,16 @@ def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, at: tzinfo) -> str
     if messages[0].seq == last.seq:
         return show_message(messages[0], Lines(), budget, zone=at)
 
-    def left(count: int) -> str:
+    def render_rest(count: int) -> str:
         if count and messages[count - 1].seq >= last.seq:
             return ""
         rest = rows if count == 0 else replace(rows, first=messages[count - 1].seq + 1)
         first = next(read_rows(tx, rest, page=1)).seq
-        # By numbers, then on to a message, so that each part begins with one.
+        # The middle by numbers, moved on to the next message, so that each part begins with one.
         middle = (first + last.seq) // 2 + 1
         second = next(read_rows(tx, replace(rows, first=middle), page=1), None) if middle <= last.seq else None
         if count == 0 and second is not None:  # the whole would be the same call again
             return f"[In parts: {message_handle(first, second.seq - 1)}, {message_handle(second.seq, last.seq)}]"
         return left_out(first, last.seq, second.seq if second else None, message_handle)
 
-    return list_messages(title, messages, left, budget, zone=at)
+    return list_messages(title, messages, render_rest, budget, zone=at)

@@ -1,4 +1,4 @@
-"""Values of a tool's environment, sealed when they are stored and opened when it runs."""
+"""The values of a tool's environment, encrypted in the store and decrypted for a run."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from perdure.storage.tx import Tx
 __all__ = ["open_environment", "seal_environment"]
 
 
-def seal_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, kept: ToolCode | None, cipher: Cipher) -> ToolCode:
-    """The code as it is stored, its values encrypted. One that is as it was keeps its bytes.
+def seal_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, stored: ToolCode | None, cipher: Cipher) -> ToolCode:
+    """Return the code with its values encrypted. An unchanged value keeps its stored bytes.
 
     Args:
-        kept: what is stored of this tool; None: nothing.
+        stored: the stored code of this tool; None: it is new.
     Raises: SecretKeyMissing.
     """
     plain = {name: value for name, value in code.environment.items() if value.startswith(REFERENCE)}
     sealed = dict(code.sealed)
     for name in code.environment.keys() - plain.keys():
         value = code.environment[name]
-        before = None if kept is None else _kept(tx, tool_id, kept, name, value, cipher)
+        before = None if stored is None else _keep_sealed(tx, tool_id, stored, name, value, cipher)
         sealed[name] = before or _seal(tx, tool_id, name, value, cipher)
     return replace(code, environment=plain, sealed=sealed)
 
 
 def open_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, cipher: Cipher) -> dict[str, str]:
-    """The variables with their values; `secret:NAME` stays. Raises: SecretKeyMissing, SecretUnreadable."""
+    """Return the variables with their values; `secret:NAME` stays. Raises: SecretKeyMissing, SecretUnreadable."""
     return {**code.environment, **{name: _open(tx, tool_id, name, code, cipher) for name in code.sealed}}
 
 
-def _kept(tx: Tx, tool_id: ToolId, kept: ToolCode, name: str, value: str, cipher: Cipher) -> str | None:
-    """The stored bytes of a value that is as it was, or was not given anew; None: it is another one."""
-    if name in kept.sealed:
+def _keep_sealed(tx: Tx, tool_id: ToolId, stored: ToolCode, name: str, value: str, cipher: Cipher) -> str | None:
+    """Return the stored bytes of an unchanged or hidden value; None: the value is new."""
+    if name in stored.sealed:
         try:
-            same = value == HIDDEN or value == _open(tx, tool_id, name, kept, cipher)
-        except (SecretKeyMissing, SecretUnreadable):  # the key is another one: it is set anew
+            same = value == HIDDEN or value == _open(tx, tool_id, name, stored, cipher)
+        except (SecretKeyMissing, SecretUnreadable):  # the key changed: encrypt again
             same = False
-        return kept.sealed[name] if same else None
-    if value == HIDDEN and name in kept.environment:  # stored by an older version
-        return _seal(tx, tool_id, name, kept.environment[name], cipher)
+        return stored.sealed[name] if same else None
+    if value == HIDDEN and name in stored.environment:  # stored by an older version
+        return _seal(tx, tool_id, name, stored.environment[name], cipher)
     return None
 
 
 def _seal(tx: Tx, tool_id: ToolId, name: str, value: str, cipher: Cipher) -> str:
-    return base64.b64encode(cipher.encrypt(value.encode(), bound_to=_bound(tx, tool_id, name))).decode()
+    return base64.b64encode(cipher.encrypt(value.encode(), bound_to=_binding(tx, tool_id, name))).decode()
 
 
 def _open(tx: Tx, tool_id: ToolId, name: str, code: ToolCode, cipher: Cipher) -> str:
-    return cipher.decrypt(base64.b64decode(code.sealed[name]), bound_to=_bound(tx, tool_id, name)).decode()
+    return cipher.decrypt(base64.b64decode(code.sealed[name]), bound_to=_binding(tx, tool_id, name)).decode()
 
 
-def _bound(tx: Tx, tool_id: ToolId, name: str) -> str:
+def _binding(tx: Tx, tool_id: ToolId, name: str) -> str:
     return f"tool/{tx.org_id}/{tool_id}/{name}"

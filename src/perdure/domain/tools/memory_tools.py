@@ -1,8 +1,7 @@
-"""The built-in memory tools that change something or open what is out of view: what a call does, inside the
-transaction that stores its result. Those that search stand in `engine.search.tools`.
+"""The built-in memory tools that run inside the transaction that stores their result. `engine.search.tools` searches.
 
-So an edit happens exactly once: either the result is in the log and the edit in the block, or neither. A tool that
-raises has changed nothing, because its transaction is rolled back before the error becomes the call's result.
+So an edit happens exactly once: the result is in the log and the edit in the block, or neither. A tool that raises
+changes nothing, because its transaction is rolled back before the error becomes the call's result.
 """
 
 from __future__ import annotations
@@ -13,44 +12,44 @@ from collections.abc import Callable, Mapping
 from perdure.core.blocks import MemoryEdit, appended, inserted, replaced, rewritten
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.archives.passages import archive_of, insert_passage
+from perdure.domain.archives.passages import insert_passage, own_archive
 from perdure.domain.blocks.memory_files import run_memory_command
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.files.tools import open_files
-from perdure.domain.tools.calls import MemoryCall, edited
+from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
 from perdure.storage.tx import Tx
 
 __all__ = ["MEMORY_TOOLS"]
 
 
-def _shown(edit: MemoryEdit) -> ToolOutcome:
-    """The result of an edit is the block's new value: it is how the model comes to see the edit."""
+def _result(edit: MemoryEdit) -> ToolOutcome:
+    """Build the result of an edit: the block's new value, which shows the edit to the model."""
     return ToolOutcome(text=edit.block.value, edits=(edit,) if edit.diff else ())
 
 
 def _core_memory_append(tx: Tx, call: MemoryCall, label: str, content: str) -> ToolOutcome:
-    return _shown(edited(tx, call, label, lambda block: appended(block, content)))
+    return _result(edit_own_block(tx, call, label, lambda block: appended(block, content)))
 
 
 def _core_memory_replace(tx: Tx, call: MemoryCall, label: str, old_content: str, new_content: str) -> ToolOutcome:
-    return _shown(edited(tx, call, label, lambda block: replaced(block, old_content, new_content)))
+    return _result(edit_own_block(tx, call, label, lambda block: replaced(block, old_content, new_content)))
 
 
 def _memory_replace(tx: Tx, call: MemoryCall, label: str, old_string: str, new_string: str) -> ToolOutcome:
-    return _shown(edited(tx, call, label, lambda block: replaced(block, old_string, new_string)))
+    return _result(edit_own_block(tx, call, label, lambda block: replaced(block, old_string, new_string)))
 
 
 def _memory_insert(tx: Tx, call: MemoryCall, label: str, new_string: str, insert_line: int = -1) -> ToolOutcome:
-    return _shown(edited(tx, call, label, lambda block: inserted(block, new_string, line=insert_line)))
+    return _result(edit_own_block(tx, call, label, lambda block: inserted(block, new_string, line=insert_line)))
 
 
 def _memory_rethink(tx: Tx, call: MemoryCall, label: str, new_memory: str) -> ToolOutcome:
-    return _shown(edited(tx, call, label, lambda block: rewritten(block, new_memory)))
+    return _result(edit_own_block(tx, call, label, lambda block: rewritten(block, new_memory)))
 
 
 def _memory_apply_patch(tx: Tx, call: MemoryCall, label: str, patch: str) -> ToolOutcome:
-    return _shown(edited(tx, call, label, lambda block: rewritten(block, apply_patch(block.value, patch))))
+    return _result(edit_own_block(tx, call, label, lambda block: rewritten(block, apply_patch(block.value, patch))))
 
 
 def _memory_finish_edits(tx: Tx, call: MemoryCall) -> ToolOutcome:
@@ -58,7 +57,7 @@ def _memory_finish_edits(tx: Tx, call: MemoryCall) -> ToolOutcome:
 
 
 def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> ToolOutcome:
-    archive = archive_of(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
+    archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
     passage = insert_passage(
         tx,
         archive.id,
@@ -85,7 +84,7 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "context_expand": context_expand,
     "context_grep": context_grep,
 }
-"""Name -> what a call does, given `(tx, call, **arguments)`, its arguments checked before.
+"""Name -> function `(tx, call, **checked_arguments)`.
 
-Raises: ToolError, InvalidInput, Conflict: what the model is told; the caller's transaction must then be rolled back.
+Raises: ToolError, InvalidInput, Conflict: texts for the model; the caller must then roll the transaction back.
 """

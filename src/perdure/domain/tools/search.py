@@ -1,4 +1,4 @@
-"""Which tools of an organisation go with some words: those whose name, tags or description have them."""
+"""Search for tools by words in their name, tags or description."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.storage.tx import Tx
 __all__ = ["ToolHit", "search_tools", "text_of_tool"]
 
 LOOKED_AT = 2_000
-"""The newest so many tools are looked through."""
+"""How many of the newest tools are searched."""
 
 NAME_WEIGHT, TAG_WEIGHT = 3.0, 2.0
 """How much more a word counts in a tool's name and tags than in its description."""
@@ -22,34 +22,34 @@ NAME_WEIGHT, TAG_WEIGHT = 3.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class ToolHit:
-    """A tool, and how well it goes with the query: higher is better, no unit."""
+    """A tool and its score: higher is better, no unit."""
 
     tool: Tool
     score: float
 
 
 def search_tools(tx: Tx, query: str, *, where: ToolFilter, limit: int) -> Sequence[ToolHit]:
-    """The best first; without words in the query the newest, with a score of 0.
+    """Return the best tools first; for a query without words the newest, with a score of 0.
 
     Source: sum of inverse document frequencies, after Robertson and Sparck Jones, 1976; words as in every search here.
     """
     tools = tx.tools.page(where=where, limit=LOOKED_AT)
-    wanted = set(index_words(query).split())
-    if not wanted:
+    words = set(index_words(query).split())
+    if not words:
         return [ToolHit(tool, 0.0) for tool in tools[:limit]]
-    found = [(tool, _weights(tool, wanted)) for tool in tools]
-    seen = Counter(word for _, weights in found for word in weights)
-    rare = {word: math.log(1 + len(tools) / count) for word, count in seen.items()}
-    hits = [ToolHit(tool, sum(rare[word] * weight for word, weight in weights.items())) for tool, weights in found]
+    matches = [(tool, _weights(tool, words)) for tool in tools]
+    counts = Counter(word for _, weights in matches for word in weights)
+    rare = {word: math.log(1 + len(tools) / count) for word, count in counts.items()}
+    hits = [ToolHit(tool, sum(rare[word] * weight for word, weight in weights.items())) for tool, weights in matches]
     return sorted((hit for hit in hits if hit.score > 0), key=lambda hit: -hit.score)[:limit]
 
 
 def text_of_tool(tool: Tool) -> str:
-    """What of a tool is searched, as one text."""
+    """Return the searched text of a tool."""
     return "\n".join(filter(None, (tool.spec.name, " ".join(tool.tags), tool.spec.description)))
 
 
-def _weights(tool: Tool, wanted: set[str]) -> dict[str, float]:
+def _weights(tool: Tool, words: set[str]) -> dict[str, float]:
     weights: dict[str, float] = {}
     name = tool.spec.name
     fields: Iterable[tuple[str, float]] = (
@@ -58,5 +58,5 @@ def _weights(tool: Tool, wanted: set[str]) -> dict[str, float]:
         (f"{name} {name.replace('_', ' ').replace('-', ' ')}", NAME_WEIGHT),
     )
     for text, weight in fields:
-        weights |= dict.fromkeys(wanted.intersection(index_words(text).split()), weight)
+        weights |= dict.fromkeys(words.intersection(index_words(text).split()), weight)
     return weights

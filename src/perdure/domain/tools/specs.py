@@ -1,5 +1,4 @@
-"""What models are told of the built-in memory tools: names and arguments as Letta agents know them, words of our
-own."""
+"""The specs of the built-in memory tools: names and arguments as in Letta, descriptions of our own."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def _spec(
         },
         kind="memory",
         tool_type=tool_type,
-        idempotent=True,  # a repeated call is never run: its result is in the transaction of its edit
+        idempotent=True,  # the result is in the transaction of the edit, so no call runs twice
         parallel=parallel,
     )
 
@@ -281,8 +280,8 @@ MEMORY_TOOL_SPECS: dict[str, ToolSpec] = {spec.name: spec for spec in _SPECS}
 """Name -> spec, of every built-in memory tool."""
 
 CONTEXT_TOOL_SPECS: dict[str, ToolSpec] = {spec.name: spec for spec in _CONTEXT_SPECS}
-"""Name -> spec, of the tools that open what is out of view. The engine itself offers them, behind an agent's own: they
-are not stored as tools."""
+"""Name -> spec, of the tools that open what is out of view. The engine adds them to every request with tools; they are
+not stored."""
 
 DEFAULT_TOOLS: dict[str, tuple[str, ...]] = {
     "letta_v1_agent": ("conversation_search", "memory_insert", "memory_replace"),
@@ -290,6 +289,6 @@ DEFAULT_TOOLS: dict[str, tuple[str, ...]] = {
 """Agent type -> the tools it has from the start."""
 
 FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")
-"""What an agent has while it has a folder."""
+"""The tools of an agent with a folder."""
 
 ARCHIVAL_TOOLS = ("archival_memory_insert", "archival_memory_search")

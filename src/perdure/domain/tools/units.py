@@ -1,4 +1,4 @@
-"""Tools as objects: made of a source, changed, removed; and those that are built in, kept as they are now."""
+"""Units of work on tools: create them from a source, change and delete them; store the built-in ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perdure.core.tools.source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_to
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.domain.tools.environment import seal_environment
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
-from perdure.domain.values import as_tags, check_json, check_kept, shown
+from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, describe_value
 from perdure.storage.tx import Tx
 
 __all__ = [
@@ -51,15 +51,15 @@ LISTED_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTool:
-    """What a custom tool is made of. None: as the source says, or the usual.
+    """The values of a new custom tool. None: as in the source, or the default.
 
     Args:
-        source: Python, a whole module or a function alone; or TypeScript, which is kept but can't be run here.
-        name: of the function in the source that is the tool; the last public one if left out.
-        schema: a JSON schema of its arguments, in place of the one that the signature says.
-        requirements: of pip, such as "httpx==0.28.1".
+        source: Python, a module or one function; or TypeScript, which is stored but can't run here.
+        name: the function of the source that is the tool; by default the last public one.
+        schema: a JSON schema of its arguments, in place of the signature's.
+        requirements: pip requirements, such as "httpx==0.28.1".
         environment: variable -> value; `secret:NAME` stands for the organisation's secret of that name.
-        network: the hosts that it may reach, as `core.tools.hosts` has them.
+        network: the hosts that it may reach; see `core.tools.hosts`.
     """
 
     source: str
@@ -81,7 +81,7 @@ class NewTool:
 
 
 class ToolOptions(TypedDict, total=False):
-    """What can be said of a new tool, beside its source; see `docs/tools.md`."""
+    """The options of a new tool beside its source; see `docs/tools.md`."""
 
     name: str
     description: str
@@ -100,22 +100,25 @@ class ToolOptions(TypedDict, total=False):
 
 
 class ToolChanges(ToolOptions, total=False):
-    """What may be changed of a tool. What is not given stays. A new source says name, description and schema anew,
-    unless they are given with it. Of tools that are not custom only those that concern their use can be changed."""
+    """The fields of a tool that can change. A missing field stays.
+
+    A new source replaces name, description and schema unless the changes have them. Of a tool that is not custom only
+    the fields of its use can change.
+    """
 
     source: str
     source_type: str
 
 
-_OF_USE = frozenset({"tags", "metadata", "return_limit_chars", "requires_approval"})
-"""What can be changed of a tool that is not made of a source."""
+_USE_FIELDS = frozenset({"tags", "metadata", "return_limit_chars", "requires_approval"})
+"""The fields that can change of a tool without source."""
 
-_OF_SPEC = ("return_limit_chars", "requires_approval", "idempotent", "parallel", "timeout_s")
-_OF_CODE = ("requirements", "environment", "network", "memory_mb")
+_SPEC_FIELDS = ("return_limit_chars", "requires_approval", "idempotent", "parallel", "timeout_s")
+_CODE_FIELDS = ("requirements", "environment", "network", "memory_mb")
 
 
 def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
-    """The tool that a source makes. Raises: SourceInvalid, SchemaMismatch, InvalidInput: a field that can't be used."""
+    """Build a tool from its source. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
     _check(new)
     if new.schema is not None:
         check_json("the tool's schema", new.schema)
@@ -123,10 +126,10 @@ def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     if new.source_type == "typescript":
         name, description, parameters, code = _typescript(new)
     else:
-        read = read_source(new.source, name=new.name, description=new.description, parameters=new.schema)
-        name, description, parameters = read.name, read.description, read.parameters
+        parsed = read_source(new.source, name=new.name, description=new.description, parameters=new.schema)
+        name, description, parameters = parsed.name, parsed.description, parsed.parameters
         code = ToolCode(
-            source=read.source, function=read.function, takes_agent=read.takes_agent, left_empty=read.left_empty
+            source=parsed.source, function=parsed.function, takes_agent=parsed.takes_agent, left_empty=parsed.left_empty
         )
     check_json("the tool's schema", parameters)
     spec = ToolSpec(
@@ -135,7 +138,7 @@ def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
         parameters=parameters,
         kind="custom",
         tool_type="custom",
-        **{one: getattr(new, one) for one in _OF_SPEC},
+        **{one: getattr(new, one) for one in _SPEC_FIELDS},
     )
     code = replace(
         code,
@@ -150,96 +153,97 @@ def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
 def create_tool(
     tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: datetime, fields: Collection[str] | None = None
 ) -> Tool:
-    """The new tool; the one that is there, if its name, source and `fields` are the same.
+    """Create a tool, or return the existing one with the same name, source and options.
 
     Args:
-        fields: names of fields that must be equal; by default those without the usual value.
-    Raises: SourceInvalid, SchemaMismatch, InvalidInput; ToolBuiltIn: its name is one of Perdure's own;
-        AlreadyExists: another tool has its name; or it is the same one with other options.
+        fields: the fields to compare with an existing tool; by default those that differ from the defaults.
+    Raises: SourceInvalid, SchemaMismatch, InvalidInput; ToolBuiltIn: the name of a built-in tool; AlreadyExists:
+        another source or other options under this name.
     """
     tool, code = build_tool(new, tool_id)
     _check_size(tx, tool)
-    before = _named(tx, tool.spec.name)
+    before = _find_named(tx, tool.spec.name)
     if before is not None:
-        kept = tx.tools.code(before.id)
-        if kept is not None and (kept.source, kept.source_type) == (code.source, code.source_type):
+        stored = tx.tools.code(before.id)
+        if stored is not None and (stored.source, stored.source_type) == (code.source, code.source_type):
             if fields is None:
                 usual = NewTool(source=new.source)
                 fields = [one for one in ToolChanges.__annotations__ if getattr(new, one) != getattr(usual, one)]
-            # Encrypted, equal values differ; so both are compared as they would be stored of this tool.
-            kept, code = (seal_environment(tx, before.id, one, kept=kept, cipher=cipher) for one in (kept, code))
-            there, wanted = _options(before, kept), _options(tool, code)
-            if differing := [one for one in fields if one in there and there[one] != wanted[one]]:
+            # Encryption makes equal values differ, so both are compared as they would be stored for this tool.
+            stored, code = (
+                seal_environment(tx, before.id, one, stored=stored, cipher=cipher) for one in (stored, code)
+            )
+            stored_options, new_options = _options(before, stored), _options(tool, code)
+            if differing := [
+                one for one in fields if one in stored_options and stored_options[one] != new_options[one]
+            ]:
                 raise AlreadyExists("tool", tool.spec.name, differing=differing)
             return before
-    return tx.tools.add(tool, code=seal_environment(tx, tool_id, code, kept=None, cipher=cipher), at=at)
+    return tx.tools.add(tool, code=seal_environment(tx, tool_id, code, stored=None, cipher=cipher), at=at)
 
 
 def upsert_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: datetime) -> Tool:
-    """The tool of this name, made or changed to what is given. Raises: as `create_tool`, and AlreadyExists if the name
-    is that of a tool which is made of no source."""
+    """Create the tool of this name or replace it. Raises: as `create_tool`; AlreadyExists: that tool has no source."""
     tool, code = build_tool(new, tool_id)
     _check_size(tx, tool)
-    before = _named(tx, tool.spec.name)
+    before = _find_named(tx, tool.spec.name)
     if before is None:
-        return tx.tools.add(tool, code=seal_environment(tx, tool_id, code, kept=None, cipher=cipher), at=at)
+        return tx.tools.add(tool, code=seal_environment(tx, tool_id, code, stored=None, cipher=cipher), at=at)
     if before.spec.kind != "custom":
         raise AlreadyExists("tool", tool.spec.name)
-    code = seal_environment(tx, before.id, code, kept=tx.tools.code(before.id), cipher=cipher)
+    code = seal_environment(tx, before.id, code, stored=tx.tools.code(before.id), cipher=cipher)
     return tx.tools.update(replace(tool, id=before.id), code=code, at=at)
 
 
 def seal_environments(tx: Tx, tool_ids: Sequence[ToolId], *, cipher: Cipher, at: datetime) -> None:
-    """Encrypt the variables of tools that an older version stored as they are. Raises: SecretKeyMissing."""
+    """Encrypt the variables of tools that an older version stored in plain text. Raises: SecretKeyMissing."""
     for tool_id, code in tx.tools.codes(tool_ids).items():
         if not is_sealed(code):
-            sealed = seal_environment(tx, tool_id, code, kept=None, cipher=cipher)
+            sealed = seal_environment(tx, tool_id, code, stored=None, cipher=cipher)
             tx.tools.update(tx.tools.get(tool_id), code=sealed, at=at)
 
 
 def unsealed_tools(tx: Tx, *, limit: int) -> Sequence[ToolId]:
-    """Tools whose variables an older version stored as they are."""
-    found: list[ToolId] = []
+    """Return up to `limit` tools whose variables an older version stored in plain text."""
+    ids: list[ToolId] = []
     last: ToolId | None = None
-    while len(found) < limit:
+    while len(ids) < limit:
         page = tx.tools.page(where=ToolFilter(types=("custom",)), limit=limit, after=last)
         if not page:
             break
         codes = tx.tools.codes([tool.id for tool in page])
-        found += [tool_id for tool_id, code in codes.items() if not is_sealed(code)]
+        ids += [tool_id for tool_id, code in codes.items() if not is_sealed(code)]
         last = page[-1].id
-    return found[:limit]
+    return ids[:limit]
 
 
 def update_tool(tx: Tx, tool_id: ToolId, changes: ToolChanges, *, cipher: Cipher, at: datetime) -> Tool:
-    """The tool as changed; as it was when nothing changes.
+    """Change a tool and return it.
 
-    Raises: NotFound, SourceInvalid, SchemaMismatch; InvalidInput: a value that can't be used, no such field;
-        ToolBuiltIn: that can't be changed of a tool which is made of no source; AlreadyExists: another has the name.
+    Raises: NotFound, SourceInvalid, SchemaMismatch; InvalidInput: an invalid value or field; ToolBuiltIn: a field that
+        can't change without a source; AlreadyExists: another tool has the name.
     """
-    if unknown := [name for name in changes if name not in ToolChanges.__annotations__]:
-        there = ", ".join(ToolChanges.__annotations__)
-        raise InvalidInput(f"a tool has no field {', '.join(unknown)} to change: there are {there}")
+    check_fields("a tool", changes, ToolChanges.__annotations__)
     before, code = tx.tools.get(tool_id), tx.tools.code(tool_id)
     if code is None:
-        if refused := [name for name in changes if name not in _OF_USE]:
-            helps = f"{', '.join(refused)} can't be changed; {', '.join(sorted(_OF_USE))} can"
+        if fixed := [name for name in changes if name not in _USE_FIELDS]:
+            helps = f"{', '.join(fixed)} can't be changed; {', '.join(sorted(_USE_FIELDS))} can"
             raise ToolBuiltIn(before.spec.name, helps=helps)
         tool = _of_use(before, changes)
         _check_size(tx, tool)
         return tx.tools.update(tool, at=at)
-    kept = code
+    stored = code
     tool, code = build_tool(_changed(before, code, changes), tool_id)
-    code = seal_environment(tx, tool_id, code, kept=kept, cipher=cipher)
+    code = seal_environment(tx, tool_id, code, stored=stored, cipher=cipher)
     _check_size(tx, tool)
-    named = _named(tx, tool.spec.name)
-    if named is not None and named.id != tool_id:
+    other = _find_named(tx, tool.spec.name)
+    if other is not None and other.id != tool_id:
         raise AlreadyExists("tool", tool.spec.name)
     return tx.tools.update(tool, code=code, at=at)
 
 
 def delete_tool(tx: Tx, tool_id: ToolId) -> None:
-    """Take it from all agents and remove it. Raises: NotFound; ToolBuiltIn."""
+    """Delete a tool and detach it from all agents. Raises: NotFound; ToolBuiltIn."""
     tool = tx.tools.get(tool_id)
     if tool.spec.kind in BASE_KINDS:
         raise ToolBuiltIn(tool.spec.name, helps="it can't be deleted; detach it from the agents that shall not have it")
@@ -247,13 +251,13 @@ def delete_tool(tx: Tx, tool_id: ToolId) -> None:
 
 
 def current_tools(stored: Mapping[str, Tool], specs: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Which of these specs, of tools that are built in or the program's functions, have to be stored, and how.
+    """Return the specs of built-in tools and of the program's functions that differ from the stored ones.
 
-    What a user set of a built-in tool stays; a built-in tool whose name a user's tool has is left out.
+    A user's options of a built-in tool stay. A built-in tool with the name of a user's tool is skipped.
     Raises: AlreadyExists: a function has the name of a user's tool; ToolBuiltIn: of a built-in one.
     """
     base = {spec.name for spec in specs if spec.kind in BASE_KINDS} | set(CONTEXT_TOOL_SPECS)
-    wanted: list[ToolSpec] = []
+    changed: list[ToolSpec] = []
     for spec in specs:
         before = stored.get(spec.name)
         if spec.kind not in BASE_KINDS and spec.name in base:
@@ -269,12 +273,12 @@ def current_tools(stored: Mapping[str, Tool], specs: Sequence[ToolSpec]) -> list
                 requires_approval=before.spec.requires_approval,
             )
         if before is None or before.spec != spec:
-            wanted.append(spec)
-    return wanted
+            changed.append(spec)
+    return changed
 
 
 def put_tools(tx: Tx, specs: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> None:
-    """Have these tools, built in or the program's functions, stored as they are now. Raises: as `current_tools`."""
+    """Store the current specs of built-in tools and of the program's functions. Raises: as `current_tools`."""
     stored = {spec.name: tool for spec in specs if (tool := tx.tools.find_by_name(spec.name)) is not None}
     for spec in current_tools(stored, specs):
         before = stored.get(spec.name)
@@ -282,8 +286,8 @@ def put_tools(tx: Tx, specs: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> N
         tx.tools.put(tool, at=at)
 
 
-def _named(tx: Tx, name: str) -> Tool | None:
-    """The tool that has a name. Raises: ToolBuiltIn."""
+def _find_named(tx: Tx, name: str) -> Tool | None:
+    """Return the tool with a name, if any. Raises: ToolBuiltIn."""
     before = tx.tools.find_by_name(name)
     built_in = before is not None and before.spec.kind in BASE_KINDS
     if built_in or name in CONTEXT_TOOL_SPECS or name in MEMORY_TOOL_SPECS:
@@ -292,22 +296,22 @@ def _named(tx: Tx, name: str) -> Tool | None:
 
 
 def _changed(before: Tool, code: ToolCode, changes: ToolChanges) -> NewTool:
-    """What the tool would be made of, were it made anew as it is to be."""
-    kept: dict[str, Any] = {name: getattr(before.spec, name) for name in _OF_SPEC}
-    kept |= {name: getattr(code, name) for name in _OF_CODE}
-    kept["environment"] = shown_environment(code)
-    kept |= {"tags": before.tags, "metadata": before.metadata, "source": code.source, "source_type": code.source_type}
+    """Return the values from which to build the tool again, with the changes."""
+    values: dict[str, Any] = {name: getattr(before.spec, name) for name in _SPEC_FIELDS}
+    values |= {name: getattr(code, name) for name in _CODE_FIELDS}
+    values["environment"] = shown_environment(code)
+    values |= {"tags": before.tags, "metadata": before.metadata, "source": code.source, "source_type": code.source_type}
     if "source" not in changes:
-        kept |= {"name": code.function, "description": before.spec.description, "schema": before.spec.parameters}
+        values |= {"name": code.function, "description": before.spec.description, "schema": before.spec.parameters}
     elif "name" not in changes and _defines(changes["source"], code.function):
-        kept["name"] = code.function
-    return NewTool(**{**kept, **changes})
+        values["name"] = code.function
+    return NewTool(**{**values, **changes})
 
 
 def _options(tool: Tool, code: ToolCode) -> dict[str, str]:
-    """What can be said of a tool beside its source, each in a form that can be compared."""
-    options: dict[str, Any] = {one: getattr(tool.spec, one) for one in _OF_SPEC}
-    options |= {one: getattr(code, one) for one in _OF_CODE}
+    """Return the tool's options, each as text to compare."""
+    options: dict[str, Any] = {one: getattr(tool.spec, one) for one in _SPEC_FIELDS}
+    options |= {one: getattr(code, one) for one in _CODE_FIELDS}
     options["environment"] = [code.environment, code.sealed]
     options |= {"description": tool.spec.description, "schema": tool.spec.parameters}
     options |= {"tags": tool.tags, "metadata": tool.metadata}
@@ -349,7 +353,7 @@ def _typescript(new: NewTool) -> tuple[str, str, Mapping[str, Any], ToolCode]:
 
 
 def _check_size(tx: Tx, tool: Tool) -> None:
-    check_kept(tx.limits, tags=tool.tags, metadata=tool.metadata, schema=tool.spec.parameters)
+    check_item_limits(tx.limits, tags=tool.tags, metadata=tool.metadata, schema=tool.spec.parameters)
 
 
 def _check(new: NewTool) -> None:
@@ -365,9 +369,9 @@ def _check(new: NewTool) -> None:
         ("environment", new.environment, Mapping),
     ):
         if not isinstance(value, kind) and not (value is None and what in ("name", "description", "schema")):
-            raise InvalidInput(f"{what} is {shown(value)}: give a {_KINDS[kind]}")
+            raise InvalidInput(f"{what} is {describe_value(value)}: give a {_KINDS[kind]}")
     if new.source_type not in ("python", "typescript"):
-        raise InvalidInput(f"source_type is {shown(new.source_type)}: use 'python' or 'typescript'")
+        raise InvalidInput(f"source_type is {describe_value(new.source_type)}: use 'python' or 'typescript'")
     if new.description is not None and len(new.description) > TEXT_MAX_CHARS:
         raise InvalidInput(f"description has {len(new.description):,} characters, the limit is {TEXT_MAX_CHARS:,}")
     as_tags(new.tags)
@@ -379,14 +383,14 @@ def _check(new: NewTool) -> None:
         _check_number("memory_mb", new.memory_mb, 16, MEMORY_MAX_MB, whole=True)
     if isinstance(new.requirements, str) or not isinstance(new.requirements, Sequence):
         raise InvalidInput(
-            f"requirements is {shown(new.requirements)}: give a list of texts, such as ['httpx==0.28.1']"
+            f"requirements is {describe_value(new.requirements)}: give a list of texts, such as ['httpx==0.28.1']"
         )
     if max(len(new.requirements), len(new.environment)) > LISTED_MAX:
         raise InvalidInput(f"a tool has at most {LISTED_MAX} requirements and {LISTED_MAX} variables")
     for requirement in new.requirements:
         if not isinstance(requirement, str) or not is_requirement(requirement):
             raise InvalidInput(
-                f"requirement {shown(requirement)} can't be used: write 'name' or 'name==1.2', no address"
+                f"requirement {describe_value(requirement)} can't be used: write 'name' or 'name==1.2', no address"
             )
     for name, value in new.environment.items():
         check_secret(name, value)
@@ -396,7 +400,7 @@ def _check_number(what: str, value: Any, least: float, most: float, *, whole: bo
     kind = int if whole else int | float
     if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:
         number = "whole number" if whole else "number"
-        raise InvalidInput(f"{what} is {shown(value)}: give a {number} from {least:,} to {most:,}")
+        raise InvalidInput(f"{what} is {describe_value(value)}: give a {number} from {least:,} to {most:,}")
 
 
 _KINDS: Mapping[type, str] = {str: "text", bool: "true or false", Mapping: "mapping"}

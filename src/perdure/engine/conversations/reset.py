@@ -18,7 +18,7 @@ from perdure.core.errors import ConversationBusy, InvalidInput, StoreDamaged, St
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.domain.agents.automatic import auto_capture_of
-from perdure.domain.agents.capture import due
+from perdure.domain.agents.capture import capture_due
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.hooks.rows import hook_draft, hook_tokens
 from perdure.engine.ports import Ports
@@ -158,7 +158,7 @@ def _waiting(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Mapping
     seqs = [line.seq for line in _all(tx, agent_id)] if conversation_seq is None else [conversation_seq]
     if any(tx.runs.active(agent_id, seq) is not None for seq in seqs):
         return {}
-    found = {seq: due(tx, agent_id, seq, rest=True) for seq in seqs}
+    found = {seq: capture_due(tx, agent_id, seq, force=True) for seq in seqs}
     return {seq: upto for seq, upto in found.items() if upto is not None}
 
 

@@ -11,7 +11,7 @@ from perdure.core.blocks import Block
 from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
 from perdure.core.runs import Prefix
-from perdure.domain.files.section import deltas_of_files, is_of_files
+from perdure.domain.files.section import build_file_deltas, is_file_key
 from perdure.domain.files.views import limits_of
 from perdure.engine.run.prefixes import Memory
 from perdure.engine.run.request_inputs import RequestInputs
@@ -37,10 +37,10 @@ def delta_texts(
         folded: its memory section shows the new values already, so it is only said that they count now.
     """
     blocks = tx.blocks.of_agent(agent.id)
-    seen_blocks = {key: version for key, version in seen.items() if not is_of_files(key)}
+    seen_blocks = {key: version for key, version in seen.items() if not is_file_key(key)}
     texts = memory_deltas(seen_blocks, blocks, labels=_seen_labels(tx, seen_blocks, blocks), folded=folded)
     window, _ = inputs.window(agent)
-    return texts + deltas_of_files(
+    return texts + build_file_deltas(
         tx,
         agent.id,
         seen,

@@ -22,7 +22,7 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
 from perdure.core.tools.rules import rules_of
-from perdure.domain.files.section import is_of_files, section_of_files
+from perdure.domain.files.section import build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import client_skills, client_specs
@@ -100,12 +100,12 @@ def compile_prefix(
     system = compiled()
     summary = summary_section(nodes, can_open=bool(tools))
     summary = marked_text(summary, marker) if summary else ""
-    if any(map(is_of_files, memory.versions)):
+    if any(map(is_file_key, memory.versions)):
         window, reserve = inputs.window(agent)
         rest = counter.count(system) + counter.count(tools_text(tools))
         limits = limits_of(agent, window)
         most = min(limits.section_tokens, int((window - reserve - rest) * FILES_SHARE))
-        directories = section_of_files(tx, agent.id, limits, most=most, counter=counter)
+        directories = build_file_section(tx, agent.id, limits, most=most, counter=counter)
         system = compiled(directories)
     return Prefix(
         agent_id=agent.id,

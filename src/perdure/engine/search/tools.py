@@ -17,7 +17,7 @@ from perdure.core.messages import MessageFilter
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.runs import Run
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.files.tools import found_text, grep_files
+from perdure.domain.files.tools import grep_files, render_passages
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
 from perdure.search.query.times import parse_time
@@ -120,7 +120,7 @@ async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -
     archives = [folder.archive_id for folder in folders]
     hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone, skip_deleted=True)
     passages = tuple(hit.passage for hit in hits)
-    return ToolOutcome(text=found_text(passages, folders, call.budget), passages=passages)
+    return ToolOutcome(text=render_passages(passages, folders, call.budget), passages=passages)
 
 
 def _passed_over(count: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import AgentId
-from perdure.domain.agents.capture import capture, due
+from perdure.domain.agents.capture import capture, capture_due
 from perdure.engine.ports import Ports
 
 __all__ = ["Captures", "capture_rest"]
@@ -74,7 +74,7 @@ async def capture_rest(ports: Ports, agent_id: AgentId, conversation_seqs: Seque
 async def _capture_due(ports: Ports, line: Line, *, rest: bool = False) -> None:
     """Raises: StoreError."""
     try:
-        upto_seq = await ports.store.read(due, *line, rest=rest)
+        upto_seq = await ports.store.read(capture_due, *line, force=rest)
         if upto_seq is not None:
             while await ports.store.write(capture, *line, upto_seq, ids=ports.ids, at=ports.clock.now()):
                 pass

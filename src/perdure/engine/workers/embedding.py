@@ -23,7 +23,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.ports import Clock, Embedder, Randomness
-from perdure.domain.archives.embedding import Waiting, store_vectors, take_texts
+from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
@@ -64,7 +64,7 @@ class _Down(Exception):
 
 @dataclass(slots=True)
 class _Batch:
-    waiting: list[Waiting]
+    waiting: list[ClaimedText]
     claimed: datetime
     renewing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -189,7 +189,7 @@ class EmbeddingWorker:
             now = self._clock.now()
             until = now + timedelta(seconds=LEASE_S)
             taken, waiting = await self._store.write(
-                take_texts, self._embedder.handle, at=now, until=until, limit=limit
+                claim_texts, self._embedder.handle, at=now, until=until, limit=limit
             )
             if waiting:
                 return _Batch(waiting, until)
@@ -210,7 +210,7 @@ class EmbeddingWorker:
         finally:
             keeper.cancel()
 
-    async def _embed_some(self, batch: _Batch, waiting: Sequence[Waiting]) -> None:
+    async def _embed_some(self, batch: _Batch, waiting: Sequence[ClaimedText]) -> None:
         texts = list(dict.fromkeys(one.text for one in waiting))
         try:
             vectors = await self._embedder.embed(texts, purpose="document")
@@ -232,10 +232,10 @@ class EmbeddingWorker:
                 store_vectors,
                 self._embedder.handle,
                 [(one, blobs[one.text]) for one in waiting],
-                claimed=batch.claimed,
+                claimed_until=batch.claimed,
             )
 
-    async def _refused(self, batch: _Batch, waiting: Waiting, error: ModelError) -> None:
+    async def _refused(self, batch: _Batch, waiting: ClaimedText, error: ModelError) -> None:
         """A text was refused by itself: give it up after some tries, unless any other text would be refused too."""
         try:
             await self._embedder.embed([PROBE], purpose="document")
@@ -265,13 +265,13 @@ def _fill(tx: Tx, model: str) -> bool:
     return tx.vectors.fill(model, limit=FILL_TEXTS)
 
 
-def _release(tx: Tx, waiting: Sequence[Waiting], *, claimed: datetime) -> None:
+def _release(tx: Tx, waiting: Sequence[ClaimedText], *, claimed: datetime) -> None:
     tx.vectors.release([one.claim for one in waiting], claimed=claimed)
 
 
-def _renew(tx: Tx, waiting: Sequence[Waiting], *, claimed: datetime, until: datetime) -> None:
+def _renew(tx: Tx, waiting: Sequence[ClaimedText], *, claimed: datetime, until: datetime) -> None:
     tx.vectors.renew([one.claim for one in waiting], claimed=claimed, until=until)
 
 
-def _fail(tx: Tx, waiting: Waiting, reason: str, *, claimed: datetime, again: datetime | None) -> None:
+def _fail(tx: Tx, waiting: ClaimedText, reason: str, *, claimed: datetime, again: datetime | None) -> None:
     tx.vectors.fail(waiting.claim, reason, claimed=claimed, again=again)

@@ -24,7 +24,7 @@ from perdure.core.ids import FileId
 from perdure.core.ports import Converter, Ids
 from perdure.domain.files.folders import add_chunks, drop_chunks
 from perdure.domain.files.text import parts_of
-from perdure.domain.files.views import limits_of, open_where_room
+from perdure.domain.files.views import limits_of, open_if_room
 from perdure.engine.ports import Ports, window_tokens
 from perdure.engine.run.leases import is_dead
 from perdure.storage.tx import Tx
@@ -326,4 +326,4 @@ def _end(tx: Tx, file: File, ports: Ports) -> None:
     for agent_id in tx.folders.agents(file.folder_id, opening=True):
         agent = tx.agents.get(agent_id)
         limits = limits_of(agent, window_tokens(agent, ports.models, ports.settings))
-        open_where_room(tx, agent_id, [file], limits, counter=ports.counter, at=file.updated_at)
+        open_if_room(tx, agent_id, [file], limits, counter=ports.counter, at=file.updated_at)

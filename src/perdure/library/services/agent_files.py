@@ -10,7 +10,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import AgentFile
 from perdure.core.ids import AgentId, FileId, is_id
-from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, view_of
+from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, read_view
 from perdure.engine.ports import window_tokens
 from perdure.library.checks import check_limit, check_text
 from perdure.library.paging import Page
@@ -123,7 +123,7 @@ class AgentFileService:
         return limits_of(agent, window_tokens(agent, self._ports.models, self._ports.settings))
 
     def _text_in_view(self, tx: Tx, file: AgentFile, limits: FileLimits) -> str:
-        view = view_of(
+        view = read_view(
             tx,
             file.file,
             file.first_line,

@@ -21,7 +21,7 @@ from perdure.domain.files.folders import (
     find_folder,
     update_folder,
 )
-from perdure.domain.files.views import limits_of, open_where_room
+from perdure.domain.files.views import limits_of, open_if_room
 from perdure.engine.conversations.reset import delete
 from perdure.engine.ports import Ports, window_tokens
 from perdure.library.checks import check_limit, check_text
@@ -165,7 +165,7 @@ def attach_and_open(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId
             return
         agent = tx.agents.get(agent_id)
         limits = limits_of(agent, window_tokens(agent, ports.models, ports.settings))
-        open_where_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
+        open_if_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
 
 
 def _detach_some(tx: Tx, folder_id: FolderId) -> int:

@@ -17,15 +17,15 @@ from perdure.domain.archives.passages import (
     NewPassage,
     PassageChanges,
     add_passages,
-    archive_of,
     delete_passage,
+    get_agent_passage,
+    get_archive_passage,
     list_passages,
     new_passages,
-    passage_in,
-    passage_of_agent,
+    own_archive,
     update_passage,
 )
-from perdure.domain.archives.units import Selection, delete_selected, selected_seqs
+from perdure.domain.archives.units import Selection, delete_selected, select_seqs
 from perdure.domain.values import filter_tags
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.library.paging import Page
@@ -67,7 +67,7 @@ class PassageService:
 
         def insert(tx: Tx) -> Passage:
             tx.agents.model(agent_id)
-            archive = archive_of(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
+            archive = own_archive(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
             passages = new_passages([new], archive.id, ids=ports.ids, at=now, limits=tx.limits)
             return add_passages(tx, passages, [new.embedding])[0]
 
@@ -76,7 +76,7 @@ class PassageService:
     async def get(self, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
         """Raises: NotFound, also for one of another archive."""
         check_text("passage_id", passage_id)
-        return await self._ports.store.read(passage_in, archive_id, passage_id)
+        return await self._ports.store.read(get_archive_passage, archive_id, passage_id)
 
     async def list(
         self, archive_id: ArchiveId, page: Page, *, where: PassageFilter | None = None, text: str | None = None
@@ -117,7 +117,7 @@ class PassageService:
         check_text("passage_id", passage_id)
         fields = _changes_in_utc(changes)
         return await self._ports.store.write(
-            lambda tx: update_passage(tx, passage_in(tx, archive_id, passage_id), fields)
+            lambda tx: update_passage(tx, get_archive_passage(tx, archive_id, passage_id), fields)
         )
 
     async def update_of_agent(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
@@ -125,18 +125,18 @@ class PassageService:
         check_text("passage_id", passage_id)
         fields = _changes_in_utc(changes)
         return await self._ports.store.write(
-            lambda tx: update_passage(tx, passage_of_agent(tx, agent_id, passage_id), fields)
+            lambda tx: update_passage(tx, get_agent_passage(tx, agent_id, passage_id), fields)
         )
 
     async def delete(self, archive_id: ArchiveId, passage_id: PassageId) -> None:
         """Raises: NotFound, also for a passage of another archive."""
         check_text("passage_id", passage_id)
-        await self._ports.store.write(lambda tx: delete_passage(tx, passage_in(tx, archive_id, passage_id)))
+        await self._ports.store.write(lambda tx: delete_passage(tx, get_archive_passage(tx, archive_id, passage_id)))
 
     async def delete_of_agent(self, agent_id: AgentId, passage_id: PassageId) -> None:
         """Raises: NotFound, also for a passage of another agent."""
         check_text("passage_id", passage_id)
-        await self._ports.store.write(lambda tx: delete_passage(tx, passage_of_agent(tx, agent_id, passage_id)))
+        await self._ports.store.write(lambda tx: delete_passage(tx, get_agent_passage(tx, agent_id, passage_id)))
 
     async def delete_where(self, archive_id: ArchiveId, selection: Selection, *, dry_run: bool = False) -> int:
         """Remove the selected passages, or only count them; how many there were.
@@ -153,7 +153,7 @@ class PassageService:
             )
         store = self._ports.store
         above, count = -1, 0
-        while seqs := await store.read(selected_seqs, archive_id, selection, above=above, limit=BATCH):
+        while seqs := await store.read(select_seqs, archive_id, selection, above=above, limit=BATCH):
             if dry_run:
                 deleted, above = len(seqs), seqs[-1]
             else:
@@ -181,7 +181,7 @@ def passages_page(
     """A page of an archive's passages. Raises: NotFound: no such archive, or a cursor that is none of its passages."""
     tx.archives.get(archive_id)
     query = partial(tx.passages.page, archive_id, where=where, text=text)
-    return page.load(query, lambda cursor: passage_in(tx, archive_id, PassageId(cursor)).seq)
+    return page.load(query, lambda cursor: get_archive_passage(tx, archive_id, PassageId(cursor)).seq)
 
 
 def _agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequence[Passage]:

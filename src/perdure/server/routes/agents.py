@@ -16,7 +16,7 @@ from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import Randomness
 from perdure.core.runs import StopReason
-from perdure.domain.agents.units import AgentChanges, NewAgent, check_filled, create_agent, update_agent
+from perdure.domain.agents.units import AgentChanges, NewAgent, check_rule_arguments, create_agent, update_agent
 from perdure.domain.blocks.units import create_block
 from perdure.domain.files.folders import detach_folder
 from perdure.domain.secrets import replace_secrets
@@ -147,7 +147,7 @@ async def create(body: AgentIn, library: Library) -> Response:
             create_block(tx, block_id, **block.fields, author=WIRE_AUTHOR, at=now)
         tx.blocks.attach(agent.id, *block_ids, *(body.block_ids or ()))
         tx.tools.attach(agent.id, *_tool_names(tx, body))
-        check_filled(tx, agent.id, agent.settings)
+        check_rule_arguments(tx, agent.id, agent.settings)
         for folder_id in dict.fromkeys((*(body.folder_ids or ()), *(body.source_ids or ()))):
             attach_and_open(tx, app.ports, agent.id, folder_id)
         if body.asked_secrets is not None:
