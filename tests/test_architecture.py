@@ -61,7 +61,6 @@ NOT_YET_CONVERTED = frozenset(
         "server/routes/mcp_servers.py",
         "server/routes/messages.py",
         "server/routes/runs.py",
-        "server/routes/search.py",
         "server/routes/steps.py",
         "server/routes/tool_mcp_servers.py",
         "server/routes/tools.py",

@@ -9,7 +9,7 @@ import pytest
 from letta_client.types import MessageSearchResponse, PassageSearchResponse
 from pydantic import TypeAdapter
 
-from perdure.server.routes import search as search_routes
+from perdure.library.services import search as search_service
 from tests.server.routed import Routed, new_agent, routed
 
 NOBODY = "agent-00000000-0000-4000-8000-000000000000"
@@ -164,7 +164,7 @@ async def test_what_can_t_be_looked_for_is_refused(monkeypatch: pytest.MonkeyPat
         for what, body, status, named in cases:
             got = await server.refused("POST", f"/v1/{what}/search", body)
             assert (got[0], named in got[1]) == (status, True), (what, body, got)
-        monkeypatch.setattr(search_routes, "SCOPES_MAX", 1)
+        monkeypatch.setattr(search_service, "OWNERS_MAX", 1)
         await put_away(server, "land", "A quiet house")
         for what in ("messages", "passages"):
             assert "agent_id" in (await server.refused("POST", f"/v1/{what}/search", {"query": "x"}))[1]

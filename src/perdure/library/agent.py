@@ -14,7 +14,7 @@ from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, RunId, StepId, input_id
-from perdure.core.messages import Draft, Message, MessageFilter, Role, Text
+from perdure.core.messages import Draft, Message, Role, Text
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.domain.agents.units import AgentChanges, update_agent
@@ -37,9 +37,9 @@ from perdure.library.client_tools import ClientTool, ClientTools, client_tools_o
 from perdure.library.conversations import AsyncConversations, own_conversation
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import ImportResult, check_messages, import_history
-from perdure.library.recall import BUDGET_TOKENS, recall
 from perdure.library.reply import Reply
 from perdure.library.secrets import AsyncSecrets
+from perdure.library.services.search import BUDGET_TOKENS, SearchService
 from perdure.library.steps import (
     StepInfo,
     load_explanation,
@@ -258,13 +258,16 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
         """
-        check_limit(limit)
-        check_number("offset", offset)
-        check_text("text", text)
-        for role in roles:
-            check_choice("a role", role, get_args(Role))
-        where = MessageFilter(roles=tuple(roles), since=utc("since", since), until=utc("until", until))
-        return await self._app.search.messages(self.id, text, where=where, limit=limit, offset=offset, explain=explain)
+        return await SearchService(self._app).messages_of_agent(
+            self.id,
+            text,
+            roles=roles,
+            since=utc("since", since),
+            until=utc("until", until),
+            limit=limit,
+            offset=offset,
+            explain=explain,
+        )
 
     async def recall(
         self,
@@ -290,16 +293,12 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             explain: have each source say `why` it was found.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
         """
-        seq: int | None = None
-        if conversation is not None:
-            seq = (await self._app.store.read(own_conversation, self.info, conversation)).seq
-        return await recall(
-            self._app,
+        return await SearchService(self._app).recall(
             query,
             budget_tokens=budget_tokens,
             agent_id=self.id,
+            conversation_id=conversation,
             archives=archives,
-            conversation_seq=seq,
             blocks=blocks,
             messages=messages,
             floor=floor,

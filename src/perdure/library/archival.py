@@ -12,9 +12,10 @@ from perdure.core.passages import Passage, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.values import as_tags
 from perdure.library.archives import AsyncArchive
-from perdure.library.checks import check_limit, check_number, check_text
+from perdure.library.checks import check_text, utc
 from perdure.library.services.archives import ArchiveService
 from perdure.library.services.passages import PassageService, passage_filter
+from perdure.library.services.search import SearchService
 from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AsyncAgentArchives", "AsyncArchival"]
@@ -59,12 +60,17 @@ class AsyncArchival:
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
-        check_limit(limit)
-        check_number("offset", offset)
-        check_text("text", text)
-        where = passage_filter(tags, tag_match, since, until)
-        return await self._app.search.passages(
-            self.id, text, where=where, limit=limit, offset=offset, explain=explain, files=True
+        return await SearchService(self._app).passages_of_agent(
+            self.id,
+            text,
+            tags=tags,
+            tag_match=tag_match,
+            since=utc("since", since),
+            until=utc("until", until),
+            limit=limit,
+            offset=offset,
+            explain=explain,
+            files=True,
         )
 
     async def passages(

@@ -12,10 +12,11 @@ from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
-from perdure.library.checks import check_limit, check_number, check_text
+from perdure.library.checks import utc
 from perdure.library.paging import Page
 from perdure.library.services.archives import ArchiveService
 from perdure.library.services.passages import PassageService, passage_filter
+from perdure.library.services.search import SearchService
 from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AsyncArchive", "AsyncArchives"]
@@ -126,12 +127,16 @@ class AsyncArchive:
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
-        check_limit(limit)
-        check_number("offset", offset)
-        check_text("text", text)
-        where = passage_filter(tags, tag_match, since, until)
-        return await self._app.search.passages(
-            [self.id], text, where=where, limit=limit, offset=offset, explain=explain
+        return await SearchService(self._app).passages(
+            text,
+            archive_id=self.id,
+            tags=tags,
+            tag_match=tag_match,
+            since=utc("since", since),
+            until=utc("until", until),
+            limit=limit,
+            offset=offset,
+            explain=explain,
         )
 
     async def passages(

@@ -24,9 +24,9 @@ from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
 from perdure.library.folders import AsyncFolders
 from perdure.library.mcp import AsyncMcp
-from perdure.library.recall import BUDGET_TOKENS, check_recall, recall
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
+from perdure.library.services.search import BUDGET_TOKENS, check_recall
 from perdure.library.tools import AsyncTools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
@@ -233,8 +233,7 @@ class AsyncPerdure:
         if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
             raise InvalidInput(f"archives is {archives!r:.80}: give a list of names or ids")
         found = None if archives is None else [(await self.archives.get(one)).id for one in archives]
-        return await recall(
-            self._app,
+        return await self.services.search.recall(
             query,
             budget_tokens=budget_tokens,
             agent_id=None if agent is None else (await self.agent(agent)).id,

@@ -13,7 +13,6 @@ from perdure.cli.views.json import message_shape, passage_shape
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
-from perdure.search.query.times import parse_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,22 +40,26 @@ async def search(
     async def work(perdure: AsyncPerdure) -> int:
         if not text.strip():
             raise InvalidInput("there is nothing to look for: perdure search TEXT")
+        service = perdure.services.search
         messages: Hits[MessageHit] | None = None
         passages: Hits[PassageHit]
         if archive is not None:
             named = await perdure.archives.get(archive)
-            where: dict[str, Any] = {"since": parse_time(since), "until": parse_time(until, end=True)}
-            passages = await named.search(text, tags=tags, limit=limit, explain=why, **where)
+            passages = await service.passages(
+                text, archive_id=named.id, tags=tags, since=since, until=until, limit=limit, explain=why
+            )
             then = f"`perdure export {named.id} FILE.jsonl` writes the archive out."
         else:
             found = await perdure.last_agent() if agent is None else await perdure.agent(agent)
             if found is None:
                 raise NotFound("agent", agent or "", hint=NOTHING_YET)
-            zone = found.info.timezone
-            where = {"since": parse_time(since, timezone=zone), "until": parse_time(until, timezone=zone, end=True)}
             if not tags:  # messages have none
-                messages = await found.search(text, limit=limit, explain=why, **where)
-            passages = await found.search_archive(text, tags=tags, limit=limit, explain=why, **where)
+                messages = await service.messages_of_agent(
+                    found.id, text, since=since, until=until, limit=limit, explain=why
+                )
+            passages = await service.passages_of_agent(
+                found.id, text, tags=tags, since=since, until=until, limit=limit, explain=why, files=True
+            )
             then = f"`{go_on_with(found)}` asks the agent about them."
         if as_json:
             shown.json(_shape(text, messages, passages))

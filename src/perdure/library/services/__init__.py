@@ -13,6 +13,7 @@ from perdure.library.services.blocks import BlockService
 from perdure.library.services.files import FileService
 from perdure.library.services.folders import FolderService
 from perdure.library.services.passages import PassageService
+from perdure.library.services.search import SearchService
 from perdure.library.services.secrets import SecretService
 from perdure.library.services.tools import ToolService
 
@@ -30,5 +31,6 @@ class Services:
         self.files = FileService(app)
         self.folders = FolderService(app)
         self.passages = PassageService(app)
+        self.search = SearchService(app)
         self.secrets = SecretService(app)
         self.tools = ToolService(app)

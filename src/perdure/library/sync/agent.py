@@ -21,8 +21,8 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.client_tools import ClientTool
 from perdure.library.history import ImportResult
 from perdure.library.portal import Portal
-from perdure.library.recall import BUDGET_TOKENS
 from perdure.library.reply import Reply
+from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.steps import StepInfo
 from perdure.library.sync.approval import Approval
 from perdure.library.sync.archival import AgentArchives, Archival

@@ -15,7 +15,7 @@ from perdure.core.ports import Clock, Embedder, Ids
 from perdure.domain.agents.units import NewBlock
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
-from perdure.library.recall import BUDGET_TOKENS
+from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks

@@ -18,13 +18,13 @@ router = APIRouter(tags=["recall"])
 @router.post("/v1/agents/{agent_id}/recall")
 async def recall_of_agent(agent_id: AgentPath, body: AgentRecallIn, library: Library) -> Response:
     """The best of the agent's blocks, passages and messages for a query that fits the budget. It changes nothing."""
-    agent = await library.agent(agent_id)
     return json_answer(
         recalled_shape(
-            await agent.recall(
+            await library.services.search.recall(
                 body.query,
                 budget_tokens=body.budget_tokens,
-                conversation=body.conversation_id,
+                agent_id=agent_id,
+                conversation_id=body.conversation_id,
                 archives=body.archive_ids,
                 blocks=body.blocks,
                 messages=body.messages,
@@ -40,10 +40,10 @@ async def recall(body: RecallIn, library: Library) -> Response:
     """The same of archives, with or without an agent."""
     return json_answer(
         recalled_shape(
-            await library.recall(
+            await library.services.search.recall(
                 body.query,
                 budget_tokens=body.budget_tokens,
-                agent=body.agent_id,
+                agent_id=body.agent_id,
                 archives=body.archive_ids,
                 blocks=body.blocks,
                 messages=body.messages,

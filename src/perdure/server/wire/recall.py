@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
-from perdure.library.recall import BUDGET_MAX_TOKENS, BUDGET_TOKENS
+from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS
 from perdure.search.hits import SearchReport, Why
 from perdure.search.recalled import Recalled, Source
 from perdure.server.ids import IdFormat

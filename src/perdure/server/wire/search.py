@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage, TagMatch
+from perdure.library.services.search import SearchMode
 from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.server.ids import IdFormat
 from perdure.server.limits import Tags
@@ -23,7 +24,6 @@ __all__ = [
     "FOUND_MAX",
     "MessageSearch",
     "PassageSearch",
-    "SearchMode",
     "agent_passages_shape",
     "messages_shape",
     "passages_shape",
@@ -32,10 +32,8 @@ __all__ = [
 FOUND = 50
 FOUND_MAX = 1_000
 
-SearchMode = Literal["vector", "fts", "hybrid"]
-
-_AgentId = Annotated[str, IdFormat("agent")]
-_ArchiveId = Annotated[str, IdFormat("archive")]
+_AgentId = Annotated[AgentId, IdFormat("agent")]
+_ArchiveId = Annotated[ArchiveId, IdFormat("archive")]
 _Limit = Annotated[int, Field(ge=1, le=FOUND_MAX)]
 
 

@@ -1,0 +1,354 @@
+"""Search of passages and messages, and recall: finding what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from perdure.app import App
+from perdure.core.agents import AgentFilter
+from perdure.core.conversations import Conversation
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, ArchiveId, ConversationId
+from perdure.core.messages import MessageFilter, Role
+from perdure.core.passages import TagMatch
+from perdure.core.text.zones import is_zone
+from perdure.domain.agents.automatic import check_score
+from perdure.domain.archives.units import archives_of
+from perdure.engine.search.search import Search
+from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
+from perdure.library.services.passages import passage_filter
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport
+from perdure.search.query.times import parse_time
+from perdure.search.recalled import Recalled, RecallScope
+from perdure.storage.tx import Tx
+
+__all__ = [
+    "BUDGET_MAX_TOKENS",
+    "BUDGET_TOKENS",
+    "FoundMessages",
+    "Moment",
+    "SearchMode",
+    "SearchService",
+    "check_recall",
+]
+
+BUDGET_TOKENS = 2_000
+BUDGET_MAX_TOKENS = 200_000
+
+OWNERS_MAX = 100
+"""So many agents or archives are searched at once; where there are more, one has to be named."""
+
+SearchMode = Literal["vector", "fts", "hybrid"]
+"""By vectors only, by words only, by both."""
+
+Moment = datetime | str | None
+"""A time with a zone, or an ISO date or time as text: without an offset where the agent lives, else in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages:
+    """Hits in the histories of several agents; `conversations` names those they are of, by agent and number."""
+
+    hits: Hits[MessageHit]
+    conversations: Mapping[tuple[AgentId, int], ConversationId]
+
+
+class SearchService:
+    """What can be searched. `explain` has each hit say `why` it was found; the hits' `ran` says what the search did."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._store = app, app.store
+        self._words_only: Search | None = None  # one for all calls: it remembers what it has read of each history
+
+    async def passages_of_agent(
+        self,
+        agent_id: AgentId,
+        text: str,
+        *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: Moment = None,
+        until: Moment = None,
+        limit: int = 10,
+        offset: int = 0,
+        explain: bool = False,
+        files: bool = False,
+    ) -> Hits[PassageHit]:
+        """The passages of an agent that best match; for an empty text the newest.
+
+        Args:
+            files: search also what the files of its folders say.
+        Raises: InvalidInput, NotFound.
+        """
+        _check_search(text, limit, offset)
+        zone = await self._zone(agent_id, since, until)
+        where = passage_filter(tags, tag_match, *_period(since, until, zone))
+        return await self._app.search.passages(
+            agent_id, text, where=where, limit=limit, offset=offset, explain=explain, files=files
+        )
+
+    async def passages(
+        self,
+        text: str,
+        *,
+        agent_id: AgentId | None = None,
+        archive_id: ArchiveId | None = None,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: Moment = None,
+        until: Moment = None,
+        limit: int = 10,
+        offset: int = 0,
+        explain: bool = False,
+    ) -> Hits[PassageHit]:
+        """The passages of an agent and its files, of an archive, or of all archives that best match.
+
+        Raises: NotFound; InvalidInput: a value that can't be used, too many archives to search them all.
+        """
+        _check_search(text, limit, offset)
+
+        if agent_id is None and archive_id is not None:
+            archives, zone = [archive_id], "UTC"
+        else:
+            archives, zone = await self._store.read(_archives, agent_id, archive_id)
+        return await self._app.search.passages(
+            archives,
+            text,
+            where=passage_filter(tags, tag_match, *_period(since, until, zone)),
+            limit=limit,
+            offset=offset,
+            explain=explain,
+            timezone=zone,
+            skip_deleted=archive_id is None,
+        )
+
+    async def messages_of_agent(
+        self,
+        agent_id: AgentId,
+        text: str,
+        *,
+        roles: Sequence[Role] = (),
+        since: Moment = None,
+        until: Moment = None,
+        limit: int = 10,
+        offset: int = 0,
+        explain: bool = False,
+    ) -> Hits[MessageHit]:
+        """The messages of an agent's whole history that best match; for an empty text the newest.
+
+        Raises: InvalidInput, NotFound.
+        """
+        _check_search(text, limit, offset)
+        for role in roles:
+            check_choice("a role", role, get_args(Role))
+        first, last = _period(since, until, await self._zone(agent_id, since, until))
+        where = MessageFilter(roles=tuple(roles), since=first, until=last)
+        return await self._app.search.messages(agent_id, text, where=where, limit=limit, offset=offset, explain=explain)
+
+    async def messages(
+        self,
+        text: str,
+        *,
+        mode: SearchMode = "hybrid",
+        agent_id: AgentId | None = None,
+        conversation_id: str | None = None,
+        roles: Sequence[Role] = (),
+        since: Moment = None,
+        until: Moment = None,
+        limit: int = 10,
+        explain: bool = False,
+    ) -> FoundMessages:
+        """The messages of an agent, of a conversation, or of all agents that best match.
+
+        Args:
+            conversation_id: "default" is the first conversation of the agent that is named.
+        Raises: NotFound; InvalidInput: a value that can't be used, no vectors here, too many agents to search them all.
+        """
+        agents, seq = await self._store.read(_agents, agent_id, conversation_id)
+        zone = agents[0][1] if len(agents) == 1 else "UTC"
+        first, last = _period(since, until, zone)
+        where = MessageFilter(conversation_seq=seq, roles=tuple(roles), since=first, until=last)
+        by_vector = mode == "vector"
+        search, most = self._search(mode), HITS_MAX if by_vector else limit
+        found = [
+            await search.messages(one, text, where=where, limit=most, explain=explain or by_vector) for one, _ in agents
+        ]
+        hits = _by_cosine(found) if by_vector else _by_score(found)
+        del hits[limit:]
+        places = sorted({(hit.message.agent_id, hit.message.conversation_seq) for hit in hits})
+        conversations = await self._store.read(lambda tx: {place: tx.conversations.at(*place).id for place in places})
+        return FoundMessages(hits, conversations)
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        budget_tokens: int = BUDGET_TOKENS,
+        agent_id: AgentId | None = None,
+        conversation_id: ConversationId | None = None,
+        archives: Sequence[ArchiveId] | None = None,
+        blocks: bool = True,
+        messages: bool = True,
+        floor: float = 0.0,
+        explain: bool = False,
+        timezone: str = "UTC",
+    ) -> Recalled:
+        """The best of what an agent and archives hold for a query, as one text within a budget, with its sources.
+
+        Args:
+            conversation_id: only turns of this conversation of the agent.
+            archives: only passages of these; None: all that the agent has.
+            floor: passages and turns with a score below this, 0 to 1, are left out.
+            timezone: of dates in the text, where no agent says.
+        Raises: InvalidInput: a value that can't be used, neither an agent nor archives; NotFound.
+        """
+        check_recall(query, budget_tokens, floor)
+        _check_archives(archives)
+        if agent_id is None and not archives:
+            raise InvalidInput("there is nothing to recall from: name an agent, archives, or both")
+        if not is_zone(timezone):
+            raise InvalidInput(f"time zone {timezone!r:.80} is not known here: use a name such as 'Europe/Rome'")
+        seq: int | None = None
+        if agent_id is not None and conversation_id is not None:
+            check_text("conversation", conversation_id)
+            seq = (await self._store.read(_own_conversation, agent_id, conversation_id)).seq
+        scope = RecallScope(
+            agent_id=agent_id,
+            archives=None if archives is None else tuple(archives),
+            conversation_seq=seq,
+            messages=messages,
+            blocks=blocks,
+        )
+        return await self._app.search.recall(
+            scope,
+            query,
+            budget_tokens=budget_tokens,
+            count=self._app.ports.counter.count,
+            floor=floor,
+            explain=explain,
+            timezone=timezone,
+        )
+
+    async def _zone(self, agent_id: AgentId, since: Moment, until: Moment) -> str:
+        """The agent's time zone, if one of the moments needs it."""
+        if not isinstance(since, str) and not isinstance(until, str):
+            return "UTC"
+        return (await self._store.read(lambda tx: tx.agents.get(agent_id))).timezone
+
+    def _search(self, mode: SearchMode) -> Search:
+        """The search of this mode. Raises: InvalidInput: there are no vectors here."""
+        app = self._app
+        if mode == "vector" and app.embedder is None:
+            raise InvalidInput(
+                f"search_mode 'vector' needs an embedder, and there is none here: {app.embedding_reason}"
+            )
+        if mode != "fts":
+            return app.search
+        if self._words_only is None:
+            self._words_only = Search(app.store, app.ports.clock, reason="search_mode is 'fts'")
+        return self._words_only
+
+
+def check_recall(query: Any, budget_tokens: Any, floor: Any) -> None:
+    """Nothing, when this can be recalled. Raises: InvalidInput."""
+    check_text("query", query)
+    if not query.strip():
+        raise InvalidInput("query is empty: say what is looked for")
+    if type(budget_tokens) is not int or not 1 <= budget_tokens <= BUDGET_MAX_TOKENS:
+        raise InvalidInput(f"budget_tokens is {budget_tokens!r:.80}: give a number from 1 to {BUDGET_MAX_TOKENS:,}")
+    check_score("floor", floor)
+
+
+def _check_search(text: Any, limit: Any, offset: Any) -> None:
+    check_limit(limit)
+    check_number("offset", offset)
+    check_text("text", text)
+
+
+def _check_archives(archives: Any) -> None:
+    if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
+        raise InvalidInput(f"archives is {archives!r:.80}: give a list of ids")
+    for archive_id in archives or ():
+        check_text("an archive's id", archive_id)
+
+
+def _period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, datetime | None]:
+    """Both ends in UTC; a date alone as an end is the whole day. Raises: InvalidInput."""
+    first = parse_time(since, timezone=zone) if isinstance(since, str) else utc("since", since)
+    last = parse_time(until, timezone=zone, end=True) if isinstance(until, str) else utc("until", until)
+    return first, last
+
+
+def _archives(tx: Tx, agent_id: AgentId | None, archive_id: ArchiveId | None) -> tuple[list[ArchiveId], str]:
+    """The archives to search, and the agent's time zone. Raises: NotFound; InvalidInput: there are too many."""
+    if agent_id is None:
+        found = [archive.id for archive in tx.archives.list(limit=OWNERS_MAX + 1)]
+        if len(found) > OWNERS_MAX:
+            raise InvalidInput(f"there are more than {OWNERS_MAX} archives: give agent_id or archive_id")
+        return found, "UTC"
+    own = [archive.id for archive in archives_of(tx, agent_id, files=True)]
+    if archive_id is not None and archive_id not in own:
+        raise NotFound("archive", archive_id, hint="the agent has no such archive")
+    return own if archive_id is None else [archive_id], tx.agents.get(agent_id).timezone
+
+
+def _agents(
+    tx: Tx, agent_id: AgentId | None, conversation_id: str | None
+) -> tuple[list[tuple[AgentId, str]], int | None]:
+    """(id, time zone) of the agents to search, and the number of the conversation. Raises: NotFound; InvalidInput:
+    there are too many to search them all."""
+    seq: int | None = None
+    if conversation_id == "default":
+        if agent_id is None:
+            raise InvalidInput("conversation_id is 'default': give the agent_id whose first conversation is meant")
+        seq = 0
+    elif conversation_id is not None:
+        conversation = _own_conversation(tx, agent_id, ConversationId(conversation_id))
+        agent_id, seq = conversation.agent_id, conversation.seq
+    if agent_id is not None:
+        return [(agent_id, tx.agents.get(agent_id).timezone)], seq
+    agents = tx.agents.page(where=AgentFilter(hidden=False), limit=OWNERS_MAX + 1)
+    if len(agents) > OWNERS_MAX:
+        raise InvalidInput(f"there are more than {OWNERS_MAX} agents: give agent_id")
+    return [(agent.id, agent.timezone) for agent in agents], None
+
+
+def _own_conversation(tx: Tx, agent_id: AgentId | None, conversation_id: ConversationId) -> Conversation:
+    """The conversation, of this agent if one is named. Raises: NotFound, also for another agent's."""
+    conversation = tx.conversations.get(conversation_id)
+    if agent_id not in (None, conversation.agent_id):
+        raise NotFound("conversation", conversation_id, hint=f"agent {agent_id} has no such conversation")
+    return conversation
+
+
+def _by_score(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:
+    """The hits of several agents as one list."""
+    if len(found) == 1:
+        return found[0]
+    hits = sorted((hit for hits in found for hit in hits), key=lambda hit: -hit.score)
+    return Hits(hits, _joined(hits.ran for hits in found))
+
+
+def _by_cosine(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:
+    """The hits that have a vector, the one most like the query's first."""
+    near = [
+        (hit.why.cosine, hit) for hits in found for hit in hits if hit.why is not None and hit.why.cosine is not None
+    ]
+    near.sort(key=lambda pair: -pair[0])
+    return Hits([replace(hit, score=cosine) for cosine, hit in near], _joined(hits.ran for hits in found))
+
+
+def _joined(reports: Iterable[SearchReport]) -> SearchReport:
+    """What several searches of one query did."""
+    every = list(reports)
+    if not every:
+        return SearchReport()
+    return replace(
+        every[0],
+        left_out={arm: why for report in every for arm, why in report.left_out.items()},
+        rows=sum(report.rows for report in every),
+        pool=sum(report.pool for report in every),
+    )
