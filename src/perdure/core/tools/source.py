@@ -200,9 +200,20 @@ def _schema(
         annotation = types.type_of(argument.annotation)
         fields[argument.arg] = (annotation, types.default_of(default), texts.get(argument.arg))
     try:
-        return parameters_schema(function.name, fields)
+        schema = parameters_schema(function.name, fields)
     except Exception as error:  # pydantic refuses with many kinds, such as TypeError for a constraint that can't hold
         raise SourceInvalid(f"no JSON schema can be made of its signature: {error}", line=function.lineno) from error
+    # pydantic sorts the keys; clients have always seen them in this order.
+    properties = {name: _move_last(value, "description") for name, value in schema.get("properties", {}).items()}
+    first = {"type": "object", "properties": properties}
+    return (
+        first | {key: schema[key] for key in ("required", "$defs") if key in schema} | {"additionalProperties": False}
+    )
+
+
+def _move_last(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
+    last = {key: schema[key]} if key in schema else {}
+    return {name: value for name, value in schema.items() if name != key} | last
 
 
 def _fitting(
