@@ -1,4 +1,4 @@
-"""New stores as copies of one that was made once: the statements of all migrations take longer than most tests."""
+"""New stores as copies of one template: running all migrations takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from pathlib import Path
 
 import pytest
 
-from perdure.storage.database import sqlite
+from perdure.storage.database import sqlite, sqlite_store
 from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.testing import inline_store
 from perdure.testing.clock import START
 
 __all__ = ["copied_stores"]
 
-_MIGRATED = sqlite.upgrade
-_ONE_AT_A_TIME = threading.Lock()
+_upgrade = sqlite.upgrade
+_template_lock = threading.Lock()
 
 
 @contextmanager
 def copied_stores() -> Iterator[None]:
-    """Inside, an empty database becomes a store by a copy; what is in use is looked at as ever."""
+    """Inside the context, an empty database becomes a store by a copy of the template; others are upgraded as usual."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (sqlite, inline_store):
-            patch.setattr(module, "upgrade", _copied)
+        for module in (sqlite_store, inline_store):
+            patch.setattr(module, "upgrade", _copy_template)
         yield
 
 
-def _copied(
+def _copy_template(
     connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS, *, at: datetime
 ) -> None:
     if migrations is not MIGRATIONS or not _is_empty(connection):
-        return _MIGRATED(connection, path, migrations, at=at)
+        return _upgrade(connection, path, migrations, at=at)
     sqlite._use_wal(connection)
-    with _ONE_AT_A_TIME:
+    with _template_lock:
         _template().backup(connection)
     return None
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether nobody has written to it. What is no database, or is locked, is not: its error is `upgrade`'s to tell."""
+    """Whether the database has no tables; False if it can't be read, so that `upgrade` raises the error."""
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
@@ -55,6 +55,6 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 @functools.cache
 def _template() -> sqlite3.Connection:
-    made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    _MIGRATED(made, Path(":memory:"), at=START)
-    return made
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _upgrade(connection, Path(":memory:"), at=START)
+    return connection
