@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.agents import Agent
 from perdure.core.conversations import Opening
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.core.ids import AgentId, ConversationId, OrgId, RunId
+from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import FAILED_REASONS, Failure, Lease, Run, RunFilter, RunKey, StopReason, Usage
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, claimed, raises
@@ -106,28 +106,6 @@ class RunContract(Contract):
             for agent_id, seq in ((agent.id, 7), (AgentId(self.ids.new("agent")), 0)):
                 with raises(NotFound):
                     await store.read(_opening, agent_id, seq)
-
-    async def test_a_known_agent_is_read_again_only_when_it_has_changed(self) -> None:
-        """Whatever was changed, what a conversation begins from shows it; what was said meanwhile is counted."""
-        async with self.opened() as store:
-            known = await store.write(self.add_agent)
-
-            def look(tx: Tx) -> Agent:
-                return tx.conversations.opening(known.id, 0, known=known).agent
-
-            assert await store.read(look) is known
-            await store.write(self.say, known.id, "hello")
-            assert await store.read(look) is known
-            assert (await store.read(_opening, known.id, 0)).message_count == 1
-            for after in (
-                replace(known, settings={"max_tokens": 7}),
-                replace(known, timezone="Asia/Tokyo"),
-                replace(known, name="Grace", updated_at=LATER),
-            ):
-                changed = await store.write(_put, after)
-                assert await store.read(look) == changed == await store.read(lambda tx: tx.agents.get(known.id))
-            other = replace(known, org_id=OrgId("org-other"))
-            assert await store.read(lambda tx: tx.conversations.opening(known.id, 0, known=other).agent) == changed
 
     async def test_only_the_oldest_run_of_a_conversation_is_claimed(self) -> None:
         """The next one's turn comes when it has ended; another conversation does not wait."""

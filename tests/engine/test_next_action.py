@@ -10,7 +10,7 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.runs import Failure, Recipe, Run, RunKey, Step, StepStatus
 from perdure.engine.run.log import OpenCall, RunLog
-from perdure.engine.run.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
+from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
 from perdure.testing.clock import START
 
 AGENT = AgentId("agent-1")
@@ -67,7 +67,7 @@ RESULT = ToolResult("call_1", "look", "seen")
 
 def test_a_new_run_asks_the_model() -> None:
     """Nothing has been done yet."""
-    assert next_action(log()) == Ask()
+    assert next_action(log()) == MakeRequest()
 
 
 def test_a_recorded_call_of_this_process_is_made() -> None:
@@ -79,14 +79,14 @@ def test_a_call_that_a_dead_process_had_under_way_is_asked_again() -> None:
     """The step is pending under an older lease, so its answer is lost."""
     lost = step(0, "pending", lease=1)
 
-    assert next_action(log(steps=(lost,))) == Ask(abandoned=lost)
+    assert next_action(log(steps=(lost,))) == MakeRequest(abandoned=lost)
 
 
 def test_an_abandoned_step_does_not_count_towards_the_limit() -> None:
     """A crash must not use up the steps of a run."""
     abandoned = tuple(step(index, "abandoned") for index in range(5))
 
-    assert next_action(log(steps=abandoned)) == Ask()
+    assert next_action(log(steps=abandoned)) == MakeRequest()
 
 
 def test_calls_without_a_result_come_before_the_next_model_call() -> None:
@@ -100,7 +100,7 @@ def test_after_all_results_the_model_is_asked_again() -> None:
     """The model has not said its last word."""
     done = (message(1, CALL, of=step(0)), message(2, RESULT, of=step(0)))
 
-    assert next_action(log(messages=done, steps=(step(0),))) == Ask()
+    assert next_action(log(messages=done, steps=(step(0),))) == MakeRequest()
 
 
 def test_a_reply_without_a_call_ends_the_run() -> None:
@@ -143,8 +143,8 @@ def test_a_model_may_repair_its_calls_a_few_times() -> None:
     four = (*three, *refused(3))
     good = (message(7, ToolCall("x", "look", "{}"), of=step(3)), message(8, ToolResult("x", "look", "ok"), of=step(3)))
 
-    assert next_action(log(run, messages=three, steps=tuple(map(step, range(3))))) == Ask()
-    assert next_action(log(run, messages=(*three, *good), steps=tuple(map(step, range(4))))) == Ask()
+    assert next_action(log(run, messages=three, steps=tuple(map(step, range(3))))) == MakeRequest()
+    assert next_action(log(run, messages=(*three, *good), steps=tuple(map(step, range(4))))) == MakeRequest()
     ended = next_action(log(run, messages=four, steps=tuple(map(step, range(4)))))
     assert isinstance(ended, Finish)
     assert ended.reason == "invalid_tool_call"

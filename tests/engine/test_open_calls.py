@@ -79,7 +79,7 @@ class StopsBeforeSecond(InlineStore):
     edits = 0
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if unit.__name__ == "_store_edit":
+        if unit.__name__ == "store_edit":
             self.edits += 1
             if self.edits == 2:
                 await super().write(self._stop)

@@ -13,8 +13,8 @@ from perdure.core.runs import RunKey
 from perdure.domain.agents.units import NewBlock
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted
+from perdure.engine.run.begin import RequestDefect
 from perdure.engine.run.progress import Progress
-from perdure.engine.run.views import Views
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 
@@ -34,14 +34,14 @@ async def test_a_defect_in_driving_reaches_the_one_who_waits(
         raise ZeroDivisionError("planted")
 
     def not_begun(*arguments: object, **named: object) -> Accepted:
-        raise ZeroDivisionError("not begun")
+        raise RequestDefect from ZeroDivisionError("not begun")
 
     caplog.set_level(logging.CRITICAL)
     async with await opened(ScriptedModel()) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
-            patch.setattr("perdure.engine.run.views.begin", not_begun)
-            patch.setattr(Views, "claim", broken)
+            patch.setattr("perdure.engine.run.begin._begin", not_begun)
+            patch.setattr("perdure.engine.run.runner.claim_run", broken)
 
             with pytest.raises(PerdureError, match="planted"):
                 await agent.send("hello")

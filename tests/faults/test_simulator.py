@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.engine.run import tool_calls as call_tools
+from perdure.engine.run import tool_calls
 from tests.simulator import Violation, simulate
 
 SEEDS, CHUNK = (2_000, 50) if os.environ.get("PERDURE_FAULTS") == "full" else (30, 6)
@@ -41,12 +41,16 @@ def test_a_seed_is_one_history() -> None:
 
 def test_the_simulator_catches_a_loop_that_forgets_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop without T6 repeats tools that must not run twice, and some history shows it."""
-    prepare = call_tools._prepare
+    check = tool_calls._ToolPhase._check
 
-    def forgetful(log: Any, *rest: Any, **more: Any) -> Any:
-        return prepare(replace(log, started={}), *rest, **more)
+    async def forgetful(phase: Any, open_call: Any) -> Any:
+        log, phase.log = phase.log, replace(phase.log, started={})
+        try:
+            return await check(phase, open_call)
+        finally:
+            phase.log = log
 
-    monkeypatch.setattr(call_tools, "_prepare", forgetful)
+    monkeypatch.setattr(tool_calls._ToolPhase, "_check", forgetful)
 
     with pytest.raises(Violation, match="must not run twice"):
         _simulate_all(range(20))

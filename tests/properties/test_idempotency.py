@@ -13,21 +13,21 @@ from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import ConversationBusy, IdempotencyMismatch
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Usage
-from perdure.engine.ports import EngineSettings
+from perdure.engine.ports import EngineSettings, UnitInputs
 from perdure.engine.run.accept import Accepted, Request, accept, begin_input, decode_drafts
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
-from perdure.testing import InlineStore
+from perdure.testing import InlineStore, ScriptedModel
 from perdure.testing.strategies import effort
 from tests.contracts.base import AT, Contract
 
 units = Contract()
-INPUTS = RequestInputs(
+INPUTS = UnitInputs(
     ids=units.ids,
     counter=ScriptTokenCounter(),
-    models=ModelRegistry(),
+    models=ModelRegistry({"test/model": ScriptedModel()}),
     settings=EngineSettings(),
+    owner="here",
     now=AT,
     until=AT + timedelta(seconds=15),
 )
@@ -51,7 +51,7 @@ def request(agent_id: AgentId, key: str | None, text: str, conversation_seq: int
 
 
 def send(tx: Tx, asked: Request) -> Accepted:
-    return accept(tx, asked, INPUTS, check_model=lambda handle: None, owner="here")
+    return accept(tx, asked, INPUTS)
 
 
 def serve(tx: Tx, agent_id: AgentId) -> None:

@@ -11,7 +11,7 @@ import pytest
 from perdure.core.errors import ToolRulesInvalid
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, Conditional, RunFirst, ToolRules, rules_of
-from perdure.engine.run.tool_rules import Called, RuleScope, RuleState, rule_state
+from perdure.engine.run.tool_rules import PastCall, RuleScope, RuleState, rule_state
 from tests.properties.test_tool_rules import random_rules
 
 SETS, CHUNK = (10_000, 1_000) if os.environ.get("PERDURE_FAULTS") == "full" else (600, 300)
@@ -25,7 +25,7 @@ def courses(rules: ToolRules, longest: int = LONGEST) -> Iterator[tuple[str, ...
     outputs = {
         rule.tool_name: (*rule.child_output_mapping, "?") for rule in rules.rules if isinstance(rule, Conditional)
     }
-    left: list[tuple[Called, ...]] = [()]
+    left: list[tuple[PastCall, ...]] = [()]
     while left:
         called = left.pop()
         now = rule_state(rule_scope, called, answer=len(called) - 1)
@@ -35,7 +35,7 @@ def courses(rules: ToolRules, longest: int = LONGEST) -> Iterator[tuple[str, ...
             yield tuple(call.name for call in called)
         if (now.exited is None or now.missing) and len(called) < longest:
             left += [
-                (*called, Called(name, output, answer=len(called)))
+                (*called, PastCall(name, output, answer=len(called)))
                 for name in now.allowed
                 for output in outputs.get(name, ("",))
             ]

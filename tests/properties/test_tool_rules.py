@@ -20,8 +20,7 @@ from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.core.tools import rules as tool_rules
 from perdure.engine.approvals import answers
-from perdure.engine.run import next_action
-from perdure.engine.run import tool_calls as call_tools
+from perdure.engine.run import next_action, tool_calls
 from perdure.engine.run import tool_rules as judging
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
@@ -157,13 +156,17 @@ def test_no_model_gets_past_any_set_of_rules(first: int) -> None:
 def _judge_once(patch: pytest.MonkeyPatch) -> None:
     """Calls of one answer are judged before the first of them has run."""
     kept: dict[str, Any] = {}
-    violation = call_tools._violation
+    check = tool_calls._ToolPhase._check
 
-    def stale(log: Any, open_call: Any, tools: Any) -> Any:
-        log = kept.setdefault(open_call.message.id, log)
-        return violation(log, open_call, tools)
+    async def stale(phase: Any, open_call: Any) -> Any:
+        log = phase.log
+        phase.log = kept.setdefault(open_call.message.id, log)
+        try:
+            return await check(phase, open_call)
+        finally:
+            phase.log = log
 
-    patch.setattr(call_tools, "_violation", stale)
+    patch.setattr(tool_calls._ToolPhase, "_check", stale)
 
 
 def _count_wrongly(patch: pytest.MonkeyPatch) -> None:
@@ -206,12 +209,12 @@ def _without(kind: type) -> Callable[[pytest.MonkeyPatch], None]:
 
 def _never_filled(patch: pytest.MonkeyPatch) -> None:
     """The model's own arguments stay."""
-    for place in (answers, call_tools):
+    for place in (answers, tool_calls):
         patch.setattr(place, "prefilled", lambda arguments, filled: arguments)
 
 
 DEFECTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "nothing is refused": lambda patch: patch.setattr(call_tools, "_violation", lambda *_: None),
+    "nothing is refused": lambda patch: patch.setattr(judging.RuleState, "violation", lambda *_: None),
     "judged once for all": _judge_once,
     "one too many": _count_wrongly,
     "refused calls count": _count_refused,

@@ -21,15 +21,15 @@ from perdure.core.ids import AgentId, RunId
 from perdure.domain.agents.capture import capture
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.engine.conversations.reset import _reset
-from perdure.engine.ports import EngineSettings
+from perdure.engine.ports import EngineSettings, UnitInputs
 from perdure.engine.run.accept import Request, accept
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.database import postgres
 from perdure.storage.database.base import Row
 from perdure.storage.database.postgres import PostgresDatabase, PostgresStore
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
+from perdure.testing import ScriptedModel
 from perdure.testing.clock import START
 from tests.contracts.base import ADA, AT, Contract, said
 from tests.simulator.invariants import check_moment
@@ -51,15 +51,16 @@ def accept_a_message(tx: Tx, agent_id: AgentId, number: int) -> None:
         drafts=(units.draft(f"message {number}"),),
         tokens=(1,),
     )
-    inputs = RequestInputs(
+    inputs = UnitInputs(
         ids=units.ids,
         counter=ScriptTokenCounter(),
-        models=ModelRegistry(),
+        models=ModelRegistry({"test/model": ScriptedModel()}),
         settings=EngineSettings(),
+        owner="here",
         now=AT,
         until=AT + timedelta(seconds=15),
     )
-    accept(tx, request, inputs, check_model=lambda handle: None, owner="here")
+    accept(tx, request, inputs)
 
 
 def change_the_agent(tx: Tx, agent_id: AgentId, number: int) -> None:

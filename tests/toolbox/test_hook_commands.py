@@ -19,7 +19,7 @@ from perdure.cli.commands.hooks import hooks_check
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import BeforeTool, RunEnd, Verdict
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.engine.hooks.bus import Fired, Hooks
+from perdure.engine.hooks.bus import HookOutcome, Hooks
 from perdure.settings import Settings
 from perdure.toolbox.hooks.commands import command_hooks
 
@@ -43,7 +43,7 @@ def configured(folder: Path, command: str | Sequence[str], **more: Any) -> Hooks
     return Hooks(command_hooks(folder / "hooks.toml"))
 
 
-async def fired(folder: Path, command: str | Sequence[str], **more: Any) -> Fired:
+async def fire(folder: Path, command: str | Sequence[str], **more: Any) -> HookOutcome:
     return await configured(folder, command, **more).fire(PAYLOAD)
 
 
@@ -51,7 +51,7 @@ async def test_a_command_gets_json_in_its_own_folder(tmp_path: Path) -> None:
     """All of the payload on stdin, the point as a variable, and of the environment only what it needs or names."""
     os.environ["PERDURE_TEST_KEY"], os.environ["PERDURE_TEST_TOKEN"] = "secret", "given"
     try:
-        await fired(tmp_path, "cat > told.json; env > env.txt", environment=["PERDURE_TEST_TOKEN"], name="note")
+        await fire(tmp_path, "cat > told.json; env > env.txt", environment=["PERDURE_TEST_TOKEN"], name="note")
     finally:
         del os.environ["PERDURE_TEST_KEY"], os.environ["PERDURE_TEST_TOKEN"]
     seen = dict(line.split("=", 1) for line in (tmp_path / "env.txt").read_text().splitlines() if "=" in line)
@@ -108,7 +108,7 @@ def _written(folder: Path, command: Any) -> Path:
 )
 async def test_what_a_command_may_not_answer_is_a_failure(tmp_path: Path, command: Any, why: str) -> None:
     """Open by default, closed where that was set; told either way."""
-    opened, closed = await fired(tmp_path, command), await fired(tmp_path, command, if_it_fails="block")
+    opened, closed = await fire(tmp_path, command), await fire(tmp_path, command, if_it_fails="block")
 
     assert opened.blocked is None and why in opened.events[0].text
     assert closed.blocked is not None and why in closed.blocked.reason
@@ -118,7 +118,7 @@ async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path)
     """Its whole process group, so that nothing goes on behind its back."""
     command = "(sleep 60; touch late) & echo $! > child; sleep 60"
     began = time.monotonic()
-    outcome = await fired(tmp_path, command, timeout_s=0.5)
+    outcome = await fire(tmp_path, command, timeout_s=0.5)
 
     assert "it took more than 0.5 s" in outcome.events[0].text
     assert time.monotonic() - began < 10
@@ -136,7 +136,7 @@ def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path
 
     async def three_times() -> list[str]:
         async with asyncio.timeout(3):
-            return [(await fired(tmp_path, command, timeout_s=0.1)).events[0].text for _ in range(3)]
+            return [(await fire(tmp_path, command, timeout_s=0.1)).events[0].text for _ in range(3)]
 
     with asyncio.Runner(loop_factory=lambda: _new_loop(loop)) as runner:
         texts = runner.run(three_times())
@@ -146,9 +146,9 @@ def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path
 
 async def test_what_a_command_leaves_behind_is_ended_too(tmp_path: Path) -> None:
     """One that answers and leaves a child in the background has not gained a daemon."""
-    outcome = await fired(tmp_path, "sleep 60 >/dev/null 2>&1 & echo $! > child")
+    outcome = await fire(tmp_path, "sleep 60 >/dev/null 2>&1 & echo $! > child")
 
-    assert outcome == Fired()
+    assert outcome == HookOutcome()
     assert await _is_gone(int((tmp_path / "child").read_text()))
 
 
@@ -171,7 +171,7 @@ async def _is_gone(pid: int) -> bool:
 async def test_much_output_is_cut_and_stops_nobody(tmp_path: Path) -> None:
     """More than a pipe holds, on both, and stdin unread."""
     flood = shlex.quote("import sys; sys.stdout.write('x' * 3_000_000); sys.stderr.write('y' * 3_000_000); sys.exit(2)")
-    outcome = await fired(tmp_path, f"{shlex.quote(sys.executable)} -c {flood}", timeout_s=30)
+    outcome = await fire(tmp_path, f"{shlex.quote(sys.executable)} -c {flood}", timeout_s=30)
 
     assert outcome.blocked is not None and len(outcome.blocked.reason) == 2_000
 
@@ -179,7 +179,7 @@ async def test_much_output_is_cut_and_stops_nobody(tmp_path: Path) -> None:
 async def test_an_answer_that_nests_too_deeply_is_not_parsed(tmp_path: Path) -> None:
     """It fails as one that is no JSON does, whatever the parser could bear."""
     deep = shlex.quote("print('{\"a\":' * 500 + '1' + '}' * 500)")
-    outcome = await fired(tmp_path, f"{shlex.quote(sys.executable)} -c {deep}", if_it_fails="block", timeout_s=30)
+    outcome = await fire(tmp_path, f"{shlex.quote(sys.executable)} -c {deep}", if_it_fails="block", timeout_s=30)
 
     assert outcome.blocked is not None and outcome.events[0].outcome == "failed"
 
@@ -191,7 +191,7 @@ async def test_a_hook_for_some_tools_is_not_called_for_others(tmp_path: Path) ->
         agent_id=PAYLOAD.agent_id, conversation_id=PAYLOAD.conversation_id, stop_reason="x", text="", error=None
     )
 
-    assert (await hooks.fire(PAYLOAD)) == Fired()
+    assert (await hooks.fire(PAYLOAD)) == HookOutcome()
     assert (await hooks.fire(end)).events[0].outcome == "failed"  # called, but nothing is blocked there
 
 

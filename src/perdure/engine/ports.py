@@ -1,10 +1,14 @@
-"""What the engine needs of the world, in one value; and its few settings."""
+"""What the engine needs of the world: the ports, its few settings, and what a unit of work gets of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
+from perdure.context.request.assemble import View
+from perdure.context.window.budget import reserve_tokens
 from perdure.core.agents import Agent
+from perdure.core.events import MemoryRecalled
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, Ids, Randomness, TokenCounter, Toolbox
@@ -15,7 +19,7 @@ from perdure.engine.run.interrupts import Interrupts
 from perdure.engine.search.search import Search
 from perdure.storage.store import Store
 
-__all__ = ["EngineSettings", "Ports", "window_tokens"]
+__all__ = ["NO_RECALL", "AutoRecalled", "EngineSettings", "Ports", "UnitInputs", "window_tokens"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,44 @@ def window_tokens(agent: Agent, models: Models, settings: EngineSettings) -> int
     return settings.context_window_tokens if known is None else min(known, settings.context_window_tokens)
 
 
+@dataclass(frozen=True, slots=True)
+class AutoRecalled:
+    """What memory has on a run's newest message, and the event for it; None: there is nothing to tell."""
+
+    text: str
+    event: MemoryRecalled | None
+
+
+NO_RECALL = AutoRecalled("", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitInputs:
+    """What a unit of work needs from outside the store.
+
+    Args:
+        owner: the name of this process in leases.
+        until: when a lease ends that the unit takes or extends.
+        cached_view: the conversation's view as this process last built it; the store says whether it still holds.
+        recalled: what a run's first request shows of memory; None: nothing was searched.
+    """
+
+    ids: Ids
+    counter: TokenCounter
+    models: Models
+    settings: EngineSettings
+    owner: str
+    now: datetime
+    until: datetime
+    cached_view: View | None = None
+    recalled: AutoRecalled | None = None
+
+    def window(self, agent: Agent) -> tuple[int, int]:
+        """(tokens of the agent's window, how many of them are kept for the answer)."""
+        tokens = window_tokens(agent, self.models, self.settings)
+        return tokens, reserve_tokens(tokens, self.settings.reserve_tokens)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """`owner` names this process in leases."""
@@ -77,3 +119,17 @@ class Ports:
     cipher: Cipher = field(default_factory=NoCipher)
     hooks: Hooks = field(default_factory=Hooks)
     interrupts: Interrupts[RunKey] = field(default_factory=Interrupts)
+
+    def inputs(self, cached_view: View | None = None) -> UnitInputs:
+        """What a unit of work that starts now needs."""
+        now = self.clock.now()
+        return UnitInputs(
+            ids=self.ids,
+            counter=self.counter,
+            models=self.models,
+            settings=self.settings,
+            owner=self.owner,
+            now=now,
+            until=now + timedelta(seconds=self.settings.lease_s),
+            cached_view=cached_view,
+        )

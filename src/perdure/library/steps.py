@@ -18,10 +18,9 @@ from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Run, RunKey, Step, StepStatus, StopReason, Usage
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.request import load_view
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.storage.tx import Tx
 
 __all__ = [
@@ -68,20 +67,12 @@ class StepInfo:
     ended_at: datetime | None
 
 
-def request_inputs_of(ports: Ports) -> RequestInputs:
+def request_inputs_of(ports: Ports) -> UnitInputs:
     """What a look at the next request needs besides the store."""
-    now = ports.clock.now()
-    return RequestInputs(
-        ids=ports.ids,
-        counter=ports.counter,
-        models=ports.models,
-        settings=ports.settings,
-        now=now,
-        until=now,
-    )
+    return ports.inputs()
 
 
-def load_preview(tx: Tx, agent: Agent, conversation_seq: int, inputs: RequestInputs) -> Preview:
+def load_preview(tx: Tx, agent: Agent, conversation_seq: int, inputs: UnitInputs) -> Preview:
     """The next request of a conversation, the agent as it is now. Raises: NotFound."""
     return preview(tx, tx.agents.get(agent.id), tx.conversations.at(agent.id, conversation_seq), inputs)
 
@@ -102,7 +93,7 @@ def overview_of(found: Preview) -> ContextOverview:
     )
 
 
-def load_overview(tx: Tx, agent: Agent, conversation_seq: int, inputs: RequestInputs) -> ContextOverview:
+def load_overview(tx: Tx, agent: Agent, conversation_seq: int, inputs: UnitInputs) -> ContextOverview:
     """What fills the window of a conversation. Raises: NotFound."""
     return overview_of(load_preview(tx, agent, conversation_seq, inputs))
 

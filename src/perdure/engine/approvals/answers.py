@@ -40,7 +40,6 @@ __all__ = [
     "SKILL",
     "Pending",
     "answer_rows",
-    "awaited",
     "check_answers",
     "check_edited",
     "client_skills",
@@ -55,6 +54,7 @@ __all__ = [
     "refuse_while_pending",
     "return_limit_chars",
     "tools_of",
+    "waits_by_tool",
     "with_waits",
 ]
 
@@ -153,7 +153,7 @@ def client_skills(tx: Tx, agent_id: AgentId, digest: str) -> Sequence[Mapping[st
     return [shape for shape in tx.runs.client_tools(agent_id, digest) if shape.get("type") == SKILL]
 
 
-def awaited(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
+def waits_by_tool(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
     """The tools whose calls wait for somebody, of those that a run has: name -> for whom."""
     approved, waived = rules_of(settings).approved, settings.get("approval_waived") or ()
     found: dict[str, Waits] = {}
@@ -178,7 +178,7 @@ def with_waits(
     call waits for (T5), and the digest of its tool where a person has to approve it. Nobody is asked about a call that
     will be refused, or is one of the `refused`."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
-    waits = awaited(tools, settings)
+    waits = waits_by_tool(tools, settings)
     found = (
         expected_states(log.rule_scope, log.called, [call.name for call in calls]) if log.rule_scope is not None else ()
     )
@@ -363,14 +363,18 @@ def give_up_pending(
     return run, tx.events.add(run.key, events, at=now)
 
 
-def tools_of(tx: Tx, run: Run, *, asked: Collection[str] = ()) -> dict[str, Tool]:
-    """The tools that a run's calls can be of: the agent's own, those that the engine offers if there are any, and the
-    caller's, which take the place of others of their names, but not of those that a person was `asked` about."""
+def tools_of(tx: Tx, run: Run, *, own_names: Collection[str] = ()) -> dict[str, Tool]:
+    """The tools that a run's calls can be of, by name: the agent's own, those that the engine offers if there are any,
+    and the caller's, which take the place of others of their names.
+
+    Args:
+        own_names: names that the caller's tools don't take, because a person was asked to approve the agent's own.
+    """
     own = {tool.spec.name: tool for tool in tx.tools.of_agent(run.key.agent_id)}
     client = {
         name: Tool(id=ToolId(""), spec=spec)
         for name, spec in client_specs(tx, run.key.agent_id, run.client_tools).items()
-        if name not in asked
+        if name not in own_names
     }
     return {**_CONTEXT_TOOLS, **own, **client} if own or client else own
 

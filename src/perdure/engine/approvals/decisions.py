@@ -26,14 +26,14 @@ def split_repeated_answers(
     pending: Pending | None,
     answers: Sequence[Answer],
     *,
-    said: str | None,
+    message_digest: str | None,
     most_chars: int,
 ) -> tuple[tuple[Answer, ...], Run | None]:
     """The answers without those that were given before; and if that leaves none, the run that went on with them, or
     that still waits for others.
 
     Args:
-        said: the digest of what is said along with them, if anything is.
+        message_digest: of the messages that come with them; None: none do.
     Raises: AnswerInvalid: one says something else than was decided, or something else was said with it then.
     """
     waiting = () if pending is None else [one.call.call_id for one in pending.waiting]
@@ -52,7 +52,7 @@ def split_repeated_answers(
                 if not ids <= {*(stored := _answers_in(_answered_rows(tx, run, len(answer["calls"]))))}:
                     break
                 _check_same(again, stored, waiting=waiting, most_chars=most_chars)
-                if said is not None and answer.get("said") != said:
+                if message_digest is not None and answer.get("said") != message_digest:
                     raise AnswerInvalid(
                         "these answers were given before, without this message: send it by itself, as any message"
                     )

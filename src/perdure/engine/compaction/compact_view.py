@@ -14,8 +14,8 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.engine.compaction.summarise import Summary
+from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.storage.tx import Tx
 
 __all__ = ["Compaction", "compact_view"]
@@ -38,7 +38,7 @@ def compact_view(
     nodes: Sequence[SummaryNode],
     smaller: Evict | Merge,
     summary: Summary | None,
-    inputs: RequestInputs,
+    inputs: UnitInputs,
     *,
     reason: str,
 ) -> Compaction:
@@ -100,7 +100,7 @@ def compact_view(
 
 
 def _node(
-    agent: Agent, conversation: Conversation, smaller: Evict | Merge, summary: Summary, inputs: RequestInputs
+    agent: Agent, conversation: Conversation, smaller: Evict | Merge, summary: Summary, inputs: UnitInputs
 ) -> SummaryNode:
     if isinstance(smaller, Merge):
         first, last = smaller.nodes[0], smaller.nodes[-1]

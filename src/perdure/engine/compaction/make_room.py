@@ -17,13 +17,12 @@ from perdure.core.runs import Prefix
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.log import load_run_log
-from perdure.engine.run.next_action import Ask, next_action
+from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import dropped_rows
 from perdure.engine.run.progress import Progress, RoomPlan
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.engine.run.views import Views
 from perdure.storage.tx import Tx
 
@@ -48,10 +47,10 @@ async def make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
 
 
 async def _make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
-    key = (room.agent.id, room.conversation.seq)
+    cached_view = views.cached_view((room.agent.id, room.conversation.seq))
     match room.plan:
         case Stub() as stub:
-            return await ports.store.write(_store_stub, room, stub, views.inputs(key, ports))
+            return await ports.store.write(_store_stub, room, stub, ports.inputs(cached_view))
         case Evict() | Merge() as smaller:
             summary: Summary | None = None
             if isinstance(smaller, Merge) or smaller.atoms:
@@ -59,11 +58,11 @@ async def _make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
                     summary = await summarise(room, smaller, ports)
                 except Interrupted:
                     return Progress(await ports.store.read(load_run_log, room.log.run.key))
-            return await ports.store.write(_store_smaller, room, smaller, summary, views.inputs(key, ports))
+            return await ports.store.write(_store_smaller, room, smaller, summary, ports.inputs(cached_view))
 
 
 def _store_smaller(
-    tx: Tx, room: RoomPlan, smaller: Evict | Merge, summary: Summary | None, inputs: RequestInputs
+    tx: Tx, room: RoomPlan, smaller: Evict | Merge, summary: Summary | None, inputs: UnitInputs
 ) -> Progress:
     """The node that stands for what leaves, and the prefix that begins behind it."""
     held = _held(tx, room, inputs)
@@ -78,7 +77,7 @@ def _store_smaller(
     return _progress(tx, room, events, inputs)
 
 
-def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: RequestInputs) -> Progress:
+def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: UnitInputs) -> Progress:
     """How much is shown of some rows from now on. Where a model has seen more of them, that is a rewrite too."""
     held = _held(tx, room, inputs)
     if held is None:
@@ -104,21 +103,21 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: RequestInputs) -> Pr
     return _progress(tx, room, events, inputs)
 
 
-def _same_prefix(tx: Tx, room: RoomPlan, inputs: RequestInputs) -> Prefix:
+def _same_prefix(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Prefix:
     """The prefix once more under a new number, so that requests before and after the cut are told apart."""
     prefix = tx.prefixes.add(replace(room.view.prefix, reason="window", created_at=inputs.now))
     tx.conversations.show(room.agent.id, room.conversation.seq, room.conversation.seen, prefix=prefix)
     return prefix
 
 
-def _held(tx: Tx, room: RoomPlan, inputs: RequestInputs) -> Any:
+def _held(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Any:
     """The conversation, if its state is still the one that was planned for; None if there is nothing to do."""
     log = room.log
     log = log.after(run=tx.runs.hold(log.run.key, log.lease, until=inputs.until))
     conversation = tx.conversations.at(room.agent.id, room.conversation.seq)
     planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
     now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)
-    return conversation if now == planned and isinstance(next_action(log), Ask) else None
+    return conversation if now == planned and isinstance(next_action(log), MakeRequest) else None
 
 
 def _compacted(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted:
@@ -134,6 +133,6 @@ def _compacted(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted
     )
 
 
-def _progress(tx: Tx, room: RoomPlan, events: list[Event], inputs: RequestInputs) -> Progress:
+def _progress(tx: Tx, room: RoomPlan, events: list[Event], inputs: UnitInputs) -> Progress:
     stored = tx.events.add(room.log.run.key, events, at=inputs.now)
     return Progress(load_run_log(tx, room.log.run.key), stored)

@@ -27,9 +27,8 @@ from perdure.domain.conversations.importing import Added, add_imported
 from perdure.engine.approvals.answers import refuse_while_pending
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, extract_summary
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.prefixes import compile_prefix, read_memory
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.storage.tx import Tx
 
 __all__ = ["import_drafts"]
@@ -76,15 +75,7 @@ def _tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
 async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> None:
     """Have the oldest rows leave the view until what is shown fits, or nothing more can go."""
     while True:
-        now = ports.clock.now()
-        inputs = RequestInputs(
-            ids=ports.ids,
-            counter=ports.counter,
-            models=ports.models,
-            settings=ports.settings,
-            now=now,
-            until=now,
-        )
+        inputs = ports.inputs()
         shown = await ports.store.read(_shown, agent_id, conversation_seq, inputs)
         smaller = None if shown is None else await asyncio.to_thread(_plan, shown, inputs)
         if shown is None or smaller is None:
@@ -97,7 +88,7 @@ async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> 
             return
 
 
-def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: RequestInputs) -> _Shown | None:
+def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> _Shown | None:
     """None: there is room, going by the estimates that are stored."""
     opening = tx.conversations.opening(agent_id, conversation_seq)
     agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
@@ -117,7 +108,7 @@ def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: RequestInpu
     return _Shown(agent, conversation, view, tuple(nodes), status)
 
 
-def _plan(shown: _Shown, inputs: RequestInputs) -> Evict | Merge | None:
+def _plan(shown: _Shown, inputs: UnitInputs) -> Evict | Merge | None:
     """What leaves next; None if there is room now, or nothing more can go."""
     agent, conversation, view = shown.agent, shown.conversation, shown.view
     window, reserve = inputs.window(agent)
@@ -144,7 +135,7 @@ def _plan(shown: _Shown, inputs: RequestInputs) -> Evict | Merge | None:
     return found if isinstance(found, (Evict, Merge)) else None
 
 
-def _leave(tx: Tx, shown: _Shown, smaller: Evict | Merge, summary: Summary | None, inputs: RequestInputs) -> bool:
+def _leave(tx: Tx, shown: _Shown, smaller: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:
     """Carry the plan out; False if the conversation has gone on since, which then makes room for itself."""
     agent_id, planned = shown.agent.id, shown.conversation
     tx.agents.lock(agent_id)

@@ -70,9 +70,9 @@ async def reset_conversations(
         await capture_rest(ports, agent_id, tuple(waiting))
         tried = waiting
     for reset in resets:
-        fired = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
-        if fired.context:
-            await ports.store.write(_add_context, reset, fired.context, ids=ports.ids, counter=ports.counter, now=now)
+        answers = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
+        if answers.context:
+            await ports.store.write(_add_context, reset, answers.context, ids=ports.ids, counter=ports.counter, now=now)
     await _carry_out_now_or_later(agent_id, ports, rows_a_step)
     return resets
 

@@ -17,7 +17,7 @@ from perdure.core.errors import HookBlocked
 from perdure.core.events import HookAnswered
 from perdure.core.hooks import Hook, HookInfo, HookPayload, HookPoint, Verdict
 
-__all__ = ["Fired", "Hooks"]
+__all__ = ["HookOutcome", "Hooks"]
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ UNBLOCKABLE: frozenset[HookPoint] = frozenset({"after_compaction", "run_end", "c
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class HookOutcome:
     """What all hooks of a point said together.
 
     Args:
@@ -43,7 +43,7 @@ class Fired:
     events: tuple[HookAnswered, ...] = ()
 
 
-_NOTHING = Fired()
+_NOTHING = HookOutcome()
 
 
 class Hooks:
@@ -61,7 +61,7 @@ class Hooks:
         """Whether there is a hook at one of these points. Where there is none, nothing need be made for it."""
         return not self._points.isdisjoint(points)
 
-    async def fire(self, payload: HookPayload) -> Fired:
+    async def fire(self, payload: HookPayload) -> HookOutcome:
         """What the hooks say. Never raises for what a hook does; cancelling stops the one that is called."""
         if payload.point not in self._points:
             return _NOTHING
@@ -87,8 +87,8 @@ class Hooks:
                 events.append(HookAnswered(payload.point, info.name, "failed", f"nothing is blocked here: {reason}"))
                 continue
             events.append(HookAnswered(payload.point, info.name, "blocked", reason))
-            return Fired(HookBlocked(info.name, payload.point, reason), tuple(context), tuple(events))
-        return Fired(None, tuple(context), tuple(events)) if context or events else _NOTHING
+            return HookOutcome(HookBlocked(info.name, payload.point, reason), tuple(context), tuple(events))
+        return HookOutcome(None, tuple(context), tuple(events)) if context or events else _NOTHING
 
 
 async def _call_hook(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | None]:

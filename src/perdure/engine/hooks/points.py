@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import HookBlocked
-from perdure.core.events import StoredEvent
 from perdure.core.hooks import (
     AfterCompaction,
     AfterModel,
@@ -25,18 +24,17 @@ from perdure.core.hooks import (
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolCall, text_of
 from perdure.core.models import ModelReply
-from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Step
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.engine.hooks.bus import Fired
+from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.hooks.rows import hook_draft, hook_tokens
-from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Request
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import RunLog, load_run_log, run_log_of
-from perdure.engine.run.next_action import Ask, Finish, next_action
+from perdure.engine.run.next_action import Finish, MakeRequest, next_action
 from perdure.engine.run.progress import Progress
 from perdure.storage.tx import Tx
 
@@ -79,10 +77,10 @@ async def at_run_start(request: Request, ports: Ports) -> Request:
     payloads.append(RunStart(**about, messages=messages, background=request.background))
     added: list[str] = []
     for payload in payloads:
-        fired = await ports.hooks.fire(payload)
-        if fired.blocked is not None:
-            raise fired.blocked
-        added += fired.context
+        answers = await ports.hooks.fire(payload)
+        if answers.blocked is not None:
+            raise answers.blocked
+        added += answers.context
     if not added:
         return request
     drafts = tuple(hook_draft(text, ports.ids) for text in added)
@@ -102,28 +100,19 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
         **_about(log), model=model, step=log.steps_taken, new=tuple(Said(one.role, one.text) for one in new)
     )
     try:
-        fired = await _fire(log, payload, ports)
+        answers = await _fire(log, payload, ports)
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log.run.key))
-    if fired.blocked is None:
-        return await keep(log, fired, ports)
-    return await _end_blocked(log, fired, str(fired.blocked), ports)
+    if answers.blocked is None:
+        return await keep(log, answers, ports)
+    return await _end_blocked(log, answers, str(answers.blocked), ports)
 
 
-async def _end_blocked(log: RunLog, fired: Fired, why: str, ports: Ports) -> Progress:
-    return await ports.store.write(
-        _refuse,
-        log,
-        fired,
-        why,
-        ids=ports.ids,
-        counter=ports.counter,
-        settings=ports.settings,
-        now=ports.clock.now(),
-    )
+async def _end_blocked(log: RunLog, answers: HookOutcome, why: str, ports: Ports) -> Progress:
+    return await ports.store.write(_end_run, log, answers, why, ports.inputs())
 
 
-async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) -> Fired:
+async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) -> HookOutcome:
     """What hooks say of an answer, before it is stored. Raises: Interrupted, LeaseLost, StoreError."""
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     return await _fire(
@@ -152,20 +141,20 @@ async def before_tool(
     Raises: Interrupted, LeaseLost, StoreError.
     """
     payload = BeforeTool(**_about(log), **_of_call(call, tool), arguments=arguments)
-    fired = await _fire(log, payload, ports)
-    return await keep(log, fired, ports), None if fired.blocked is None else _refusal(
-        f"{fired.blocked}. The tool was not run."
+    answers = await _fire(log, payload, ports)
+    return await keep(log, answers, ports), None if answers.blocked is None else _refusal(
+        f"{answers.blocked}. The tool was not run."
     )
 
 
 async def after_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutcome, ports: Ports
-) -> tuple[ToolOutcome, Fired]:
+) -> tuple[ToolOutcome, HookOutcome]:
     """A result as the model sees it, and what hooks say of it. To be called where the lease is held."""
-    fired = await ports.hooks.fire(_after(log, call, tool, arguments, outcome.status, outcome.text))
-    if fired.blocked is None:
-        return outcome, fired
-    return _refusal(f"{fired.blocked}. The tool was run; its result is withheld."), fired
+    answers = await ports.hooks.fire(_after(log, call, tool, arguments, outcome.status, outcome.text))
+    if answers.blocked is None:
+        return outcome, answers
+    return _refusal(f"{answers.blocked}. The tool was run; its result is withheld."), answers
 
 
 async def after_memory_tool(
@@ -173,8 +162,8 @@ async def after_memory_tool(
 ) -> Progress:
     """The log after hooks were told of a result that stands in it. Raises: Interrupted, LeaseLost, StoreError."""
     result = log.messages[-1].results[-1]
-    fired = await _fire(log, _after(log, call, tool, arguments, result.status, result.text), ports)
-    return await keep(log, fired, ports)
+    answers = await _fire(log, _after(log, call, tool, arguments, result.status, result.text), ports)
+    return await keep(log, answers, ports)
 
 
 def _after(
@@ -187,14 +176,14 @@ async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: 
     """The log after the hooks had their say. Without room the model can't be asked, so if they let nothing leave the
     window the run has ended; all that was said is kept. Raises: Interrupted, LeaseLost, StoreError."""
     payload = BeforeCompaction(**_about(log), by=by, budget_tokens=budget_tokens)
-    fired = await _fire(log, payload, ports)
-    if fired.blocked is None:
-        return await keep(log, fired, ports)
+    answers = await _fire(log, payload, ports)
+    if answers.blocked is None:
+        return await keep(log, answers, ports)
     why = (
-        f"{fired.blocked}. The next request does not fit the {budget_tokens:,} tokens of its window, and nothing may"
+        f"{answers.blocked}. The next request does not fit the {budget_tokens:,} tokens of its window, and nothing may"
         " leave it: begin another conversation, reset this one, or give the agent a larger window"
     )
-    return await _end_blocked(log, fired, why, ports)
+    return await _end_blocked(log, answers, why, ports)
 
 
 async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
@@ -214,54 +203,39 @@ async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None)
         await ports.hooks.fire(payload)  # logged where it fails; the run's events are over
         return Progress(log)
     try:
-        fired = await _fire(log, payload, ports)
+        answers = await _fire(log, payload, ports)
     except Interrupted:
         return Progress(log)
-    return await keep(log, fired, ports)
+    return await keep(log, answers, ports)
 
 
-async def keep(log: RunLog, fired: Fired, ports: Ports) -> Progress:
+async def keep(log: RunLog, answers: HookOutcome, ports: Ports) -> Progress:
     """The log with what hooks said: their events stored, their context waiting for the next request.
 
     Raises: LeaseLost, StoreError.
     """
-    if not fired.events:
+    if not answers.events:
         return Progress(log)
-    return await ports.store.write(_store_answers, log, fired, now=ports.clock.now())
+    return await ports.store.write(_store_answers, log, answers, now=ports.clock.now())
 
 
-def _store_answers(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Progress:
+def _store_answers(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) -> Progress:
     run = tx.runs.hold(log.run.key, log.lease, until=None)
-    if fired.context:
-        run = tx.runs.set_context(run, (*run.context, *fired.context))
-    return Progress(log.after(run=run), _add_events(tx, log, fired, now=now))
+    if answers.context:
+        run = tx.runs.set_context(run, (*run.context, *answers.context))
+    return Progress(log.after(run=run), tx.events.add(run.key, answers.events, at=now))
 
 
-def _refuse(
-    tx: Tx,
-    log: RunLog,
-    fired: Fired,
-    why: str,
-    *,
-    ids: Ids,
-    counter: TokenCounter,
-    settings: EngineSettings,
-    now: datetime,
-) -> Progress:
+def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitInputs) -> Progress:
     """End a run whose model may not be asked."""
     log = run_log_of(tx, tx.runs.hold(log.run.key, log.lease, until=None))
-    if not isinstance(next_action(log), Ask):
-        return Progress(log, _add_events(tx, log, fired, now=now))
-    failure = Failure(kind=HookBlocked.code, message=why)
-    end = Finish("error", failure)
-    return end_run(tx, log, end, [*fired.events], ids=ids, counter=counter, settings=settings, now=now)
+    if not isinstance(next_action(log), MakeRequest):
+        return Progress(log, tx.events.add(log.run.key, answers.events, at=inputs.now))
+    end = Finish("error", Failure(kind=HookBlocked.code, message=why))
+    return end_run(tx, log, end, [*answers.events], inputs)
 
 
-def _add_events(tx: Tx, log: RunLog, fired: Fired, *, now: datetime) -> Sequence[StoredEvent]:
-    return tx.events.add(log.run.key, fired.events, at=now)
-
-
-async def _fire(log: RunLog, payload: HookPayload, ports: Ports) -> Fired:
+async def _fire(log: RunLog, payload: HookPayload, ports: Ports) -> HookOutcome:
     """What hooks say, while the run stays this process's. Raises: Interrupted, LeaseLost."""
     async with holding(log.run.key, log.lease, ports):
         return await ports.hooks.fire(payload)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -21,14 +21,15 @@ from perdure.core.errors import (
     IdempotencyMismatch,
     InvalidInput,
     MessageTooLarge,
+    ModelNotFound,
 )
 from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
 from perdure.core.ids import AgentId, RunId, StepId
 from perdure.core.limits import Limits
 from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
 from perdure.core.runs import IfBusy, Run, RunKey
-from perdure.core.tools.rules import rules_of
 from perdure.engine.approvals.answers import (
+    Pending,
     answer_rows,
     check_answers,
     find_pending,
@@ -36,9 +37,9 @@ from perdure.engine.approvals.answers import (
     return_limit_chars,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
+from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.progress import Progress
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.storage.tx import Tx
 
 __all__ = [
@@ -85,17 +86,18 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """What was said, without what hooks added, for telling a retry from another message under the same key."""
+        """The digest of messages and answers, without what hooks added: it tells a retry from another request under
+        the same key."""
         return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
 
     @property
-    def said(self) -> str:
-        """The same without what is answered."""
-        return self._digest()
+    def message_digest(self) -> str | None:
+        """The digest of the messages alone; None: there are none."""
+        return self._digest() if self.drafts else None
 
     def _digest(self, *more: str) -> str:
-        said: list[Any] = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
-        return hashlib.sha256(json.dumps([*said, *more]).encode()).hexdigest()
+        messages = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
+        return hashlib.sha256(json.dumps([*messages, *more]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,33 +142,23 @@ def check_input(
         raise InvalidInput(f"max_steps is {max_steps!r:.80}: it must be from 1 to {MAX_STEPS:,}")
 
 
-def accept(
-    tx: Tx, request: Request, inputs: RequestInputs, *, check_model: Callable[[str], None], owner: str
-) -> Accepted:
+def accept(tx: Tx, request: Request, inputs: UnitInputs) -> Accepted:
     """The queued run, reserved for this process until the lease ends (T1).
 
     Behind another run of the conversation the input waits on the run's row: a message must not come to stand between
     that run's calls and their results.
 
-    Args:
-        check_model: raises if nobody here can ask the model of this handle: the message is then refused, not kept.
-    Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, ModelNotFound.
+    Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch; ModelNotFound: this process
+        can't reach the agent's model, so the message is refused.
     """
-    accepted, _ = accept_and_start(tx, request, inputs, check_model=check_model, owner=owner, running=False)
+    accepted, _ = accept_and_start(tx, request, inputs, running=False)
     return accepted
 
 
 def accept_and_start(
-    tx: Tx,
-    request: Request,
-    inputs: RequestInputs,
-    *,
-    check_model: Callable[[str], None],
-    owner: str,
-    running: bool = True,
+    tx: Tx, request: Request, inputs: UnitInputs, *, running: bool = True
 ) -> tuple[Accepted, Started | None]:
     """As `accept`, but a run that has nothing to wait for is `running`, and its events are still to be stored."""
-    now = inputs.now
     tx.agents.lock(request.agent_id)
     if request.idempotency_key is not None:
         known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
@@ -175,99 +167,134 @@ def accept_and_start(
             if digest != request.digest:
                 raise IdempotencyMismatch(request.idempotency_key)
             return Accepted(run, (), repeated=True), None
-    opening = tx.conversations.opening(request.agent_id, request.conversation_seq, known=inputs.cached_agent)
+    opening = tx.conversations.opening(request.agent_id, request.conversation_seq)
     if request.answers is not None:
-        return _resume(
-            tx, request, request.answers, opening, inputs, check_model=check_model, owner=owner, running=running
-        )
+        return _resume(tx, request, request.answers, opening, inputs, running=running)
     refuse_while_pending(tx, opening.conversation)
     busy = opening.active_run_seq is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
         raise ConversationBusy(tx.runs.at(RunKey(request.agent_id, opening.active_run_seq)).id)
-    check_model(opening.agent.model)
-    run = tx.runs.add(
+    run = _add_run(
+        tx,
+        request,
         opening,
-        request.run_id,
+        inputs,
         drafts=() if busy else request.drafts,
-        at=now,
-        max_steps=STEPS if request.max_steps is None else request.max_steps,
-        background=request.background,
+        max_steps=STEPS,
         running=running and not busy,
-        lease_owner=owner,
-        lease_until=inputs.until,
         waiting_input=_encode_drafts(request.drafts, request.tokens) if busy else None,
     )
-    if request.idempotency_key is not None:
-        tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
     if request.client_tools:
         run = _with_client_tools(tx, run, request.client_tools)
     events: list[Event] = [RunQueued(run.id)]
     if busy:
-        return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
-    added = _append_input(tx, run, request.drafts, request.tokens, now=now, opening=opening)
+        return Accepted(run, tx.events.add(run.key, events, at=inputs.now, after=0)), None
+    added = _append_input(tx, run, request.drafts, request.tokens, now=inputs.now, opening=opening)
     events += [MessageAdded(message.seq, message) for message in added]
     if not running:
-        return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
-    rules = rules_of(opening.agent.settings)
-    rule_scope = rule_scope_of(tx, run, rules) if rules else None
+        return Accepted(run, tx.events.add(run.key, events, at=inputs.now, after=0)), None
+    rule_scope = rule_scope_of(tx, run, opening.agent.settings)
     log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope, last_event_seq=0)
     return Accepted(run, ()), Started(log, opening.after(added), events)
 
 
-def _resume(
+def _add_run(
     tx: Tx,
     request: Request,
-    answers: Sequence[Answer],
     opening: Opening,
-    inputs: RequestInputs,
+    inputs: UnitInputs,
     *,
-    check_model: Callable[[str], None],
-    owner: str,
+    drafts: Sequence[Draft],
+    max_steps: int,
     running: bool,
+    waiting_input: str | None = None,
+) -> Run:
+    """The run of a request, stored with its idempotency key. `max_steps`: where the request gives none.
+
+    Raises: ModelNotFound.
+    """
+    model = opening.agent.model
+    if inputs.models.find(model) is None:
+        raise ModelNotFound(model, known=inputs.models.handles())
+    run = tx.runs.add(
+        opening,
+        request.run_id,
+        drafts=drafts,
+        at=inputs.now,
+        max_steps=max_steps if request.max_steps is None else request.max_steps,
+        background=request.background,
+        running=running,
+        lease_owner=inputs.owner,
+        lease_until=inputs.until,
+        waiting_input=waiting_input,
+    )
+    if request.idempotency_key is not None:
+        tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
+    return run
+
+
+def _resume(
+    tx: Tx, request: Request, answers: Sequence[Answer], opening: Opening, inputs: UnitInputs, *, running: bool
 ) -> tuple[Accepted, Started | None]:
     """The run that goes on with these answers. It stands before all that wait, and begins at once."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
     pending = find_pending(tx, conversation)
-    said = request.said if request.drafts else None
     most_chars = return_limit_chars(agent, inputs.models, inputs.settings)
-    answers, earlier = split_repeated_answers(tx, conversation, pending, answers, said=said, most_chars=most_chars)
+    answers, earlier = split_repeated_answers(
+        tx, conversation, pending, answers, message_digest=request.message_digest, most_chars=most_chars
+    )
     if earlier is not None and (pending is None or earlier.key != pending.run.key):
         return Accepted(earlier, (), repeated=True), None
     if pending is None:
         raise AnswerInvalid(
             "Cannot process approval response: No tool call is currently awaiting approval in this conversation"
         )
-    stopped = pending.run
+    stopped, step_id = pending.run, pending.message.step_id
     answers = check_answers(tx, agent, pending, answers, partial=request.partial or earlier is not None)
-    rows, tokens = answer_rows(
-        pending,
-        answers,
-        ids=inputs.ids,
-        counter=inputs.counter,
-        most_chars=most_chars,
-    )
-    left = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
-    if left:
+    rows, tokens = answer_rows(pending, answers, ids=inputs.ids, counter=inputs.counter, most_chars=most_chars)
+    unanswered = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
+    if unanswered:
         if request.drafts or request.client_tools is not None:
             raise AnswerInvalid(
-                f"other calls wait still ({', '.join(sorted(left))}): a message or tools go along with the answer that"
-                " leaves none"
+                f"other calls wait still ({', '.join(sorted(unanswered))}): a message or tools go along with the answer"
+                " that leaves none"
             )
         if rows:
-            _append_rows(tx, stopped, rows, tokens, now=now, step_id=pending.message.step_id)
+            _append_input(tx, stopped, rows, tokens, now=now, step_id=step_id)
         return Accepted(stopped, (), waits=True), None
-    check_model(agent.model)
-    run = tx.runs.add(
+    run = _add_resumed_run(tx, request, opening, pending, rows, inputs, running=running)
+    tx.conversations.wait(agent.id, conversation.seq, run_seq=None)
+    added: Sequence[Message] = ()
+    if rows:
+        added = _append_input(tx, run, rows, tokens, now=now, step_id=step_id, opening=opening)
+    events: list[Event] = [RunQueued(run.id), *(MessageAdded(message.seq, message) for message in added)]
+    if running:
+        # Nothing is known of it that the store does not say: some of its log is another run's.
+        log = replace(run_log_of(tx, run), last_event_seq=0)
+        return Accepted(run, ()), Started(log, opening.after(added), events)
+    return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
+
+
+def _add_resumed_run(
+    tx: Tx,
+    request: Request,
+    opening: Opening,
+    pending: Pending,
+    rows: Sequence[Draft],
+    inputs: UnitInputs,
+    *,
+    running: bool,
+) -> Run:
+    """A run that takes over from the one that stopped: its steps left, its hooks' contexts and its client tools."""
+    stopped = pending.run
+    run = _add_run(
+        tx,
+        request,
         opening,
-        request.run_id,
+        inputs,
         drafts=rows,
-        at=now,
-        max_steps=max(0, stopped.max_steps - stopped.step_count) if request.max_steps is None else request.max_steps,
-        background=request.background,
+        max_steps=max(0, stopped.max_steps - stopped.step_count),
         running=running,
-        lease_owner=owner,
-        lease_until=inputs.until,
-        waiting_input=None,
     )
     run = tx.runs.resume(
         run,
@@ -275,7 +302,7 @@ def _resume(
         begins_at=pending.message.seq,
         turn_from=stopped.turn_from if stopped.turn_from is not None else stopped.first_message_seq or 0,
         answer={
-            "said": said,
+            "said": request.message_digest,
             "calls": [one.call_id for one in pending.message.calls if one.awaits],
         },
         waiting_input=_encode_drafts(request.drafts, request.tokens) if request.drafts else None,
@@ -285,44 +312,8 @@ def _resume(
         tx.runs.set_context(stopped, ())
     tools = request.client_tools
     if tools is None and stopped.client_tools is not None:
-        tools = tuple(tx.runs.client_tools(agent.id, stopped.client_tools))
-    if tools:
-        run = _with_client_tools(tx, run, tools)
-    if request.idempotency_key is not None:
-        tx.runs.remember_key(run.key, conversation.seq, request.idempotency_key, digest=request.digest)
-    tx.conversations.wait(agent.id, conversation.seq, run_seq=None)
-    added: Sequence[Message] = ()
-    if rows:
-        added = _append_rows(tx, run, rows, tokens, now=now, step_id=pending.message.step_id, opening=opening)
-    events: list[Event] = [RunQueued(run.id), *(MessageAdded(message.seq, message) for message in added)]
-    if running:
-        # Nothing is known of it that the store does not say: some of its log is another run's.
-        log = replace(run_log_of(tx, run), last_event_seq=0)
-        return Accepted(run, ()), Started(log, opening.after(added), events)
-    return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
-
-
-def _append_rows(
-    tx: Tx,
-    run: Run,
-    drafts: Sequence[Draft],
-    tokens: Sequence[int],
-    *,
-    now: datetime,
-    step_id: StepId | None,
-    opening: Opening | None = None,
-) -> Sequence[Message]:
-    """What answers make, as rows of the step whose calls they answer."""
-    return tx.messages.append(
-        run.key.agent_id,
-        drafts,
-        conversation_seq=run.conversation_seq,
-        at=now,
-        tokens=tokens,
-        run=run,
-        step_id=step_id,
-        opening=opening,
-    )
+        tools = tuple(tx.runs.client_tools(run.key.agent_id, stopped.client_tools))
+    return _with_client_tools(tx, run, tools) if tools else run
 
 
 def _with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> Run:
@@ -353,10 +344,25 @@ def begin_input(
 
 
 def _append_input(
-    tx: Tx, run: Run, drafts: Sequence[Draft], tokens: Sequence[int], *, now: datetime, opening: Opening | None = None
+    tx: Tx,
+    run: Run,
+    drafts: Sequence[Draft],
+    tokens: Sequence[int],
+    *,
+    now: datetime,
+    step_id: StepId | None = None,
+    opening: Opening | None = None,
 ) -> Sequence[Message]:
+    """The messages of a run's input. `step_id`: the step whose calls they answer."""
     return tx.messages.append(
-        run.key.agent_id, drafts, conversation_seq=run.conversation_seq, at=now, tokens=tokens, run=run, opening=opening
+        run.key.agent_id,
+        drafts,
+        conversation_seq=run.conversation_seq,
+        at=now,
+        tokens=tokens,
+        run=run,
+        step_id=step_id,
+        opening=opening,
     )
 
 

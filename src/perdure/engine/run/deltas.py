@@ -13,8 +13,8 @@ from perdure.core.ids import BlockId
 from perdure.core.runs import Prefix
 from perdure.domain.files.section import build_file_deltas, is_file_key
 from perdure.domain.files.views import limits_of
+from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import Memory
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.storage.tx import Tx
 
 __all__ = ["delta_texts"]
@@ -26,7 +26,7 @@ def delta_texts(
     seen: Mapping[str, int],
     memory: Memory,
     prefix: Prefix,
-    inputs: RequestInputs,
+    inputs: UnitInputs,
     *,
     folded: bool = False,
 ) -> tuple[str, ...]:

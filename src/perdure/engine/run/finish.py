@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.events import Event, MessageAdded, RunEnded
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Message, Question, Text, ToolCall, ToolResult, parts_to_json
-from perdure.core.ports import Ids, TokenCounter
-from perdure.core.runs import RunKey
 from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.hooks.rows import add_context_rows
-from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import add_waiting_input
 from perdure.engine.run.log import RunLog, run_log_of
 from perdure.engine.run.next_action import Finish, next_action
@@ -26,38 +24,31 @@ __all__ = ["end_run", "finish"]
 
 async def finish(log: RunLog, ports: Ports) -> Progress:
     """End the run as its log says, in one transaction. Raises: LeaseLost."""
-    now = ports.clock.now()
-    return await ports.store.write(
-        _finish, log.run.key, log=log, ids=ports.ids, counter=ports.counter, settings=ports.settings, now=now
-    )
+    return await ports.store.write(_finish, log, ports.inputs())
 
 
-def _finish(
-    tx: Tx, key: RunKey, *, log: RunLog, ids: Ids, counter: TokenCounter, settings: EngineSettings, now: datetime
-) -> Progress:
-    log = run_log_of(tx, tx.runs.hold(key, log.lease, until=None))
+def _finish(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
+    log = run_log_of(tx, tx.runs.hold(log.run.key, log.lease, until=None))
     if not isinstance(action := next_action(log), Finish):
         return Progress(log)
     events: list[Event] = []
     if action.reason == "end_turn" and (questions := log.questions):
-        asked = _ask_user(tx, log, questions, ids=ids, counter=counter, now=now)
-        events += [MessageAdded(message.seq, message) for message in asked]
-        log = log.after(messages=asked)
-    return end_run(tx, log, action, events, ids=ids, counter=counter, settings=settings, now=now)
+        messages = _append_questions(tx, log, questions, inputs)
+        events += [MessageAdded(message.seq, message) for message in messages]
+        log = log.after(messages=messages)
+    return end_run(tx, log, action, events, inputs)
 
 
-def _ask_user(
-    tx: Tx, log: RunLog, questions: Sequence[Question], *, ids: Ids, counter: TokenCounter, now: datetime
-) -> Sequence[Message]:
-    """The questions as what the agent said last, so that every reader sees them as its answer."""
+def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs: UnitInputs) -> Sequence[Message]:
+    """The questions as the agent's last message, so that every reader sees them as its answer."""
     text = "\n\n".join(question.shown for question in questions)
     run, parts = log.run, (Text(text),)
     return tx.messages.append(
         run.key.agent_id,
-        [Draft(id=MessageId(ids.new("message")), role="assistant", parts=parts)],
+        [Draft(id=MessageId(inputs.ids.new("message")), role="assistant", parts=parts)],
         conversation_seq=run.conversation_seq,
-        at=now,
-        tokens=[counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS],
+        at=inputs.now,
+        tokens=[inputs.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS],
         run=run,
         step_id=next(message.step_id for message in reversed(log.messages) if message.results),
     )
@@ -68,19 +59,19 @@ def end_run(
     log: RunLog,
     action: Finish,
     events: list[Event],
+    inputs: UnitInputs,
     *,
-    ids: Ids,
-    counter: TokenCounter,
-    settings: EngineSettings,
-    now: datetime,
     last_event_seq: int | None = None,
 ) -> Progress:
-    """The ended run, inside a transaction that holds its lease; `events` are what else that transaction has to tell,
-    after the one with the number `last_event_seq`, if that is known.
+    """The ended run, inside a transaction that holds its lease.
 
     Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
+
+    Args:
+        events: the transaction's other events, which come first.
+        last_event_seq: the number of the run's newest stored event, where it is known.
     """
-    run = log.run
+    run, now = log.run, inputs.now
     open_calls = log.open_calls
     if action.reason == "requires_approval":
         tx.conversations.wait(
@@ -92,7 +83,7 @@ def end_run(
         log = log.after(step=tx.steps.end(step, status="cancelled", at=now, stop_reason=action.reason))
     drafts = [
         Draft(
-            id=MessageId(ids.new("message")),
+            id=MessageId(inputs.ids.new("message")),
             role="tool",
             parts=(_unanswered(open_call.call, open_call.call.call_id in log.started, action),),
         )
@@ -111,11 +102,11 @@ def end_run(
         events += [MessageAdded(message.seq, message) for message in messages]
         log = log.after(messages=messages)
     if run.input_waits:  # it was acknowledged, so it is in the log whatever became of the run
-        run, said = add_waiting_input(tx, run, now=now)
-        events += [MessageAdded(message.seq, message) for message in said]
-        log = log.after(messages=said)
+        run, added = add_waiting_input(tx, run, now=now)
+        events += [MessageAdded(message.seq, message) for message in added]
+        log = log.after(messages=added)
     if run.context and action.reason != "requires_approval":
-        added = add_context_rows(tx, run, ids=ids, counter=counter, now=now)
+        added = add_context_rows(tx, run, ids=inputs.ids, counter=inputs.counter, now=now)
         run = replace(run, context=())
         events += [MessageAdded(message.seq, message) for message in added]
         log = log.after(messages=added)
@@ -131,8 +122,8 @@ def end_run(
     events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure))
     stored = tx.events.add(run.key, events, at=now, after=last_event_seq)
     if run.background:  # after the last event, which keeps the numbers of those that go from being given again
-        since = now - timedelta(seconds=settings.keep_deltas_s)
-        tx.events.trim_deltas(run.key, keep=settings.keep_deltas, since=since)
+        since = now - timedelta(seconds=inputs.settings.keep_deltas_s)
+        tx.events.trim_deltas(run.key, keep=inputs.settings.keep_deltas, since=since)
     return Progress(log.after(run=run), stored)
 
 

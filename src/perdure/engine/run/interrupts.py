@@ -26,12 +26,12 @@ class Interruptible:
 
     def __init__(self) -> None:
         self._task: asyncio.Task[object] | None = None
-        self._fired: BaseException | None = None
+        self._reason: BaseException | None = None
 
     def fire(self, reason: BaseException | None = None) -> None:
         """Interrupt once; later calls do nothing. `reason` is raised instead of `Interrupted`."""
-        if self._task is not None and self._fired is None:
-            self._fired = reason or Interrupted()
+        if self._task is not None and self._reason is None:
+            self._reason = reason or Interrupted()
             self._task.cancel()
 
     async def __aenter__(self) -> Interruptible:
@@ -42,11 +42,11 @@ class Interruptible:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        if self._fired is None or task is None:
+        if self._reason is None or task is None:
             return
         # Only our own cancellation is taken back; one from outside that came too goes on.
         if task.uncancel() == 0 and (kind is asyncio.CancelledError or kind is None):
-            raise self._fired from error
+            raise self._reason from error
 
 
 def is_cancelled() -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
+from typing import Any
 
 from perdure.core.errors import LeaseLost, ModelOverflow
-from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
+from perdure.core.messages import Message, Question, ToolCall, ToolDecision
 from perdure.core.runs import Lease, Run, RunKey, Step, Usage
-from perdure.core.tools.rules import ToolRules, rules_of
+from perdure.core.tools.rules import rules_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
-from perdure.engine.run.tool_rules import Called, RuleScope, RuleState, calls_made, rule_state
+from perdure.engine.run.tool_rules import PastCall, RuleScope, RuleState, calls_made, rule_state
 from perdure.storage.tx import Tx
 
 __all__ = ["OpenCall", "RunLog", "load_run_log", "open_calls_in", "rule_scope_of", "run_log_of"]
@@ -132,7 +133,7 @@ class RunLog:
         return rule_state(rule_scope, self.called, answer=-1 if answer is None else answer.seq)
 
     @property
-    def called(self) -> list[Called]:
+    def called(self) -> list[PastCall]:
         """The calls of the request that this run serves, as far as tool rules count them."""
         return [*(self.rule_scope.earlier if self.rule_scope is not None else ()), *calls_made(self.messages)]
 
@@ -188,22 +189,15 @@ class RunLog:
 
 
 def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
-    """The calls in these rows that have no result in them, in the order they were asked."""
-    answered: set[str] = set()
-    asked: list[OpenCall] = []
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                asked.append(OpenCall(part, message))
-            elif isinstance(part, ToolResult):
-                answered.add(part.call_id)
-    if not asked:
-        return ()
-    found = [one for one in asked if one.call.call_id not in answered]
-    if any(one.call.awaits is not None for one in found):
-        decided = {one.call_id: one for message in messages for one in message.decisions}
-        found = [OpenCall(one.call, one.message, decided.get(one.call.call_id)) for one in found]
-    return tuple(found)
+    """The calls in these rows that have no result in them, in the order of the rows."""
+    answered = {result.call_id for message in messages for result in message.results}
+    decisions = {decision.call_id: decision for message in messages for decision in message.decisions}
+    return tuple(
+        OpenCall(call, message, decisions.get(call.call_id))
+        for message in messages
+        for call in message.calls
+        if call.call_id not in answered
+    )
 
 
 def load_run_log(tx: Tx, key: RunKey) -> RunLog:
@@ -218,13 +212,13 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
         messages=tuple(tx.messages.of_run(run)),
         steps=tuple(tx.steps.of_run(run.key)),
         started=tx.runs.started_calls(run.key),
-        rule_scope=rule_scope_of(tx, run, rules_of(tx.agents.tool_rules(run.key.agent_id))),
+        rule_scope=rule_scope_of(tx, run, tx.agents.tool_rules(run.key.agent_id)),
     )
 
 
-def rule_scope_of(tx: Tx, run: Run, rules: ToolRules) -> RuleScope | None:
-    """What the calls of this run are judged by."""
-    if not rules.ordered:
+def rule_scope_of(tx: Tx, run: Run, settings: Mapping[str, Any]) -> RuleScope | None:
+    """What the agent's `tool_rules` among these settings are judged with; None: none of them depends on other calls."""
+    if not settings.get("tool_rules") or not (rules := rules_of(settings)).ordered:
         return None
     agent_id = run.key.agent_id
     names = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
@@ -234,5 +228,5 @@ def rule_scope_of(tx: Tx, run: Run, rules: ToolRules) -> RuleScope | None:
     earlier: Sequence[Message] = ()
     if run.turn_from is not None and run.begins_at is not None:
         earlier = tx.messages.view(agent_id, run.conversation_seq, from_seq=run.turn_from, upto_seq=run.begins_at - 1)
-    made = tuple(Called(one.name, one.output, one.denied) for one in calls_made(earlier))
+    made = tuple(PastCall(one.name, one.output, one.denied) for one in calls_made(earlier))
     return RuleScope(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), made)

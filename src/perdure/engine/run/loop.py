@@ -5,10 +5,11 @@ from __future__ import annotations
 from perdure.engine.compaction.make_room import make_room
 from perdure.engine.hooks.points import at_run_end, before_model
 from perdure.engine.ports import Ports
+from perdure.engine.run.begin import load_request, record_request
 from perdure.engine.run.finish import finish
 from perdure.engine.run.hub import Tell
 from perdure.engine.run.model_call import call_model
-from perdure.engine.run.next_action import Ask, CallModel, CallTools, Done, Finish, next_action
+from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.tool_calls import call_tools
 from perdure.engine.run.views import Views
@@ -42,18 +43,16 @@ async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> Non
                     end_hooked, progress = True, await at_run_end(log, ports, finish=action)
                 else:
                     progress = await finish(log, ports)
-            case Ask():
+            case MakeRequest():
                 if progress.room is not None:
                     progress = await make_room(progress.room, views, ports)
                 elif len(log.steps) != hooked_step and hooks.wants("before_model"):
                     hooked_step, progress = len(log.steps), await before_model(log, ports)
                 else:
-                    progress = await views.make_request(log, ports)
+                    progress = await record_request(log, ports, views)
             case CallModel(step):
-                request = progress.request or await views.load_request(log, step, ports)
+                request = progress.request or await load_request(log, step, ports)
                 progress = await call_model(log, request, step, ports, tell)
             case CallTools(calls):
-                async for progress in call_tools(log, calls, ports):
-                    tell(progress.events)
-                continue
+                progress = await call_tools(log, calls, ports, tell)
         tell(progress.events)

@@ -28,12 +28,12 @@ from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, Store
 from perdure.core.ids import MessageId, answer_id
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
-from perdure.core.ports import Ids, TokenCounter
-from perdure.core.runs import Failure, Run, RunKey, Step, StopReason
+from perdure.core.ports import Ids
+from perdure.core.runs import Failure, Run, Step, StopReason
 from perdure.core.tools.spec import ToolOutcome
-from perdure.engine.approvals.answers import awaited, recent_approval_ids, tools_of, with_waits
+from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits
 from perdure.engine.hooks.points import after_model, keep
-from perdure.engine.ports import EngineSettings, Ports, window_tokens
+from perdure.engine.ports import Ports, UnitInputs, window_tokens
 from perdure.engine.run.call_names import CallNames
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.hub import Tell
@@ -78,12 +78,12 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
                 tell(await previews.flush())
         _check_reply(reply, step, options.tool_choice)
         if reply is not None and ports.hooks.wants("after_model"):
-            fired = await after_model(log, step, reply, ports)
-            kept = await keep(log, fired, ports)
+            answers = await after_model(log, step, reply, ports)
+            kept = await keep(log, answers, ports)
             log = kept.log
             tell(kept.events)
-            if fired.blocked is not None:
-                raise fired.blocked
+            if answers.blocked is not None:
+                raise answers.blocked
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log.run.key))
     except (LeaseLost, StoreError):
@@ -96,16 +96,12 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         failure, reason = _failure(error)
         return await ports.store.write(
             _store_failure,
-            log.run.key,
-            log=log,
-            step=step,
+            log,
+            step,
+            ports.inputs(),
             failure=failure,
             reason=reason,
             exchange=_exchange(error, reply),
-            ids=ports.ids,
-            counter=ports.counter,
-            settings=ports.settings,
-            now=ports.clock.now(),
             ends=not ports.hooks.wants("run_end"),
         )
     assert reply is not None
@@ -115,71 +111,60 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
     )
     return await ports.store.write(
         _store_reply,
-        log.run.key,
-        log=log,
-        step=step,
+        log,
+        step,
+        ports.inputs(),
         draft=Draft(id=message_id, role="assistant", parts=parts),
-        agent_settings=request.agent.settings,
+        agent=request.agent,
         reply=reply,
         refused=refused,
-        window_tokens=window,
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
-        counter=ports.counter,
-        ids=ports.ids,
-        settings=ports.settings,
-        now=ports.clock.now(),
         ends=not ports.hooks.wants("run_end"),
     )
 
 
 def _store_reply(
     tx: Tx,
-    key: RunKey,
-    *,
     log: RunLog,
     step: Step,
+    inputs: UnitInputs,
+    *,
     draft: Draft,
-    agent_settings: Mapping[str, Any],
+    agent: Agent,
     reply: ModelReply,
     refused: Mapping[str, str],
-    window_tokens: int,
     tokens: int,
-    counter: TokenCounter,
-    ids: Ids,
-    settings: EngineSettings,
-    now: datetime,
     ends: bool,
 ) -> Progress:
-    run = tx.runs.hold(key, log.lease, until=None, known=log.run)
+    run = tx.runs.hold(log.run.key, log.lease, until=None, known=log.run)
     last_event_seq = None if run.cancel_requested or run.background else log.last_event_seq
     log = log.after(run=run)
-    overcount = _learn_measured(tx, log, step, reply, window_tokens)
+    overcount = _learn_measured(tx, log, step, reply, inputs.window(agent)[0])
+    results: list[Draft] = []
     if any(isinstance(part, ToolCall) for part in draft.parts):
-        tools = tools_of(tx, run)
-        draft = replace(draft, parts=with_waits(tx, log, agent_settings, tools, draft.parts, refused=refused))
-    results = [_refusal(part, refused[part.call_id], ids) for part in _calls(draft) if part.call_id in refused]
+        parts = with_waits(tx, log, agent.settings, tools_of(tx, run), draft.parts, refused=refused)
+        draft = replace(draft, parts=parts)
+        results = [
+            _refusal(part, refused[part.call_id], inputs.ids)
+            for part in parts
+            if isinstance(part, ToolCall) and part.call_id in refused
+        ]
     messages = tx.messages.append(
-        key.agent_id,
+        run.key.agent_id,
         [draft, *results],
-        conversation_seq=log.run.conversation_seq,
-        at=now,
-        tokens=[tokens, *(counter.count(text_of(result.parts)) + MESSAGE_OVERHEAD_TOKENS for result in results)],
-        run=log.run,
+        conversation_seq=run.conversation_seq,
+        at=inputs.now,
+        tokens=[tokens, *(inputs.counter.count(text_of(result.parts)) + MESSAGE_OVERHEAD_TOKENS for result in results)],
+        run=run,
         step_id=step.id,
         overcount=overcount,
     )
-    step = tx.steps.end(step, status="success", at=now, usage=reply.usage, stop_reason=reply.stop_reason)
+    step = tx.steps.end(step, status="success", at=inputs.now, usage=reply.usage, stop_reason=reply.stop_reason)
     if reply.exchange is not None:
         tx.steps.put_exchange(step, reply.exchange)
     log = log.after(messages=messages, step=step)
     events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
-    return _advanced(
-        tx, log, events, ids=ids, counter=counter, settings=settings, now=now, ends=ends, last_event_seq=last_event_seq
-    )
-
-
-def _calls(draft: Draft) -> list[ToolCall]:
-    return [part for part in draft.parts if isinstance(part, ToolCall)]
+    return _store_progress(tx, log, events, inputs, ends=ends, last_event_seq=last_event_seq)
 
 
 def _refusal(call: ToolCall, why: str, ids: Ids) -> Draft:
@@ -207,46 +192,31 @@ def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_t
 
 def _store_failure(
     tx: Tx,
-    key: RunKey,
-    *,
     log: RunLog,
     step: Step,
+    inputs: UnitInputs,
+    *,
     failure: Failure,
     reason: StopReason,
     exchange: Exchange | None,
-    ids: Ids,
-    counter: TokenCounter,
-    settings: EngineSettings,
-    now: datetime,
     ends: bool,
 ) -> Progress:
-    run = tx.runs.hold(key, log.lease, until=None)
-    step = tx.steps.end(step, status="failed", at=now, stop_reason=reason, failure=failure)
+    run = tx.runs.hold(log.run.key, log.lease, until=None)
+    step = tx.steps.end(step, status="failed", at=inputs.now, stop_reason=reason, failure=failure)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
     log = log.after(run=run, step=step)
-    return _advanced(tx, log, [], ids=ids, counter=counter, settings=settings, now=now, ends=ends)
+    return _store_progress(tx, log, [], inputs, ends=ends)
 
 
-def _advanced(
-    tx: Tx,
-    log: RunLog,
-    events: list[Event],
-    *,
-    ids: Ids,
-    counter: TokenCounter,
-    settings: EngineSettings,
-    now: datetime,
-    ends: bool,
-    last_event_seq: int | None = None,
+def _store_progress(
+    tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs, *, ends: bool, last_event_seq: int | None = None
 ) -> Progress:
     """The progress of a step; if it `ends` the run, and nothing is left to do or to tell, that is the same
     transaction."""
     if ends and isinstance(action := next_action(log), Finish):
-        return end_run(
-            tx, log, action, events, ids=ids, counter=counter, settings=settings, now=now, last_event_seq=last_event_seq
-        )
-    return Progress(log, tx.events.add(log.run.key, events, at=now, after=last_event_seq))
+        return end_run(tx, log, action, events, inputs, last_event_seq=last_event_seq)
+    return Progress(log, tx.events.add(log.run.key, events, at=inputs.now, after=last_event_seq))
 
 
 def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None:
@@ -325,7 +295,7 @@ class _Deltas:
 
 
 def _waits(tx: Tx, run: Run, settings: Mapping[str, Any]) -> Mapping[str, Waits]:
-    return awaited(tools_of(tx, run), settings)
+    return waits_by_tool(tools_of(tx, run), settings)
 
 
 class _Previews:

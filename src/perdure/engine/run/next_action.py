@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from perdure.core.runs import Failure, Step, StopReason
 from perdure.engine.run.log import OpenCall, RunLog
 
-__all__ = ["Action", "Ask", "CallModel", "CallTools", "Done", "Finish", "next_action"]
+__all__ = ["Action", "CallModel", "CallTools", "Done", "Finish", "MakeRequest", "next_action"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class MakeRequest:
     """Record how the next model call is made. `abandoned` is the step of a process that died while its model
     answered; `reminder` what the model is told before, because it has not done it yet."""
 
@@ -42,7 +42,7 @@ class Done:
     """The run has ended."""
 
 
-Action = Ask | CallModel | CallTools | Finish | Done
+Action = MakeRequest | CallModel | CallTools | Finish | Done
 
 
 REPAIRS = 3
@@ -85,7 +85,7 @@ def next_action(log: RunLog) -> Action:
     step = log.last_step
     if step is not None:
         if step.status == "pending":
-            return CallModel(step) if step.lease_number == run.lease_number else Ask(abandoned=step)
+            return CallModel(step) if step.lease_number == run.lease_number else MakeRequest(abandoned=step)
         if step.status == "failed" and not _may_retry(log):
             return Finish(step.stop_reason or "error", step.failure)
         if step.status == "success" and not log.calls_of(step):
@@ -94,7 +94,7 @@ def next_action(log: RunLog) -> Action:
         return Finish("invalid_tool_call", _invalid_calls(log))
     if log.steps_taken >= run.max_steps:
         return Finish("max_steps")
-    return Ask()
+    return MakeRequest()
 
 
 def _rule_action(log: RunLog) -> Action | None:
@@ -124,7 +124,7 @@ def _rule_action(log: RunLog) -> Action | None:
 def _remind(log: RunLog, what: str) -> Action:
     answer = log.last_answer
     if answer is not None and any(one.kind == "heartbeat" and one.seq > answer.seq for one in log.messages):
-        return Ask()  # it was told already, and room had to be made first
+        return MakeRequest()  # it was told already, and room had to be made first
     if log.reminders >= REMINDERS:
         return Finish(
             "no_tool_call",
@@ -136,7 +136,7 @@ def _remind(log: RunLog, what: str) -> Action:
         )
     if log.steps_taken >= log.run.max_steps:
         return Finish("max_steps")
-    return Ask(reminder=f"ToolRuleViolated: {what}.")
+    return MakeRequest(reminder=f"ToolRuleViolated: {what}.")
 
 
 def _either(names: Sequence[str]) -> str:

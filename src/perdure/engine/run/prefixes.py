@@ -26,7 +26,7 @@ from perdure.domain.files.section import build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import client_skills, client_specs
-from perdure.engine.run.request_inputs import RequestInputs
+from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
 
 __all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "store_prefix"]
@@ -70,7 +70,7 @@ def compile_prefix(
     agent: Agent,
     conversation: Conversation,
     memory: Memory,
-    inputs: RequestInputs,
+    inputs: UnitInputs,
     *,
     reason: str,
     from_seq: int,

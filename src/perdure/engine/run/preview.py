@@ -15,9 +15,9 @@ from perdure.core.conversations import Conversation
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
+from perdure.engine.ports import UnitInputs
 from perdure.engine.run.deltas import delta_texts
 from perdure.engine.run.prefixes import compile_prefix, overcount_behind, read_memory
-from perdure.engine.run.request_inputs import RequestInputs
 from perdure.storage.tx import Tx
 
 __all__ = ["Preview", "preview"]
@@ -52,10 +52,10 @@ class Preview:
     measured_tokens: int | None
 
 
-def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: RequestInputs) -> Preview:
+def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> Preview:
     """The next request, and the certificate of what it takes before a new message is in it."""
     counter, stubs = inputs.counter, conversation.stubs
-    memory = read_memory(tx, tx.conversations.opening(agent.id, conversation.seq, known=agent))
+    memory = read_memory(tx, tx.conversations.opening(agent.id, conversation.seq))
     current = None if conversation.prefix_seq is None else tx.prefixes.at(agent.id, conversation.prefix_seq)
     seen_changed = current is not None and current.seen != memory.versions
     reason = rewrite_reason(

@@ -22,14 +22,14 @@ from perdure.core.messages import Draft, Message, MessageKind, Text
 from perdure.core.runs import Failure, Prefix, Recipe, Run, Step
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.hooks.rows import add_context_rows
+from perdure.engine.ports import NO_RECALL, AutoRecalled, UnitInputs
 from perdure.engine.run.accept import add_waiting_input
 from perdure.engine.run.deltas import delta_texts
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import RunLog
-from perdure.engine.run.next_action import Ask, Finish
+from perdure.engine.run.next_action import Finish, MakeRequest
 from perdure.engine.run.prefixes import Memory, compile_prefix, overcount_behind, read_memory, rows_tokens, store_prefix
 from perdure.engine.run.progress import Progress, RequestParts, RoomPlan
-from perdure.engine.run.request_inputs import NO_RECALL, AutoRecalled, RequestInputs
 from perdure.storage.tx import Tx
 
 __all__ = ["load_view", "make_request"]
@@ -48,7 +48,7 @@ class _Making:
     """
 
     tx: Tx
-    inputs: RequestInputs
+    inputs: UnitInputs
     log: RunLog
     events: list[Event]
     agent: Agent
@@ -90,7 +90,7 @@ class _Size:
 
 
 def make_request(
-    tx: Tx, log: RunLog, action: Ask, inputs: RequestInputs, events: list[Event], *, opening: Opening | None = None
+    tx: Tx, log: RunLog, action: MakeRequest, inputs: UnitInputs, events: list[Event], *, opening: Opening | None = None
 ) -> Progress:
     """Record how the next model call is made: the log with its pending step and what the request is made of; or what
     makes room first; or the ended run, if nothing can.
@@ -142,7 +142,7 @@ def make_request(
 
 
 def _add_input(
-    tx: Tx, log: RunLog, inputs: RequestInputs, events: list[Event], opening: Opening | None
+    tx: Tx, log: RunLog, inputs: UnitInputs, events: list[Event], opening: Opening | None
 ) -> tuple[RunLog, Opening]:
     """The log with the input that waited behind answers, and what the conversation begins from."""
     run = log.run
@@ -151,8 +151,7 @@ def _add_input(
         log = log.after(run=run, messages=added)
         events += [MessageAdded(message.seq, message) for message in added]
         opening = opening.after(added) if opening is not None else None
-    known = inputs.cached_agent
-    return log, opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq, known=known)
+    return log, opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq)
 
 
 def _check_memory(making: _Making) -> TooMany | None:
@@ -164,7 +163,7 @@ def _check_memory(making: _Making) -> TooMany | None:
     return None
 
 
-def _recalled(log: RunLog, inputs: RequestInputs) -> AutoRecalled:
+def _recalled(log: RunLog, inputs: UnitInputs) -> AutoRecalled:
     """What the run's requests hold of memory in their tail: the same in each."""
     if log.steps:
         return AutoRecalled(recalled_in(log.steps[-1].recipe.tail), None)
@@ -401,17 +400,7 @@ def _add_step(making: _Making, view: View, size: _Size) -> Step:
 def _end(making: _Making, kind: str, error: Exception) -> Progress:
     """The run, ended before its request was made."""
     end = Finish(IrreducibleFloor.stop_reason, Failure(kind=kind, message=str(error)))
-    inputs = making.inputs
-    return end_run(
-        making.tx,
-        making.log,
-        end,
-        making.events,
-        ids=inputs.ids,
-        counter=inputs.counter,
-        settings=inputs.settings,
-        now=inputs.now,
-    )
+    return end_run(making.tx, making.log, end, making.events, making.inputs)
 
 
 def _append(making: _Making, kind: MessageKind, texts: Sequence[str]) -> Sequence[Message]:

@@ -14,16 +14,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 
-from perdure.core.errors import LeaseLost, ModelNotFound, PerdureError, StoreClosed, StoreError
+from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, Event, RunCancelRequested, StoredEvent
-from perdure.core.ids import AgentId, RunId
+from perdure.core.ids import RunId
 from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.reset import carry_out_left
 from perdure.engine.hooks.points import at_run_end, at_run_start
-from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Accepted, Request, begin_input, check_input, decode_drafts
+from perdure.engine.run.begin import begin_run, claim_run
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.following import Following
 from perdure.engine.run.hub import Hub, Listener, Sent
@@ -32,7 +33,7 @@ from perdure.engine.run.log import run_log_of
 from perdure.engine.run.loop import run as run_loop
 from perdure.engine.run.next_action import Finish
 from perdure.engine.run.progress import Progress
-from perdure.engine.run.views import Views
+from perdure.engine.run.views import Line, Views
 from perdure.engine.workers.capture import Captures
 from perdure.storage.tx import Tx
 
@@ -44,9 +45,6 @@ STORE_TRIES = 5
 RECOVERY_S = 5.0
 PAGE = 1_000
 LOOKED_AT = 10_000  # unended runs in one round of recovery: more than any process leaves, also those of unknown models
-
-Line = tuple[AgentId, int]
-"""A conversation: agent and number."""
 
 
 class Runner:
@@ -118,7 +116,7 @@ class Runner:
         self._accepting[line] += 1
         self._none_accepting.clear()
         try:
-            accepted = await self._views.begin(request, self._ports, check_model=self._check_model)
+            accepted = await begin_run(request, self._ports, self._views)
             if accepted.begun is not None:
                 self._begun[accepted.run.key] = accepted.begun
             if not accepted.run.ended:
@@ -215,11 +213,6 @@ class Runner:
                 log.exception("looking for abandoned runs stopped at a defect")
             await asyncio.sleep(RECOVERY_S)
 
-    def _check_model(self, handle: str) -> None:
-        """Raises: ModelNotFound: no run of an agent with this model can be driven from here."""
-        if self._ports.models.find(handle) is None:
-            raise ModelNotFound(handle, known=self._ports.models.handles())
-
     def _want(self, run: Run) -> None:
         if self._closing:
             return
@@ -241,7 +234,8 @@ class Runner:
                     progress = await self._take_over(key, line)
                 if progress is not None:
                     await self._run(progress)
-                    if line[0] in self._views.capturing:
+                    parts = self._views.get(line)
+                    if parts is None or parts.agent.settings.get("auto_capture"):
                         self._captures.after_run(line)
                     wanted.discard(progress.log.run.key.seq)
                     self._hub.publish(progress.log.run.key, (None,))
@@ -290,7 +284,7 @@ class Runner:
     async def _claim(self, key: RunKey, line: Line, *, dead_owner: str | None = None) -> Progress | None:
         """T2 and T3. A run that this code can't even begin is ended, or it would stand before every later message."""
         try:
-            return await self._views.claim(key, line[1], self._ports, dead_owner=dead_owner)
+            return await claim_run(key, self._ports, dead_owner=dead_owner)
         except StoreError:
             raise
         except Exception as error:
@@ -306,9 +300,7 @@ class Runner:
                 try:
                     if attempt:
                         await asyncio.sleep(0.1 * 2**attempt)
-                        again = await self._views.claim(
-                            run.key, run.conversation_seq, self._ports, dead_owner=self._ports.owner
-                        )
+                        again = await claim_run(run.key, self._ports, dead_owner=self._ports.owner)
                         if again is None:
                             return
                         progress = again
@@ -338,13 +330,9 @@ class Runner:
         return await self._ports.store.write(
             _fail,
             key,
-            owner=self._ports.owner,
+            self._ports.inputs(),
             dead_owner=dead_owner,
             failure=Failure(kind="internal_error", message=f"{type(error).__name__}: {error}"),
-            ids=self._ports.ids,
-            counter=self._ports.counter,
-            settings=self._ports.settings,
-            now=self._ports.clock.now(),
         )
 
     def _is_wanted(self, run: Run) -> bool:
@@ -427,29 +415,17 @@ def _whose_turn(tx: Tx, key: RunKey, conversation_seq: int) -> tuple[Run, Run | 
     )
 
 
-def _fail(
-    tx: Tx,
-    key: RunKey,
-    *,
-    owner: str,
-    dead_owner: str | None,
-    failure: Failure,
-    ids: Ids,
-    counter: TokenCounter,
-    settings: EngineSettings,
-    now: datetime,
-) -> Progress | None:
+def _fail(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None, failure: Failure) -> Progress | None:
     run = tx.runs.at(key)
     if run.ended:
         return None
-    if run.status != "running" or run.lease_owner != owner:
-        claimed = tx.runs.claim(key, owner=owner, at=now, until=now, dead_owner=dead_owner)
+    if run.status != "running" or run.lease_owner != inputs.owner:
+        claimed = tx.runs.claim(key, owner=inputs.owner, at=inputs.now, until=inputs.now, dead_owner=dead_owner)
         if claimed is None:
             return None
         run = claimed
     events: list[Event] = []
     if run.first_message_seq is None and (waiting := tx.runs.waiting_input(key)) is not None:
-        events += begin_input(tx, run, *decode_drafts(waiting), now=now)
+        events += begin_input(tx, run, *decode_drafts(waiting), now=inputs.now)
         run = tx.runs.at(key)
-    end = Finish("error", failure)
-    return end_run(tx, run_log_of(tx, run), end, events, ids=ids, counter=counter, settings=settings, now=now)
+    return end_run(tx, run_log_of(tx, run), Finish("error", failure), events, inputs)

@@ -30,14 +30,14 @@ from perdure.core.tools.rules import (
     output_word,
 )
 
-__all__ = ["EDITED", "Called", "RuleScope", "RuleState", "calls_made", "expected_states", "prefilled", "rule_state"]
+__all__ = ["EDITED", "PastCall", "RuleScope", "RuleState", "calls_made", "expected_states", "prefilled", "rule_state"]
 
 EDITED = "\n\n[NOTE: run with arguments that a person changed: "
 """What follows this in a result is ours, not the tool's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class PastCall:
     """A call of the request that is being served, once the rules count it.
 
     Args:
@@ -59,7 +59,7 @@ class RuleScope:
 
     rules: ToolRules
     tools: frozenset[str]
-    earlier: tuple[Called, ...] = ()
+    earlier: tuple[PastCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class RuleState:
         )
 
 
-def rule_state(rule_scope: RuleScope, called: Sequence[Called], *, answer: int = -1) -> RuleState:
+def rule_state(rule_scope: RuleScope, called: Sequence[PastCall], *, answer: int = -1) -> RuleState:
     """What holds after these calls. `answer`: the number of the newest answer; only a call of it ends the run."""
     tools, rules = rule_scope.tools, rule_scope.rules.ordered
     ran = [call for call in called if not call.denied]
@@ -195,7 +195,7 @@ def rule_state(rule_scope: RuleScope, called: Sequence[Called], *, answer: int =
     )
 
 
-def expected_states(rule_scope: RuleScope, called: Sequence[Called], names: Iterable[str]) -> list[RuleState]:
+def expected_states(rule_scope: RuleScope, called: Sequence[PastCall], names: Iterable[str]) -> list[RuleState]:
     """What holds for each of these calls of one answer, as far as it is known before any of them has run."""
     so_far, found = list(called), list[RuleState]()
     answer = -2  # of an answer that has no number yet
@@ -203,14 +203,14 @@ def expected_states(rule_scope: RuleScope, called: Sequence[Called], names: Iter
         now = rule_state(rule_scope, so_far, answer=answer)
         found.append(now)
         if name in now.allowed:
-            so_far.append(Called(name, answer=answer))
+            so_far.append(PastCall(name, answer=answer))
     return found
 
 
-def calls_made(messages: Iterable[Message]) -> list[Called]:
+def calls_made(messages: Iterable[Message]) -> list[PastCall]:
     """The calls of a run's log that count, in the order in which they were asked: those that were run, or denied, and
     not those that were refused or have no result yet."""
-    made: list[Called] = []
+    made: list[PastCall] = []
     open_calls: dict[str, tuple[ToolCall, int]] = {}
     denied: set[str] = set()
     for message in messages:
@@ -223,7 +223,7 @@ def calls_made(messages: Iterable[Message]) -> list[Called]:
             call, answer = open_calls.pop(result.call_id, (None, -1))
             if call is None or result.refused:
                 continue
-            made.append(Called(call.name, result.text.partition(EDITED)[0], result.call_id in denied, answer))
+            made.append(PastCall(call.name, result.text.partition(EDITED)[0], result.call_id in denied, answer))
             denied.discard(result.call_id)
     return made
 

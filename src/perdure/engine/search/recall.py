@@ -22,11 +22,10 @@ from perdure.core.events import MemoryRecalled
 from perdure.core.ids import AgentId
 from perdure.core.messages import text_of
 from perdure.domain.agents.automatic import AutoRecall, auto_recall_of, bypasses
-from perdure.engine.ports import Ports
+from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
 from perdure.engine.run.accept import decode_drafts
 from perdure.engine.run.log import RunLog
 from perdure.engine.run.prefixes import Memory, read_memory
-from perdure.engine.run.request_inputs import NO_RECALL, AutoRecalled, RequestInputs
 from perdure.search.recalled import Recalled, RecallScope, Source
 from perdure.storage.tx import Tx
 
@@ -54,7 +53,7 @@ class _View:
     pinned: frozenset[int]
 
 
-def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: RequestInputs) -> RecallPlan | None:
+def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPlan | None:
     """What the first request of a claimed run needs; None: nothing."""
     run = run_log.run
     said = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
@@ -65,10 +64,10 @@ def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: RequestInputs) -> Recall
 
 
 def plan_recall(
-    tx: Tx, agent_id: AgentId, conversation_seq: int, said: Sequence[str], inputs: RequestInputs
+    tx: Tx, agent_id: AgentId, conversation_seq: int, said: Sequence[str], inputs: UnitInputs
 ) -> RecallPlan | None:
     """What the first request after these messages of a user needs; None: nothing. Raises: NotFound."""
-    opening = tx.conversations.opening(agent_id, conversation_seq, known=inputs.cached_agent)
+    opening = tx.conversations.opening(agent_id, conversation_seq)
     agent, conversation = opening.agent, opening.conversation
     setting = auto_recall_of(agent.settings)
     if setting is None or bypasses(agent.settings, conversation) or not (query := _query(said)):
@@ -140,7 +139,7 @@ def _query(said: Sequence[str]) -> str:
     return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n{text[-half:]}"
 
 
-def _view(tx: Tx, conversation: Conversation, inputs: RequestInputs) -> _View:
+def _view(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> _View:
     if conversation.prefix_seq is None:
         return _View(conversation.first_seq, frozenset())
     cached = inputs.cached_view

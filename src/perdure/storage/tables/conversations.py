@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, ConversationFilter, ConversationOrder, Opening
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId
@@ -43,13 +42,12 @@ _OF_C = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
 
 @functools.cache
 def _opening(versions: str) -> str:
-    """The statement for `opening`. Without what is known from the parameters, or most often from before: `sqlite3`
-    takes each column's name and type anew every time. What is attached to an agent may be
-    deleted, and stands under another organisation then."""
+    """The statement for `opening`. What is attached to an agent may be deleted, and stands under another organisation
+    then."""
     return (
         f"SELECT {_OF_C.replace(' c.agent_id, c.seq,', '')}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r"
         " WHERE r.conversation_id = c.id AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded,"
-        " a.message_count, a.settings_revision, a.updated_at, a.timezone,"
+        " a.message_count,"
         f" (SELECT {versions} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id WHERE x.agent_id = a.id"
         " AND b.org_id = a.org_id), (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"
         " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = a.id AND p.org_id = a.org_id),"
@@ -205,11 +203,9 @@ class Conversations:
             raise NotFound("agent", agent_id) if seq == 0 else NotFound("conversation", f"{seq} of {agent_id}")
         return _conversation(rows[0])
 
-    def opening(self, agent_id: AgentId, seq: int, *, known: Agent | None = None) -> Opening:
+    def opening(self, agent_id: AgentId, seq: int) -> Opening:
         """Who means to write by it holds the agent's lock (`Agents.lock`).
 
-        Args:
-            known: the agent as it was read earlier: what seldom changes is not read again unless it has.
         Raises: NotFound: also for a conversation that was removed.
         """
         rows = self._db.rows(self._opening, {"agent_id": storable(agent_id), "seq": seq, "org_id": self._org_id})
@@ -218,17 +214,9 @@ class Conversations:
         row = rows[0]
         if row[0] is None:
             raise NotFound("conversation", f"{seq} of {agent_id}")
-        count, revision, updated_at, timezone, blocks, passages, has_folders = row[19:]
-        if (
-            known is None
-            or (known.id, known.org_id, known.settings_revision) != (agent_id, self._org_id, revision)
-            or (iso(known.updated_at), known.timezone) != (updated_at, timezone)
-        ):
-            agent = self._agents.get(agent_id)
-        else:
-            agent = known
+        count, blocks, passages, has_folders = row[19:]
         return Opening(
-            agent=agent,
+            agent=self._agents.get(agent_id),
             message_count=count,
             conversation=_conversation((row[0], agent_id, seq, *row[1:15])),
             active_run_seq=row[17],

@@ -1,0 +1,128 @@
+"""The units of work of the tool phase: calls are recorded as started (T6), and results stored (T7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.context.retrieval.stubs import shown_result
+from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.agents import Agent
+from perdure.core.blocks import Author
+from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
+from perdure.core.ids import MessageId
+from perdure.core.messages import Draft, ToolCall
+from perdure.core.runs import Run
+from perdure.core.tools.spec import ToolOutcome
+from perdure.domain.blocks.tool_edits import change_blocks
+from perdure.domain.tools.calls import MemoryCall
+from perdure.engine.ports import UnitInputs
+from perdure.engine.run.log import OpenCall, RunLog, load_run_log
+from perdure.engine.run.progress import Progress
+from perdure.engine.run.tool_rules import EDITED
+from perdure.engine.search.tools import count_use
+from perdure.storage.tx import Tx
+
+__all__ = ["result_tokens", "store_edit", "store_outcome", "store_started"]
+
+RESULT_SHARE = 0.1
+"""Of the window, what one answer about what is out of view may take; `RESULT_MIN_TOKENS` of a small one."""
+RESULT_MIN_TOKENS = 500
+
+
+def result_tokens(agent: Agent, inputs: UnitInputs) -> int:
+    """How many tokens one answer of a search or reading tool may take."""
+    return max(RESULT_MIN_TOKENS, int(inputs.window(agent)[0] * RESULT_SHARE))
+
+
+def store_started(tx: Tx, log: RunLog, calls: Sequence[ToolCall], inputs: UnitInputs) -> Progress:
+    """A `started` row for each foreign call (T6)."""
+    key, now = log.run.key, inputs.now
+    if tx.runs.hold(key, log.lease, until=inputs.until).cancel_requested:
+        return Progress(load_run_log(tx, key))
+    tx.runs.start_calls(key, [call.call_id for call in calls], lease=log.lease, at=now)
+    events = tx.events.add(key, [ToolStarted(call.call_id, call.name) for call in calls], at=now)
+    return Progress(load_run_log(tx, key), events)
+
+
+def store_edit(
+    tx: Tx,
+    log: RunLog,
+    open_call: OpenCall,
+    inputs: UnitInputs,
+    *,
+    edit: Callable[..., ToolOutcome],
+    arguments: Mapping[str, Any],
+) -> Progress:
+    """A memory tool's edit and its result, together (T7). Raises: what the tool says no with."""
+    run = tx.runs.hold(log.run.key, log.lease, until=inputs.until)
+    if run.cancel_requested:  # nothing more is done; what is open gets its result with the run's end
+        return Progress(load_run_log(tx, run.key))
+    agent = tx.agents.get(run.key.agent_id)
+    call = MemoryCall(
+        agent=agent,
+        run=run,
+        message_id=open_call.message.id,
+        now=inputs.now,
+        ids=inputs.ids,
+        counter=inputs.counter,
+        result_tokens=result_tokens(agent, inputs),
+        window_tokens=inputs.window(agent)[0],
+    )
+    outcome = edit(tx, call, **arguments)
+    _mark_seen(tx, run, outcome)
+    return _store_result(tx, log, open_call, outcome, inputs)
+
+
+def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:
+    """The result of a call that is done, with the block changes it asks for (T7).
+
+    Raises: LeaseLost; BlockError, VersionConflict and others, where a block can't be changed so.
+    """
+    run = tx.runs.hold(log.run.key, log.lease, until=inputs.until)
+    count_use(tx, outcome.passages)
+    if outcome.blocks:
+        agent_id = run.key.agent_id
+        author = Author(kind="agent", id=agent_id, agent_id=agent_id, run_id=run.id, message_id=open_call.message.id)
+        edits = change_blocks(tx, agent_id, outcome.blocks, author=author, at=inputs.now)
+        outcome = replace(outcome, edits=edits)
+    return _store_result(tx, log, open_call, outcome, inputs)
+
+
+def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
+    """Record that the conversation's log shows each edited block's new value and each opened file's lines."""
+    if not outcome.edits and not outcome.files:
+        return
+    agent_id, seq = run.key.agent_id, run.conversation_seq
+    seen = dict(tx.conversations.at(agent_id, seq).seen)
+    shown: dict[str, int | None] = {edit.block.id: None if edit.gone else edit.block.version for edit in outcome.edits}
+    for key, version in (shown | dict(outcome.files)).items():
+        if version is None:
+            seen.pop(key, None)
+        else:
+            seen[key] = version
+    tx.conversations.show(agent_id, seq, seen)
+
+
+def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:
+    """The outcome as a message of the log, with its events."""
+    run, call, decision = log.run, open_call.call, open_call.decision
+    if decision is not None and decision.arguments is not None and not outcome.refused:
+        outcome = replace(outcome, text=f"{outcome.text}{EDITED}{decision.arguments}]")
+    text = outcome.text if outcome.shown_chars is None else shown_result(outcome.text, outcome.shown_chars)
+    messages = tx.messages.append(
+        run.key.agent_id,
+        [Draft(id=MessageId(inputs.ids.new("message")), role="tool", parts=(outcome.result(call),), name=call.name)],
+        conversation_seq=run.conversation_seq,
+        at=inputs.now,
+        tokens=[inputs.counter.count(text) + MESSAGE_OVERHEAD_TOKENS],
+        run=run,
+        step_id=open_call.message.step_id,
+    )
+    events: list[Event] = [
+        MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in outcome.edits
+    ]
+    events += [MessageAdded(message.seq, message) for message in messages]
+    stored = tx.events.add(run.key, events, at=inputs.now)
+    return Progress(load_run_log(tx, run.key), stored)
