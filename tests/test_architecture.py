@@ -58,11 +58,9 @@ NOT_YET_CONVERTED = frozenset(
         "server/routes/context.py",
         "server/routes/conversations.py",
         "server/routes/health.py",
-        "server/routes/mcp_servers.py",
         "server/routes/messages.py",
         "server/routes/runs.py",
         "server/routes/steps.py",
-        "server/routes/tool_mcp_servers.py",
         "server/routes/tools.py",
         "server/wire/approvals.py",
     }

@@ -31,18 +31,18 @@ from perdure.storage.tx import Tx
 __all__ = [
     "McpChanges",
     "Registration",
-    "Synced",
+    "ToolsByStatus",
     "approve_tools",
+    "build_server",
     "change_server",
     "find_server",
     "is_current",
+    "list_known_tools",
+    "list_tools_by_status",
     "register_server",
     "remove_server_rows",
     "same_origin",
-    "server_of",
-    "state_of",
     "sync_tools",
-    "tools_of",
 ]
 
 NAMES_SHOWN = 10
@@ -93,7 +93,7 @@ class McpChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
+class ToolsByStatus:
     """The state of a server's tools: the server's own names of them by status, sorted."""
 
     active: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Synced:
     """Entries of the listing that are no usable tools, with the reason, in order."""
 
 
-def server_of(
+def build_server(
     tx: Tx, registration: Registration, *, server_id: McpServerId, cipher: Cipher, at: datetime, new: bool = True
 ) -> McpServer:
     """Build a server with encrypted secrets, after checking it.
@@ -142,7 +142,7 @@ def register_server(tx: Tx, server: McpServer, listing: ToolListing | None, *, i
     """Store a new server and approve the tools of its first listing.
 
     Args:
-        server: from `server_of`.
+        server: from `build_server`.
         listing: None: not read yet.
     Raises: AlreadyExists.
     """
@@ -230,7 +230,7 @@ def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:
     )
 
 
-def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids, at: datetime) -> Synced:
+def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids, at: datetime) -> ToolsByStatus:
     """Store a listing of a server's tools and return their state.
 
     The first listing is approved. Later, a new tool waits for approval unless the server is trusted. A changed
@@ -260,7 +260,7 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids
         elif now != before.get(name):
             tx.mcp.put_tool(now)
     tx.mcp.read(server_id, failure="", at=at, left_out=listing.left_out)
-    return replace(state_of(tx, server_id), added=tuple(added))
+    return replace(list_tools_by_status(tx, server_id), added=tuple(added))
 
 
 def approve_tools(
@@ -271,7 +271,7 @@ def approve_tools(
     expected: Mapping[str, str] | None = None,
     ids: Ids,
     at: datetime,
-) -> Synced:
+) -> ToolsByStatus:
     """Approve the server's current definitions of these tools, or of all.
 
     Missing tools are removed, removed ones come back, unusable ones stay as they are.
@@ -282,7 +282,7 @@ def approve_tools(
     Raises: NotFound; InvalidInput: one of `names` is unusable; Conflict: a definition changed after the review.
     """
     server = tx.mcp.get(server_id)
-    tools = tools_of(tx, server_id)
+    tools = list_known_tools(tx, server_id)
     wanted = {known.name for known in tools} if names is None else {_find_tool(tools, name).name for name in names}
     added: list[str] = []
     for known in tools:
@@ -299,7 +299,7 @@ def approve_tools(
         if known.pinned is None or known.removed:
             added.append(known.name)
         tx.mcp.put_tool(_pin(tx, server, replace(known, removed=False), known.seen, ids=ids, at=at))
-    return replace(state_of(tx, server_id), added=tuple(added))
+    return replace(list_tools_by_status(tx, server_id), added=tuple(added))
 
 
 def _pin(
@@ -361,19 +361,19 @@ def _find_tool(tools: Sequence[McpTool], name: str) -> McpTool:
     raise NotFound("MCP tool", name, hint=f"there are {names}" if names else "the server has none")
 
 
-def tools_of(tx: Tx, server_id: McpServerId) -> Sequence[McpTool]:
+def list_known_tools(tx: Tx, server_id: McpServerId) -> Sequence[McpTool]:
     """Return a server's tools in the order of its own names, those deleted here marked `removed`. Raises: NotFound."""
     tools = tx.mcp.tools(server_id)
     return [replace(known, removed=known.tool_id is not None and _find(tx, known.tool_id) is None) for known in tools]
 
 
-def state_of(tx: Tx, server_id: McpServerId) -> Synced:
+def list_tools_by_status(tx: Tx, server_id: McpServerId) -> ToolsByStatus:
     """Return the state of a server's tools. Raises: NotFound."""
     by_status: dict[str, list[str]] = {}
-    for known in tools_of(tx, server_id):
+    for known in list_known_tools(tx, server_id):
         by_status.setdefault(known.status, []).append(known.name)
     lists: dict[str, Any] = {status: tuple(names) for status, names in by_status.items()}
-    return replace(Synced(**lists), left_out=tx.mcp.get(server_id).left_out)
+    return replace(ToolsByStatus(**lists), left_out=tx.mcp.get(server_id).left_out)
 
 
 def _merge_secrets(values: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:

@@ -3,11 +3,10 @@ setting allows it. The library and the command line are the admin's, and are not
 
 from __future__ import annotations
 
-from typing import Any
-
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused
 from perdure.core.mcp import McpServer
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.mcp import McpChanges, ServerOptions
 from perdure.server.config import ServerConfig
 from perdure.server.wire.mcp import McpServerChangesIn, McpServerIn
 
@@ -29,15 +28,16 @@ class McpGuard:
         alone = not config.api_key and not config.allowed_hosts
         self._inside = settings.mcp_private == "on" or (not settings.mcp_private and alone)
 
-    async def new(self, body: McpServerIn) -> dict[str, Any]:
-        """For `library.mcp.add` and `look`, without the name. Raises: McpStdioRefused, McpPrivateRefused."""
+    async def new(self, body: McpServerIn) -> ServerOptions:
+        """The options of the server, without its name. Raises: McpStdioRefused, McpPrivateRefused."""
         if body.config.kind == "stdio":
             self._check_program()
-        fields = body.fields()
-        return fields | await self._place(fields["url"])
+        options = body.options()
+        options["private"] = await self._private(options["url"])
+        return options
 
-    async def changed(self, body: McpServerChangesIn, server: McpServer) -> dict[str, Any]:
-        """For `library.mcp.update`. An address that stays as it is, is not judged again.
+    async def changed(self, body: McpServerChangesIn, server: McpServer) -> McpChanges:
+        """The changes of the server. An address that stays as it is, is not judged again.
 
         Raises: McpStdioRefused, McpPrivateRefused; InvalidInput: another kind of server.
         """
@@ -45,20 +45,16 @@ class McpGuard:
             self._check_program()
         changes = body.changes(server)
         url = changes.get("url", "")
-        return changes | (await self._place(url) if url != server.url else {})
+        return McpChanges(**changes, private=None if url == server.url else await self._private(url))
 
     def _check_program(self) -> None:
         if not self._programs:
             raise McpStdioRefused
 
-    async def _place(self, url: str) -> dict[str, Any]:
-        """`private`, where the client may not have it settled by where the address leads now."""
+    async def _private(self, url: str) -> bool | None:
+        """Whether the address may lead inside; None: it is settled by where it leads now. Raises: McpPrivateRefused."""
         if self._inside or not url:
-            return {}
-        try:
-            inside = await self._library.app.mcp.leads_inside(url)
-        except ValueError:  # no address, which the library refuses with a reason
-            inside = False
-        if inside:
+            return None
+        if await self._library.services.mcp.leads_inside(url):
             raise McpPrivateRefused
-        return {"private": False}
+        return False

@@ -13,8 +13,8 @@ from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
 from perdure.core.text.line_diff import diff_of
-from perdure.domain.mcp import Synced
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.mcp import ToolsByStatus
 from perdure.settings import Settings
 
 __all__ = ["add_server", "approve", "list_servers", "list_tools", "refresh", "remove"]
@@ -224,7 +224,7 @@ def _is(tool: McpTool, name: str) -> bool:
     return name in (tool.name, tool.local_name)
 
 
-def _told(synced: Synced) -> str:
+def _told(synced: ToolsByStatus) -> str:
     parts = [
         f"{len(names)} {status}: {', '.join(names[:NAMES_SHOWN])}{'…' if len(names) > NAMES_SHOWN else ''}"
         for status in ("active", "pending", "changed", "missing", "removed", "unusable")

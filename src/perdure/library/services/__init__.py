@@ -12,6 +12,7 @@ from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
 from perdure.library.services.files import FileService
 from perdure.library.services.folders import FolderService
+from perdure.library.services.mcp import McpService
 from perdure.library.services.passages import PassageService
 from perdure.library.services.search import SearchService
 from perdure.library.services.secrets import SecretService
@@ -30,6 +31,7 @@ class Services:
         self.blocks = BlockService(app)
         self.files = FileService(app)
         self.folders = FolderService(app)
+        self.mcp = McpService(app)
         self.passages = PassageService(app)
         self.search = SearchService(app)
         self.secrets = SecretService(app)

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from perdure.core.mcp import McpServer, McpTool, ToolListing, Transport
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.mcp import Synced
-from perdure.library.mcp import AsyncMcp, McpState
+from perdure.library.mcp import AsyncMcp
 from perdure.library.portal import Portal
+from perdure.library.services.mcp import McpState, ServerOptions, ToolsByStatus
 
 __all__ = ["Mcp"]
 
@@ -69,8 +69,8 @@ class Mcp:
             )
         )
 
-    def look(self, **how: Any) -> ToolListing:
-        """What a server says of its tools, without registering it: to try out whether it can be reached.
+    def look(self, **how: Unpack[ServerOptions]) -> ToolListing:
+        """The tools that a server lists; it is not registered. To try out whether it can be reached.
 
         Args:
             how: as `add` has it, without `name` and `check`.
@@ -87,11 +87,11 @@ class Mcp:
         return self._portal.run(self._inner.get(name))
 
     def tools(self, name: str) -> Sequence[McpTool]:
-        """What is known of a server's tools, by their names there: approved and seen. Raises: NotFound."""
+        """A server's tools, approved or offered, by their names there. Raises: NotFound."""
         return self._portal.run(self._inner.tools(name))
 
-    def refresh(self, name: str) -> Synced:
-        """Connect anew and read a server's tools. What is new waits for approval, unless the server is trusted.
+    def refresh(self, name: str) -> ToolsByStatus:
+        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted.
 
         Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
         """
@@ -99,9 +99,9 @@ class Mcp:
 
     def approve(
         self, name: str, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
-    ) -> Synced:
-        """Have agents see what the server says now, of these tools or of all. Missing tools are removed,
-        removed ones come back.
+    ) -> ToolsByStatus:
+        """Have agents see the present definitions of these tools, or of all. Missing tools are removed, removed ones
+        come back.
 
         Args:
             tools: the server's names of them, or those that agents use.
@@ -113,7 +113,7 @@ class Mcp:
     def update(self, name: str, /, **changes: Any) -> McpServer:
         """The server as changed: `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`,
         `trusted`, `private`. Its tools keep their names; the next call connects anew. A new url says by itself whether
-        it is a private one, unless that is given.
+        it is a private one, unless `private` is among the changes.
 
         Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
         """
@@ -124,5 +124,5 @@ class Mcp:
         self._portal.run(self._inner.remove(name))
 
     def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
-        """What came of a call of a tool, to try it out. Raises: NotFound: no such server, or no such tool here."""
+        """The outcome of a call of a tool, to try it out. Raises: NotFound: no such server, or no such tool here."""
         return self._portal.run(self._inner.run(name, tool, arguments))

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perdure.core.errors import InvalidInput
 from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, LeftOut, McpServer, McpTool
-from perdure.domain.mcp import Synced
+from perdure.library.services.mcp import ServerOptions, ToolsByStatus
 from perdure.server.limits import Items, ItemsByName
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.secrets import MASKED
@@ -24,7 +24,7 @@ __all__ = [
     "known_tool_shape",
     "left_out_shape",
     "server_shape",
-    "synced_shape",
+    "tools_by_status_shape",
 ]
 
 Kind = Literal["stdio", "sse", "streamable_http"]
@@ -58,8 +58,8 @@ class McpServerIn(WireRequest):
     server_name: Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
     config: McpConfigIn
 
-    def fields(self) -> dict[str, Any]:
-        """As `library.mcp.AsyncMcp.add` takes them, without the name."""
+    def options(self) -> ServerOptions:
+        """How the server is reached."""
         config = self.config
         return {
             "transport": config.kind,
@@ -80,7 +80,7 @@ class McpServerChangesIn(WireRequest):
     config: McpConfigIn = McpConfigIn()
 
     def changes(self, server: McpServer) -> dict[str, Any]:
-        """As `library.mcp.AsyncMcp.update` takes them. Raises: InvalidInput: another kind of server."""
+        """The fields of `McpChanges` that are given. Raises: InvalidInput: another kind of server."""
         config = self.config
         if config.mcp_server_type not in (None, server.transport):
             raise InvalidInput(
@@ -148,10 +148,10 @@ def left_out_shape(one: LeftOut) -> dict[str, Any]:
     return {"name": one.name, "status": "left_out", "problem": one.reason, **nothing}
 
 
-def synced_shape(synced: Synced) -> Mapping[str, Any]:
+def tools_by_status_shape(tools: ToolsByStatus) -> Mapping[str, Any]:
     """How the tools of a server stand, by their names there, and what of its listing is none."""
-    lists = {name: list(getattr(synced, name)) for name in _STATUSES}
-    return lists | {"left_out": [{"name": one.name, "reason": one.reason} for one in synced.left_out]}
+    lists = {name: list(getattr(tools, name)) for name in _STATUSES}
+    return lists | {"left_out": [{"name": one.name, "reason": one.reason} for one in tools.left_out]}
 
 
 _STATUSES = ("active", "pending", "changed", "missing", "removed", "unusable", "added")

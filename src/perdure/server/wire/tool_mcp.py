@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, McpServer, McpTool, ToolListing
@@ -61,7 +62,7 @@ def config_shape(server: McpServer) -> dict[str, Any]:
     }
 
 
-def offered_shapes(tools: list[McpTool]) -> list[dict[str, Any]]:
+def offered_shapes(tools: Sequence[McpTool]) -> list[dict[str, Any]]:
     """What a server offers now, by its own names, whether it is approved or not."""
     return [_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
 
