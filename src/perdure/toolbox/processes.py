@@ -1,4 +1,4 @@
-"""The end of a program that was started for a while."""
+"""Programs that are started for a while: their start and their end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,26 @@ import asyncio
 import contextlib
 import os
 import signal
+from typing import Any
 
-__all__ = ["end_group"]
+__all__ = ["end_group", "start_group"]
+
+
+async def start_group(*command: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start a program as the leader of a process group; `options` are those of `asyncio.create_subprocess_exec`.
+
+    A start that is cancelled is waited for, and the program ended: asyncio may have started it already, and nobody
+    else could end its group.
+    Raises: OSError.
+    """
+    start = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, start_new_session=True, **options))
+    try:
+        return await asyncio.shield(start)
+    except asyncio.CancelledError:
+        await asyncio.wait((start,))
+        if start.exception() is None:
+            await end_group(start.result())
+        raise
 
 
 async def end_group(process: asyncio.subprocess.Process) -> None:

@@ -18,7 +18,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.hooks import GO_ON, HookInfo, HookPayload, Verdict, payload_to_json
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.toolbox.hooks.functions import checked
-from perdure.toolbox.processes import end_group
+from perdure.toolbox.processes import end_group, start_group
 
 __all__ = ["HOOKS_FILE", "CommandFailed", "CommandHook", "command_hooks"]
 
@@ -71,7 +71,7 @@ class CommandHook:
     async def __call__(self, payload: HookPayload) -> Verdict:
         """Raises: CommandFailed, OSError."""
         command = ("/bin/sh", "-c", self._command) if isinstance(self._command, str) else self._command
-        process = await asyncio.create_subprocess_exec(
+        process = await start_group(
             *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -79,7 +79,6 @@ class CommandHook:
             cwd=self._folder,
             env={name: os.environ[name] for name in self._names if name in os.environ}
             | {"PERDURE_HOOK": self.info.name, "PERDURE_HOOK_POINT": payload.point},
-            start_new_session=True,
         )
         try:
             assert process.stdin is not None and process.stdout is not None and process.stderr is not None

@@ -21,7 +21,7 @@ import httpx
 
 from perdure.core.errors import AddressRefused, DataTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
-from perdure.toolbox.processes import end_group
+from perdure.toolbox.processes import end_group, start_group
 from perdure.toolbox.sandbox.inside.installer import PROXY, SETTING_NAMES, SETTINGS
 from perdure.toolbox.sandbox.package_cache import entries_of, tree_bytes
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
@@ -135,7 +135,7 @@ class _Pip:
             "memory_bytes": MEMORY_BYTES,
             "cpu_s": CPU_S,
         }
-        process = await asyncio.create_subprocess_exec(
+        process = await start_group(
             *self._command,
             *("-c", _START, str(Path(__file__).parent), json.dumps(cage), *arguments),
             stdin=asyncio.subprocess.DEVNULL,
@@ -143,7 +143,6 @@ class _Pip:
             stderr=asyncio.subprocess.STDOUT,
             env={**_environment(), "TMPDIR": str(self._work), PROXY: self._way_out.address},
             cwd=self._work,
-            start_new_session=True,
         )
         assert process.stdout is not None
         lines: deque[str] = deque(maxlen=LINES_KEPT)
