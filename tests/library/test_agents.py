@@ -21,6 +21,7 @@ from perdure import (
     Settings,
     StoreError,
 )
+from perdure.core.agents import AgentFilter
 from perdure.core.errors import NameInvalid, NotAStore, StoreClosed
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.support.library import MODEL, open_async, open_sync
@@ -166,6 +167,18 @@ def test_an_agent_is_changed_for_its_next_answer(tmp_path: Path) -> None:
         assert changed.update(system=None).info.system is None
 
 
+async def test_a_hidden_agent_is_left_out_of_filtered_lists(tmp_path: Path) -> None:
+    """Those who know it still find it, and it can be shown again."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        agents, shown = perdure.services.agents, AgentFilter(hidden=False)
+        agent = await (await perdure.create_agent("helper")).update(hidden=True)
+        hidden = await agents.count(shown)
+        known = (await perdure.agent("helper")).info.hidden
+        await agent.update(hidden=False)
+
+        assert (hidden, known, await agents.count(shown)) == (0, True, 1)
+
+
 async def test_a_change_that_changes_nothing_is_not_written(tmp_path: Path) -> None:
     """The settings revision names what requests are made with, so it stays too."""
     async with await open_async(tmp_path / "agents.db") as perdure:
@@ -185,6 +198,7 @@ async def test_a_change_that_changes_nothing_is_not_written(tmp_path: Path) -> N
         ({"settings": None}, InvalidInput),
         ({"name": None}, InvalidInput),
         ({"timezone": None}, InvalidInput),
+        ({"hidden": "yes"}, InvalidInput),
         ({"tags": "travel"}, InvalidInput),
         ({"agent_type": "letta_v1_agent"}, InvalidInput),
         ({"id": "agent-1"}, InvalidInput),

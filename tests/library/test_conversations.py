@@ -30,6 +30,18 @@ def test_a_conversation_is_named_and_put_aside_and_taken_up_again(tmp_path: Path
     assert listed[1] == back
 
 
+def test_a_conversation_has_a_description_beside_its_summary(tmp_path: Path) -> None:
+    """It is kept where clients of the API find it, and taken away by None."""
+    with open_sync(tmp_path / "a.db") as perdure:
+        agent = perdure.create_agent()
+        line = agent.new_conversation(summary="the trip")
+        described = agent.update_conversation(line.id, description="Where to go in May.")
+        back = agent.update_conversation(line.id, description=None)
+
+    assert (described.summary, described.settings) == ("the trip", {"description": "Where to go in May."})
+    assert back.settings == {}
+
+
 def test_a_deleted_conversation_is_in_no_list_and_no_search(tmp_path: Path) -> None:
     """Its messages neither; the agent's first one can't be deleted."""
     with open_sync(tmp_path / "a.db") as perdure:
@@ -54,6 +66,7 @@ def test_a_deleted_conversation_is_in_no_list_and_no_search(tmp_path: Path) -> N
     [
         ({"summary": 7}, "summary is 7"),
         ({"summary": "x" * (SUMMARY_CHARS + 1)}, "20,001 characters"),
+        ({"description": 7}, "description is 7"),
         ({"archived": "yes"}, "archived is 'yes'"),
         ({"title": "x"}, "no field title"),
     ],

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from letta_client.types import Model
 
+from perdure import AsyncPerdure
 from perdure.core.errors import ModelNotFound
-from perdure.server.wire.models import LlmConfig, ModelSettings, resolved
+from perdure.server.wire.models import LlmConfig, ModelSettings, handles_named
+from perdure.testing import ScriptedModel
 from tests.server.routed import GPT, MODEL, routed
 
 MODEL_FIELDS = [
@@ -62,14 +66,30 @@ async def test_no_embedding_models() -> None:
         assert await server.letta.models.embeddings.list() == []
 
 
-def test_handles_of_letta_are_understood() -> None:
+@pytest.mark.parametrize(
+    ("handle", "handles"),
+    [
+        ("openai-proxy/x", ("openai-proxy/x", "openai/x")),
+        ("openai/x", ("openai/x",)),
+        ("proxy/x", ("proxy/x",)),
+        ("x", ("x",)),
+        ("", ("",)),
+    ],
+)
+def test_handles_of_letta_are_understood(handle: str, handles: Sequence[str]) -> None:
     """`openai-proxy/x` is `openai/x` where only that is known; nothing else is guessed."""
-    assert resolved("openai-proxy/x", ["openai/x"]) == "openai/x"
-    assert resolved("openai-proxy/x", ["openai/x", "openai-proxy/x"]) == "openai-proxy/x"
-    for handle in ("openai-proxy/y", "x", "proxy/x", ""):
+    assert tuple(handles_named(handle)) == handles
+
+
+async def test_the_first_known_handle_is_the_model(tmp_path: Path) -> None:
+    """Of the handles of one model the first that is known here; without one the error names what there is."""
+    async with await AsyncPerdure.open(tmp_path / "agents.db", models={"openai/x": ScriptedModel()}) as perdure:
+        agents = perdure.services.agents
+
+        assert await agents.find_model(("openai-proxy/x", "openai/x")) == "openai/x"
         with pytest.raises(ModelNotFound) as caught:
-            resolved(handle, ["openai/x"])
-        assert caught.value.known == ("openai/x",)
+            await agents.find_model(("openai-proxy/y", "openai/y"))
+        assert (caught.value.handle, "openai/x" in caught.value.known) == ("openai-proxy/y", True)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.folders import AsyncFolder
-from perdure.library.history import ImportResult
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
+from perdure.library.services.importing import ImportResult
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder

@@ -4,56 +4,41 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Unpack, get_args
+from typing import Any, Unpack
 
 from perdure.app import App
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
-from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
-from perdure.core.errors import NotFound
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ArchiveId, ConversationId, RunId, StepId, input_id
-from perdure.core.messages import Draft, Message, Role, Text
+from perdure.core.ids import ArchiveId, ConversationId, RunId, StepId
+from perdure.core.messages import Message, Role, Text
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
-from perdure.domain.agents.units import AgentChanges, update_agent
+from perdure.domain.agents.units import AgentChanges
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.accept import Accepted
 from perdure.library.approval import AsyncApproval
 from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
-from perdure.library.checks import (
-    USER,
-    check_choice,
-    check_key,
-    check_limit,
-    check_model,
-    check_number,
-    check_text,
-    utc,
-)
+from perdure.library.checks import check_text, utc
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
-from perdure.library.conversations import AsyncConversations, own_conversation
+from perdure.library.conversations import AsyncConversations
 from perdure.library.folders import AsyncAgentFiles
-from perdure.library.history import ImportResult, check_messages, import_history
 from perdure.library.reply import Reply
 from perdure.library.secrets import AsyncSecrets
+from perdure.library.services.agents import AgentService
+from perdure.library.services.approvals import ApprovalService
+from perdure.library.services.conversations import ConversationService
+from perdure.library.services.importing import ImportResult
+from perdure.library.services.messages import MessageService, NewMessage
+from perdure.library.services.runs import RunService
 from perdure.library.services.search import BUDGET_TOKENS, SearchService
-from perdure.library.steps import (
-    StepInfo,
-    load_explanation,
-    load_overview,
-    load_request,
-    load_step,
-    load_steps,
-    request_inputs_of,
-)
+from perdure.library.services.steps import StepInfo, StepService, overview_of
 from perdure.library.tool_rules import AsyncAgentRules
 from perdure.library.tools import AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
-from perdure.storage.tx import Tx
 
 __all__ = ["AsyncAgent"]
 
@@ -72,6 +57,12 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         self.secrets = AsyncSecrets(app, agent.id)
         self.tools = AsyncAgentTools(app, agent.id)
         self.rules = AsyncAgentRules(app, agent.id)
+        self._agents, self._approvals, self._conversations = (
+            AgentService(app),
+            ApprovalService(app),
+            ConversationService(app),
+        )
+        self._messages, self._runs, self._steps = MessageService(app), RunService(app), StepService(app)
 
     async def send(
         self,
@@ -100,8 +91,8 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             RunFailed: the message is kept, but the model could not answer; `reply` tells how far it came.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, tools=tools)
-        return await self._reply_to(await self._app.runner.accept(request), tools, conversation)
+        accepted = await self._submit(text, conversation, idempotency_key, if_busy, max_steps, tools=tools)
+        return await self._reply_to(accepted, tools, conversation)
 
     async def stream(
         self,
@@ -122,8 +113,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         Raises: as `send`, but for RunFailed.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
-        accepted = await self._app.runner.accept(request)
+        accepted = await self._submit(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
         async for sent in self._follow(accepted, tools, conversation):
             yield sent
 
@@ -143,38 +133,28 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         Calls of `client_tools` are left to you, also those of functions: `pending` has them.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        request = await self._request(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
-        return await self._app.runner.accept(request)
+        return await self._submit(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
 
     async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
         """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
-        run = await self.run(run_id)
-        check_number("after", after)
-        async for sent in self._app.runner.follow(run, after=after):
+        async for sent in self._runs.follow(await self.run(run_id), after=after):
             yield sent
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
         given up. Raises: NotFound, StoreError."""
-        await self.run(run_id)
-        return await self._app.runner.cancel(run_id)
+        return await self._runs.cancel(run_id, self.id)
 
     async def run(self, run_id: RunId) -> Run:
         """A run of this agent. Raises: NotFound, also for another agent's."""
-        check_text("run_id", run_id)
-        return await self._app.store.read(_run, self.info, run_id)
+        return await self._runs.get(run_id, self.id)
 
     async def exchange(self, step_id: StepId) -> Exchange | None:
         """What went over the wire at a step of this agent, keys masked; None for a model that has no wire.
 
         The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
         """
-        check_text("step_id", step_id)
-
-        def read(tx: Tx) -> Exchange | None:
-            return tx.steps.exchange(load_step(tx, self.info, step_id))
-
-        return await self._app.store.read(read)
+        return await self._steps.get_exchange(self.id, step_id)
 
     async def messages(
         self,
@@ -192,27 +172,19 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             reset: also what a `reset` took out of view.
         Raises: InvalidInput, NotFound.
         """
-        check_limit(limit)
-        check_number("before_seq", before_seq)
-        check_number("after_seq", after_seq)
-
-        def page(tx: Tx) -> Sequence[Message]:
-            seq = None if conversation is None else own_conversation(tx, self.info, conversation).seq
-            return tx.messages.list(
-                self.id,
-                conversation_seq=seq,
-                limit=limit,
-                before_seq=before_seq,
-                after_seq=after_seq,
-                newest_first=newest_first,
-                reset=reset,
-            )
-
-        return await self._app.store.read(page)
+        return await self._messages.list(
+            self.id,
+            conversation=conversation,
+            limit=limit,
+            before_seq=before_seq,
+            after_seq=after_seq,
+            newest_first=newest_first,
+            reset=reset,
+        )
 
     async def message_count(self) -> int:
         """How many messages the history holds, over all conversations and with tool results."""
-        return await self._app.store.read(lambda tx: tx.messages.count(self.id))
+        return await self._messages.count(self.id)
 
     async def import_messages(
         self,
@@ -230,13 +202,12 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         Args:
             messages: (role, name, text, occurred_at), or `ImportedMessage`s, or mappings with the same names. Roles are
                 user, assistant and system; times have a zone. All are looked at before the first is stored.
-            progress: is told how many have been looked at in the store, after each transaction of up to 500.
+            progress: takes how many messages are stored or skipped, after each transaction of up to 500.
         Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
             ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
             because a message that is there already is skipped.
         """
-        checked = check_messages(messages, limit_chars=self._app.ports.settings.message_limit_chars)
-        return await import_history(self._app, await self.find_conversation(conversation), checked, progress=progress)
+        return await self._messages.import_messages(self.id, messages, conversation=conversation, progress=progress)
 
     async def search(
         self,
@@ -308,15 +279,14 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
         """The agent as changed, from its next model call on; this object stays as it was looked up.
 
-        What is not given stays: `name`, `model`, `system`, `description`, `timezone`, `tags`, `metadata`, `settings`.
-        `metadata` and `settings` are replaced as a whole; `system=None` is Perdure's own prompt again.
+        What is not given stays: `name`, `model`, `system`, `description`, `timezone`, `tags`, `metadata`, `settings`,
+        `hidden`. `metadata` and `settings` are replaced as a whole; `system=None` is Perdure's own prompt again.
         Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
         field.
         """
         if "model" in changes:
-            await check_model(changes["model"], self._app.models)
-        now = self._app.ports.clock.now()
-        return AsyncAgent(self._app, await self._app.store.write(update_agent, self.id, changes, author=USER, at=now))
+            await self._agents.check_model(changes["model"])
+        return AsyncAgent(self._app, await self._agents.update(self.id, changes))
 
     async def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
         """What fills the window of a conversation (default: the agent's first): tokens of each part, and what is free.
@@ -324,13 +294,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         The numbers are those that the engine certifies requests by: its estimates, corrected by what the provider
         measured. Raises: InvalidInput, NotFound.
         """
-        inputs = request_inputs_of(self._app.ports)
-
-        def read(tx: Tx) -> ContextOverview:
-            seq = 0 if conversation is None else own_conversation(tx, self.info, conversation).seq
-            return load_overview(tx, self.info, seq, inputs)
-
-        return await self._app.store.read(read)
+        return overview_of(await self._steps.preview(self.id, conversation))
 
     async def steps(
         self,
@@ -346,18 +310,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             before: the last step of the page before.
         Raises: InvalidInput; NotFound, also for what is another agent's.
         """
-        check_limit(limit)
-        if before is not None:
-            check_text("before", before)
-        if run_id is not None:
-            check_text("run_id", run_id)
-
-        def read(tx: Tx) -> Sequence[StepInfo]:
-            line = None if conversation is None else own_conversation(tx, self.info, conversation)
-            run = None if run_id is None else _run(tx, self.info, run_id)
-            return load_steps(tx, self.info, conversation=line, run=run, limit=limit, before=before)
-
-        return await self._app.store.read(read)
+        return await self._steps.list(self.id, conversation=conversation, run_id=run_id, limit=limit, before=before)
 
     async def request(self, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
@@ -367,18 +320,16 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         its settings are still the same, else the defaults; `exchange` tells which were sent.
         Raises: NotFound, also for another agent's; ReplayMismatch.
         """
-        check_text("step_id", step_id)
-        return await self._app.store.read(load_request, self.info, step_id)
+        return await self._steps.build_request(self.id, step_id)
 
     async def explain(self, step_id: StepId) -> Explanation:
         """What each part of a step's request took: tokens, the provider's cache, the price.
 
         Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
         """
-        check_text("step_id", step_id)
-        return await self._app.store.read(load_explanation, self.info, step_id, self._app.ports.counter)
+        return await self._steps.explain(self.id, step_id)
 
-    async def _request(
+    async def _submit(
         self,
         text: str,
         conversation: ConversationId | None,
@@ -387,36 +338,15 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         max_steps: int | None,
         background: bool = False,
         tools: ClientTools | None = None,
-    ) -> Request:
+    ) -> Accepted:
         check_text("text", text)
-        check_key(idempotency_key)
-        check_choice("if_busy", if_busy, get_args(IfBusy))
-        check_number("max_steps", max_steps)
-        ports = self._app.ports
-        seq = 0
-        if conversation is not None:
-            seq = (await ports.store.read(own_conversation, self.info, conversation)).seq
-        run_id = RunId(ports.ids.new("run"))
-        draft = Draft(id=input_id(run_id, 0, ports.ids), role="user", parts=(Text(text),))
-        # A text over the limit is refused before anything is done with it, so it is not counted either.
-        tokens = 0 if len(text) > ports.settings.message_limit_chars else ports.counter.count(text)
-        return Request(
-            run_id=run_id,
-            agent_id=self.id,
-            conversation_seq=seq,
-            drafts=(draft,),
-            tokens=(tokens + MESSAGE_OVERHEAD_TOKENS,),
+        return await self._messages.submit(
+            self.id,
+            (NewMessage((Text(text),)),),
+            conversation_seq=await self._seq_of(conversation),
             idempotency_key=idempotency_key,
             if_busy=if_busy,
             background=background,
-            max_steps=self._app.settings.max_steps if max_steps is None else max_steps,
+            max_steps=max_steps,
             client_tools=None if tools is None else tools.shapes,
         )
-
-
-def _run(tx: Tx, agent: Agent, run_id: RunId) -> Run:
-    """The agent's own run of this id. Raises: NotFound, also for another agent's."""
-    run = tx.runs.get(run_id)
-    if run.key.agent_id != agent.id:
-        raise NotFound("run", run_id, hint=f"agent {agent.name!r} has no such run")
-    return run

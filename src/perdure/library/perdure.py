@@ -8,34 +8,30 @@ from types import TracebackType
 from typing import Any
 
 from perdure.app import App, start
-from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.hooks import ConversationEnd
-from perdure.core.ids import AgentId, BlockId, is_id
+from perdure.core.agents import DEFAULT_AGENT_TYPE
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, BlockId
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, Ids
-from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
+from perdure.domain.agents.units import NewAgent, NewBlock
 from perdure.domain.tools.specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.values import as_tags
-from perdure.engine.conversations.reset import delete
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
-from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
 from perdure.library.folders import AsyncFolders
 from perdure.library.mcp import AsyncMcp
+from perdure.library.paging import Page
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
+from perdure.library.services.agents import AgentFilter
 from perdure.library.services.search import BUDGET_TOKENS, check_recall
 from perdure.library.tools import AsyncTools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
-from perdure.storage.tx import Tx
 
 __all__ = ["AsyncPerdure", "as_blocks"]
-
-NAMED_AGENTS = 10
 
 
 class AsyncPerdure:
@@ -149,8 +145,9 @@ class AsyncPerdure:
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
         Raises: InvalidInput, NameInvalid, ModelNotFound, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
         """
+        agents = self.services.agents
         handle = self._app.choice.handle if model is None else model
-        await check_model(handle, self._app.models)
+        await agents.check_model(handle)
         made = as_blocks(blocks)
         labels = {block.label for block in made}
         for label, value in (("persona", persona), ("human", human)):
@@ -173,18 +170,15 @@ class AsyncPerdure:
             metadata=metadata or {},
             settings=settings or {},
         )
-        ports = self._app.ports
-        agent = await ports.store.write(create_agent, new, ids=ports.ids, author=USER, at=ports.clock.now())
-        return AsyncAgent(self._app, agent)
+        return AsyncAgent(self._app, await agents.create(new))
 
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
-        check_text("an agent's name or id", name_or_id)
-        return AsyncAgent(self._app, await self._app.store.read(_find, name_or_id))
+        return AsyncAgent(self._app, await self.services.agents.find(name_or_id))
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""
-        agent = await self._app.store.read(lambda tx: tx.agents.last_used())
+        agent = await self.services.agents.find_last_used()
         return None if agent is None else AsyncAgent(self._app, agent)
 
     async def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[AsyncAgent]:
@@ -192,16 +186,7 @@ class AsyncPerdure:
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no agent `after`.
         """
-        check_limit(limit)
-        if after is not None:
-            check_text("after", after)
-
-        def page(tx: Tx) -> Sequence[Agent]:
-            if after is not None:
-                tx.agents.get(after)  # an agent that is gone has no place in the list any more
-            return tx.agents.list(limit=limit, after=after)
-
-        agents = await self._app.store.read(page)
+        agents = await self.services.agents.list(AgentFilter(), Page(limit, ascending=False, after=after))
         return [AsyncAgent(self._app, agent) for agent in agents]
 
     async def recall(
@@ -250,13 +235,7 @@ class AsyncPerdure:
 
         Raises: NotFound.
         """
-        check_text("agent_id", agent_id)
-        hooks, ended = self._app.ports.hooks, []
-        if hooks.wants("conversation_end"):
-            ended = [*await self._app.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))]
-        await delete(self._app.ports, lambda tx: tx.agents.delete(agent_id))
-        for conversation in ended:
-            await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
+        await self.services.agents.delete(agent_id)
 
 
 def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock, ...]:
@@ -267,14 +246,3 @@ def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock,
 
 def _file_of(address: str | Path) -> Path | None:
     return None if str(address).startswith(("postgresql://", "postgres://")) else Path(address)
-
-
-def _find(tx: Tx, name_or_id: str) -> Agent:
-    if is_id("agent", name_or_id):
-        return tx.agents.get(AgentId(name_or_id))
-    agent = tx.agents.find_by_name(name_or_id)
-    if agent is None:
-        names = dict.fromkeys(known.name for known in tx.agents.list())  # several agents may have one name
-        known = ", ".join(map(repr, list(names)[:NAMED_AGENTS]))
-        raise NotFound("agent", name_or_id, hint=f"there are {known}" if known else "there is none yet")
-    return agent

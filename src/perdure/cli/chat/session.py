@@ -19,8 +19,6 @@ from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolDecision
-from perdure.engine.approvals.answers import check_edited, open_calls
-from perdure.engine.approvals.decisions import find_decisions
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
@@ -52,6 +50,7 @@ class Session:
         """A chat in a conversation. `run_command` carries out a text that begins with /; without it none is taken."""
         self.perdure, self.agent, self.view = perdure, agent, view
         self.conversation = conversation
+        self._approvals = perdure.services.approvals
         self._source = source
         self._run_command = run_command
         self._turn: Turn | None = None
@@ -146,8 +145,7 @@ class Session:
         chosen = [call for call in waiting if call_id in (None, call.call_id)]
         ids = [call.call_id for call in chosen]
         if not ids:
-            line = await self.agent.find_conversation(self.conversation)
-            ids += await self.perdure.app.store.read(find_decisions, line, call_id)
+            ids += await self._approvals.find_decisions(self.agent.id, self.conversation, call_id)
         if not ids:
             there = ", ".join(f"{call.call_id} ({call.name})" for call in waiting)
             raise AnswerInvalid(f"no such call waits: there are {there}" if waiting else "no call waits for you")
@@ -206,13 +204,12 @@ class Session:
         return f"`perdure approve {name}` lets them run, `perdure deny {name} --reason TEXT` refuses them"
 
     async def _check_edited(self, call: PendingCall, arguments: str) -> None:
-        await self.perdure.app.store.read(check_edited, call, arguments)
+        await self._approvals.check_arguments(call, arguments)
 
     async def _answer(self, decisions: Sequence[ToolDecision], asked: Sequence[PendingCall]) -> bool:
         """Whether what came of the decisions about these calls was waited for. Raises: PerdureError."""
         await self._check_model()
-        line = await self.agent.find_conversation(self.conversation)
-        calls = await self.perdure.app.store.read(lambda tx: open_calls(tx, tx.conversations.get(line.id)))
+        calls = await self._approvals.list_open(self.agent.id, self.conversation)
         edited = {one.call_id: one.arguments for one in decisions if one.arguments is not None}
         # Somebody else may have decided the same meanwhile: then they are not open, and what came of them is shown.
         shown = {one.call_id: one for one in (*(call.call for call in asked), *calls)}

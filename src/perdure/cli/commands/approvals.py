@@ -11,18 +11,13 @@ from perdure.cli.open_store import Shown, with_store
 from perdure.cli.views.pending import pending_shape, told
 from perdure.core.answers import PendingCall
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, ConversationId
-from perdure.core.runs import Run, RunFilter, RunKey
-from perdure.engine.approvals.answers import pending_calls
-from perdure.engine.approvals.decisions import find_decisions
+from perdure.core.ids import ConversationId
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
-from perdure.storage.tx import Tx
 
 __all__ = ["approvals", "cancel", "decide"]
 
 NOTHING = "no call waits for anybody"
-LISTED_MAX = 1_000
 
 Waiting = tuple[str, PendingCall]
 """(name of the agent, call)"""
@@ -33,7 +28,7 @@ async def approvals(*, as_json: bool) -> int:
     shown = Shown(as_json=as_json)
 
     async def work(perdure: AsyncPerdure) -> int:
-        found = await perdure.app.store.read(_everything)
+        found = await perdure.services.approvals.list_all()
         if as_json:
             shown.json([{"agent": name, **pending_shape(call)} for name, call in found])
             return 0
@@ -80,27 +75,18 @@ async def cancel(name: str, *, conversation: str | None) -> int:
 
     async def work(perdure: AsyncPerdure) -> int:
         agent = await perdure.agent(name)
-        line = None if conversation is None else (await agent.find_conversation(_named(conversation))).seq
-        runs = await perdure.app.store.read(_unfinished, agent.id, line)
+        runs = await perdure.services.runs.cancel_all(
+            agent.id,
+            conversation=None if conversation is None else _named(conversation),
+            whole_agent=conversation is None,
+        )
         for run in runs:
-            run = await agent.cancel(run.id)
             shown.print(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}")
         if not runs:
             shown.view.hint("there is nothing to cancel")
         return 0
 
     return await with_store(shown, work, empty="there is nothing to cancel")
-
-
-def _unfinished(tx: Tx, agent_id: AgentId, line: int | None) -> Sequence[Run]:
-    """The runs of an agent that still have something to do, or to wait for."""
-    stopped = [
-        tx.runs.at(RunKey(agent_id, waiting.pending_run_seq))
-        for waiting in tx.conversations.waiting(agent_id, limit=LISTED_MAX)
-        if waiting.pending_run_seq is not None
-    ]
-    active = tx.runs.page(RunFilter(agent_ids=(agent_id,), statuses=("queued", "running")), limit=LISTED_MAX)
-    return [run for run in (*active, *stopped) if line is None or run.conversation_seq == line]
 
 
 def _named(conversation: str) -> ConversationId | None:
@@ -115,7 +101,7 @@ async def _line_of(
     first."""
     if conversation is not None:
         return _named(conversation)
-    found = await perdure.app.store.read(_everything)
+    found = await perdure.services.approvals.list_all()
     lines = {
         call.conversation_id: None
         for _, call in found
@@ -127,15 +113,9 @@ async def _line_of(
             f" --conversation ({', '.join(lines)})"
         )
     if not lines and call_id is not None:
-        decided = await perdure.app.store.read(_decided, agent.id, call_id)
+        decided = await perdure.services.approvals.find_decided(agent.id, call_id)
         return decided[0] if len(decided) == 1 else None
     return next(iter(lines), None)
-
-
-def _decided(tx: Tx, agent_id: AgentId, call_id: str) -> Sequence[ConversationId]:
-    """The conversations of an agent in which a call of this id was decided."""
-    lines = tx.conversations.list(agent_id, limit=LISTED_MAX)
-    return [line.id for line in lines if find_decisions(tx, line, call_id)]
 
 
 def _checked(arguments: str | None) -> str | None:
@@ -148,12 +128,3 @@ def _checked(arguments: str | None) -> str | None:
     if not isinstance(found, dict):
         raise InvalidInput(f"--arguments is {arguments:.80}: give a JSON object")
     return arguments
-
-
-def _everything(tx: Tx) -> Sequence[Waiting]:
-    """Of all agents."""
-    return [
-        (tx.agents.get(line.agent_id).name, call)
-        for line in tx.conversations.waiting(limit=LISTED_MAX)
-        for call in pending_calls(tx, line)
-    ]

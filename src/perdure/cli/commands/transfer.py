@@ -14,7 +14,6 @@ from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.domain.conversations.importing import ImportedMessage, imported_message
 from perdure.library.archives import AsyncArchive
-from perdure.library.history import import_history
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.transfer import check_lines, export_lines, import_lines
 from perdure.settings import Settings
@@ -96,7 +95,9 @@ async def import_messages(*, agent: str, file: str, conversation: str | None) ->
                     line = await found.find_conversation(named)
                 messages = _messages(lines, settings.message_limit_chars)
                 with progress_bar("importing", total, shown=shown.watched) as progress:
-                    came = await import_history(perdure.app, line, messages, progress=progress)
+                    came = await perdure.services.messages.import_messages(
+                        found.id, messages, conversation=line.id, checked=True, progress=progress
+                    )
                 go_on = go_on_with(found)
     except PerdureError as error:
         shown.view.error(error)

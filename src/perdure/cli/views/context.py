@@ -14,7 +14,7 @@ from perdure.cli.views.fold import local_time, visible
 from perdure.context.request.explain import Explanation, RequestDiff
 from perdure.context.window.overview import ContextOverview
 from perdure.core.nodes import message_handle
-from perdure.library.steps import StepInfo
+from perdure.library.services.steps import StepInfo
 
 __all__ = ["context_view", "cost", "explanation_view", "request_diff_view", "short_id", "steps_view"]
 

@@ -22,7 +22,7 @@ from perdure.core.passages import Passage
 from perdure.core.runs import Usage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
-from perdure.library.steps import StepInfo
+from perdure.library.services.steps import StepInfo
 
 __all__ = ["JsonView", "agent_shape", "to_line"]
 

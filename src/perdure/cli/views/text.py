@@ -28,7 +28,7 @@ from perdure.core.messages import Message, ToolCall
 from perdure.core.passages import Passage
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
-from perdure.library.steps import StepInfo
+from perdure.library.services.steps import StepInfo
 
 __all__ = ["TextView"]
 

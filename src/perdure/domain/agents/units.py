@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, check_name
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
-from perdure.core.ids import AgentId, BlockId, ConversationId
+from perdure.core.ids import AgentId, BlockId, ConversationId, ToolId
 from perdure.core.ports import Ids
 from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
@@ -50,7 +50,9 @@ class NewBlock:
     description: str | None = None
     read_only: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
+    tags: Sequence[str] = ()
+    is_template: bool = False
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,10 @@ class NewAgent:
 
     Args:
         block_ids: existing blocks to share.
+        optional_tools: names; those that exist come first.
         tools: names; None: the defaults of the agent type.
+        tool_ids: more tools.
+        hidden: whether filtered lists leave it out.
     """
 
     name: str
@@ -70,10 +75,13 @@ class NewAgent:
     timezone: str = "UTC"
     blocks: tuple[NewBlock, ...] = ()
     block_ids: tuple[BlockId, ...] = ()
+    optional_tools: Sequence[str] = ()
     tools: tuple[str, ...] | None = None
+    tool_ids: Sequence[ToolId] = ()
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    hidden: bool = False
 
 
 class AgentChanges(TypedDict, total=False):
@@ -87,6 +95,7 @@ class AgentChanges(TypedDict, total=False):
     tags: Sequence[str]
     metadata: Mapping[str, Any]
     settings: Mapping[str, Any]
+    hidden: bool
 
 
 def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetime) -> Agent:
@@ -106,6 +115,7 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
                 tags=new.tags,
                 metadata=new.metadata,
                 settings=new.settings,
+                hidden=new.hidden,
                 created_at=at,
                 updated_at=at,
                 created_by=author.id,
@@ -131,13 +141,23 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
             read_only=block.read_only,
             metadata=block.metadata,
             tags=block.tags,
+            is_template=block.is_template,
+            hidden=block.hidden,
         )
         for block in new.blocks
     ]
     tx.blocks.attach(agent.id, *(block.id for block in blocks), *new.block_ids)
-    tx.tools.attach(agent.id, *(DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools))
+    tx.tools.attach(agent.id, *_tool_names(tx, new))
     check_rule_arguments(tx, agent.id, agent.settings)
     return tx.agents.get(agent.id)
+
+
+def _tool_names(tx: Tx, new: NewAgent) -> Sequence[str]:
+    """The tools that a new agent gets. Raises: NotFound: there is no tool of such an id."""
+    names = dict.fromkeys(name for name in new.optional_tools if tx.tools.find_by_name(name) is not None)
+    names |= dict.fromkeys(DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools)
+    names |= dict.fromkeys(tx.tools.get(tool_id).spec.name for tool_id in new.tool_ids)
+    return tuple(names)
 
 
 def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Author, at: datetime) -> Agent:
@@ -169,6 +189,8 @@ def _check(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
         value = getattr(agent, name)
         if not isinstance(value, str) and (value is not None or name not in ("system", "description")):
             raise InvalidInput(f"{name} is {value!r:.80}: give a text")
+    if not isinstance(agent.hidden, bool):
+        raise InvalidInput(f"hidden is {agent.hidden!r:.80}: give True or False")
     for name in ("metadata", "settings"):
         check_json(name, getattr(agent, name))
     check_name(agent.name)

@@ -12,15 +12,26 @@ from perdure.core.ids import ConversationId
 from perdure.domain.values import check_fields
 from perdure.storage.tx import Tx
 
-__all__ = ["SUMMARY_CHARS", "ConversationChanges", "check_summary", "update_conversation"]
+__all__ = [
+    "DESCRIPTION",
+    "SUMMARY_CHARS",
+    "ConversationChanges",
+    "check_summary",
+    "description_settings",
+    "update_conversation",
+]
 
 SUMMARY_CHARS = 20_000
 
+DESCRIPTION = "description"
+"""Where a conversation's settings hold it."""
+
 
 class ConversationChanges(TypedDict, total=False):
-    """The fields of a conversation that can change. A missing field stays; None removes the summary."""
+    """The fields of a conversation that can change. A missing field stays; None removes a text."""
 
     summary: str | None
+    description: str | None
     archived: bool
 
 
@@ -33,6 +44,9 @@ def update_conversation(
     before = after = tx.conversations.get(conversation_id)
     if "summary" in changes:
         after = replace(after, summary=check_summary(changes["summary"]))
+    if "description" in changes:
+        settings = {name: value for name, value in before.settings.items() if name != DESCRIPTION}
+        after = replace(after, settings=settings | description_settings(changes["description"]))
     if "archived" in changes:
         archived = changes["archived"]
         if not isinstance(archived, bool):
@@ -44,8 +58,17 @@ def update_conversation(
 
 def check_summary(summary: Any) -> str | None:
     """Return the summary after checking it. Raises: InvalidInput: it is no text, or too long."""
-    if summary is not None and not isinstance(summary, str):
-        raise InvalidInput(f"summary is {summary!r:.80}: give a text")
-    if summary is not None and len(summary) > SUMMARY_CHARS:
-        raise InvalidInput(f"summary has {len(summary):,} characters: at most {SUMMARY_CHARS:,} are kept")
-    return summary
+    return _check_text("summary", summary)
+
+
+def description_settings(description: Any) -> dict[str, Any]:
+    """The settings of a conversation that hold its description. Raises: InvalidInput: it is no text, or too long."""
+    return {} if description is None else {DESCRIPTION: _check_text("description", description)}
+
+
+def _check_text(name: str, text: Any) -> str | None:
+    if text is not None and not isinstance(text, str):
+        raise InvalidInput(f"{name} is {text!r:.80}: give a text")
+    if text is not None and len(text) > SUMMARY_CHARS:
+        raise InvalidInput(f"{name} has {len(text):,} characters: at most {SUMMARY_CHARS:,} are kept")
+    return text

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from perdure.app import App
 from perdure.library.services.agent_files import AgentFileService
+from perdure.library.services.agents import AgentService
+from perdure.library.services.approvals import ApprovalService
 from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
+from perdure.library.services.conversations import ConversationService
 from perdure.library.services.files import FileService
 from perdure.library.services.folders import FolderService
 from perdure.library.services.mcp import McpService
+from perdure.library.services.messages import MessageService
 from perdure.library.services.passages import PassageService
+from perdure.library.services.runs import RunService
 from perdure.library.services.search import SearchService
 from perdure.library.services.secrets import SecretService
+from perdure.library.services.steps import StepService
 from perdure.library.services.tools import ToolService
 
 __all__ = ["Services"]
@@ -27,12 +33,18 @@ class Services:
     def __init__(self, app: App) -> None:
         self.app = app
         self.agent_files = AgentFileService(app)
+        self.agents = AgentService(app)
+        self.approvals = ApprovalService(app)
         self.archives = ArchiveService(app)
         self.blocks = BlockService(app)
+        self.conversations = ConversationService(app)
         self.files = FileService(app)
         self.folders = FolderService(app)
         self.mcp = McpService(app)
+        self.messages = MessageService(app)
         self.passages = PassageService(app)
+        self.runs = RunService(app)
         self.search = SearchService(app)
         self.secrets = SecretService(app)
+        self.steps = StepService(app)
         self.tools = ToolService(app)

@@ -19,11 +19,11 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.client_tools import ClientTool
-from perdure.library.history import ImportResult
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
+from perdure.library.services.importing import ImportResult
 from perdure.library.services.search import BUDGET_TOKENS
-from perdure.library.steps import StepInfo
+from perdure.library.services.steps import StepInfo
 from perdure.library.sync.approval import Approval
 from perdure.library.sync.archival import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
@@ -216,7 +216,7 @@ class Agent(Conversations, Archival, Approval):
         Args:
             messages: (role, name, text, occurred_at), or `ImportedMessage`s, or mappings with the same names. Roles are
                 user, assistant and system; times have a zone. All are looked at before the first is stored.
-            progress: is told how many have been looked at in the store, after each transaction of up to 500.
+            progress: takes how many messages are stored or skipped, after each transaction of up to 500.
         Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
             ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
             because a message that is there already is skipped.
@@ -287,8 +287,8 @@ class Agent(Conversations, Archival, Approval):
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
         """The agent as changed, from its next model call on; this object stays as it was looked up.
 
-        What is not given stays: `name`, `model`, `system`, `description`, `timezone`, `tags`, `metadata`, `settings`.
-        `metadata` and `settings` are replaced as a whole; `system=None` is Perdure's own prompt again.
+        What is not given stays: `name`, `model`, `system`, `description`, `timezone`, `tags`, `metadata`, `settings`,
+        `hidden`. `metadata` and `settings` are replaced as a whole; `system=None` is Perdure's own prompt again.
         Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
         field.
         """

@@ -35,8 +35,9 @@ class Conversations:
         return self._portal.run(self._inner.find_conversation(conversation))
 
     def update_conversation(self, conversation: ConversationId, **changes: Unpack[ConversationChanges]) -> Conversation:
-        """The conversation as changed. What is not given stays: `summary`, what it is about, in at most 20,000
-        characters; `archived`: it takes messages either way, but a chat does not go on with it by itself.
+        """The conversation as changed. What is not given stays: `summary` and `description`, what it is about, in at
+        most 20,000 characters each; `archived`: it takes messages either way, but a chat does not go on with it by
+        itself.
 
         Raises: InvalidInput: a value that can't be used, no such field; NotFound, also for another agent's.
         """

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
+from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.library.paging import Page
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, BlockPath
 from perdure.server.limits import Items, Tags
-from perdure.server.routes.agents import agent_answer, agents_with_block
+from perdure.server.routes.agents import agent_answer, agents_answer
 from perdure.server.wire.blocks import BlockChanges, NewWireBlock, block_shape
 from perdure.server.wire.paging import pages
 
@@ -153,4 +154,4 @@ async def list_agents(
 ) -> Response:
     """The agents that have the block, newest first by default."""
     await library.services.blocks.get(block_id)
-    return json_answer(await agents_with_block(library, block_id, page))
+    return await agents_answer(library, AgentFilter(block_id=block_id), page)

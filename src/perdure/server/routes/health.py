@@ -40,7 +40,7 @@ async def health() -> Response:
 async def ready(library: Library) -> Response:
     """The store can be read; else 503 and the kind of the error: strangers may ask, the log says more."""
     try:
-        await library.app.store.read(lambda tx: tx.agents.list(limit=1))
+        await library.services.agents.find_last_used()
     except StoreError as error:
         log.warning("not ready: %s", error)
         shape = {"version": VERSION, "status": "unavailable", "detail": error.code, "trace_id": trace_id()}

@@ -6,14 +6,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import StepId
-from perdure.core.models import Exchange
-from perdure.core.runs import Run, RunKey, Step
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import StepPath
 from perdure.server.wire.runs import wire_step, wire_trace
-from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 
@@ -23,7 +19,7 @@ router = APIRouter()
 @router.get("/v1/steps/{step_id}")
 async def retrieve_step(library: Library, step_id: StepPath) -> Response:
     """One model call: its model, tokens, and how it ended."""
-    run, step = await library.app.store.read(_step, step_id)
+    run, step = await library.services.steps.get(step_id)
     return json_answer(wire_step(step, run))
 
 
@@ -31,17 +27,7 @@ async def retrieve_step(library: Library, step_id: StepPath) -> Response:
 async def retrieve_trace(library: Library, step_id: StepPath) -> Response:
     """What went over the wire at this step: address, options, the answer put together; without the messages, which are
     in the log. 404 for a model that none goes over."""
-
-    def read(tx: Tx) -> tuple[Run, Step, Exchange | None]:
-        run, step = _step(tx, step_id)
-        return run, step, tx.steps.exchange(step)
-
-    run, step, exchange = await library.app.store.read(read)
+    run, step, exchange = await library.services.steps.get_trace(step_id)
     if exchange is None:
         raise NotFound("trace", step_id, hint=f"{step.model} sent nothing over a wire, or the step has not ended")
     return json_answer(wire_trace(step, run, exchange))
-
-
-def _step(tx: Tx, step_id: StepId) -> tuple[Run, Step]:
-    step = tx.steps.get(step_id)
-    return tx.runs.at(RunKey(step.agent_id, step.run_seq)), step

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from perdure.core.ids import AgentId, ToolId
-from perdure.library.approval import set_approval
+from perdure.core.ids import ToolId
 from perdure.library.paging import Page
 from perdure.library.services.tools import ToolFilter, ToolState
 from perdure.server.deps import Library
@@ -16,7 +15,7 @@ from perdure.server.disconnect import ClientGone, while_connected
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath, ToolPath
 from perdure.server.limits import Items
-from perdure.server.routes.agents import agent_answer, agent_reply, changed_agent, parts_of
+from perdure.server.routes.agents import agent_answer, agent_reply
 from perdure.server.wire.base import WIRE_AUTHOR, stamp
 from perdure.server.wire.input import read_body
 from perdure.server.wire.paging import pages
@@ -33,7 +32,6 @@ from perdure.server.wire.tools import (
     json_schema_shape,
     tool_shape,
 )
-from perdure.storage.tx import Tx
 
 __all__ = ["router"]
 
@@ -239,13 +237,8 @@ async def change_approval(
     body = await request.body()
     if body or requires_approval is None:
         requires_approval = read_body(ApprovalWanted, body).requires_approval
-    wanted, now = requires_approval, library.app.ports.clock.now()
-
-    def unit(tx: Tx) -> AgentId:
-        set_approval(tx, agent_id, tool_name, required=wanted, at=now)
-        return agent_id
-
-    return await changed_agent(library, unit)
+    await library.services.approvals.require(agent_id, tool_name, requires_approval)
+    return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}/tools/detach/{tool_id}")
@@ -265,5 +258,5 @@ async def run_of_agent(
         outcome = await while_connected(request, work)
     except ClientGone:
         return Response(status_code=GONE)
-    parts = await library.app.store.read(lambda tx: parts_of(tx, tx.agents.get(agent_id)))
-    return json_answer(execution_shape(outcome, agent_reply(library, parts)))
+    state = await library.services.agents.get_state(agent_id)
+    return json_answer(execution_shape(outcome, agent_reply(library, state)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -11,20 +10,20 @@ from pydantic import ConfigDict, Field
 
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
-from perdure.core.blocks import Block
-from perdure.core.files import Folder
-from perdure.core.ids import BlockId, FolderId, MessageId, ToolId
+from perdure.core.ids import BlockId, FolderId, ToolId
+from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
-from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
-from perdure.core.tools.spec import Tool, ToolCode
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
-from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN
+from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent, NewBlock
 from perdure.domain.tools.specs import DEFAULT_TOOLS
+from perdure.library.services.agents import AgentState, Belongings
+from perdure.library.services.messages import NewMessage
 from perdure.server.ids import IdFormat
 from perdure.server.limits import AtMost, Items, ItemsByName, Tags
 from perdure.server.unsupported import NotSupported
+from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.folders import folder_shape
@@ -34,9 +33,9 @@ from perdure.server.wire.models import (
     ModelSettings,
     ResponseFormat,
     extras_of,
+    handles_named,
     llm_config_shape,
     model_settings_shape,
-    resolved,
 )
 from perdure.server.wire.secrets import SecretsIn, secret_shape, secrets_of
 from perdure.server.wire.tools import tool_shape
@@ -46,7 +45,6 @@ __all__ = [
     "BASE_TOOLS",
     "AgentChangesIn",
     "AgentIn",
-    "AgentParts",
     "InitialMessage",
     "agent_shape",
     "agent_type_of",
@@ -86,6 +84,9 @@ BASE_TOOLS: Mapping[str, Sequence[str]] = {
     "voice_sleeptime_agent": ("store_memories", "rethink_user_memory", "finish_rethinking_memory"),
 }
 """Agent type -> the tools it has unless `include_base_tools` is false. Those that are not here are left out."""
+
+HIDDEN_TAG = "role:subagent"
+"""Agents with this tag are hidden, whatever the client asks for."""
 
 _Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w '\-]+$")]
 _BlockId = Annotated[BlockId, IdFormat("block")]
@@ -198,13 +199,44 @@ class AgentChangesIn(WireRequest):
         """The model that is asked for, as the client calls it."""
         return self.model or (self.llm_config and self.llm_config.named) or None
 
-    def handle(self, known: Collection[str]) -> str | None:
-        """The model that is asked for, as it is called here. Raises: ModelNotFound."""
-        return resolved(self.asked_model, known) if self.asked_model else None
+    @property
+    def model_handles(self) -> Sequence[str]:
+        """The model that is asked for, under each name that it may have here; none: no model is."""
+        return handles_named(self.asked_model) if self.asked_model else ()
 
     def prompt(self) -> str | None:
         """The base prompt, None for Perdure's own: a client that sends back what it was shown changes nothing."""
         return None if self.system is None or self.system == base_prompt() else self.system
+
+    def changes(self, before: Agent, model: str | None) -> AgentChanges:
+        """The fields of the agent to change, with their values; `model` is the handle of what is asked for."""
+        settings = merged_settings(before.settings, self, model_changes=model not in (None, before.model))
+        changes: AgentChanges = {"settings": settings}
+        if model is not None:
+            changes["model"] = model
+        if self.name is not None:
+            changes["name"] = self.name
+        if self.description is not None:
+            changes["description"] = self.description
+        if self.system is not None:
+            changes["system"] = self.prompt()
+        if self.timezone is not None:
+            changes["timezone"] = self.timezone
+        if self.metadata is not None:
+            changes["metadata"] = self.metadata
+        if self.tags is not None:
+            changes["tags"] = tuple(dict.fromkeys(self.tags))
+        hidden = before.hidden if self.hidden is None else self.hidden
+        changes["hidden"] = hidden or HIDDEN_TAG in changes.get("tags", before.tags)
+        return changes
+
+    @property
+    def belongings(self) -> Belongings:
+        """What the agent is to have besides its own fields."""
+        folder_ids = self.source_ids if self.folder_ids is None else self.folder_ids
+        return Belongings(
+            block_ids=self.block_ids, tool_ids=self.tool_ids, folder_ids=folder_ids, secrets=self.asked_secrets
+        )
 
 
 class AgentIn(AgentChangesIn):
@@ -229,21 +261,39 @@ class AgentIn(AgentChangesIn):
     include_default_source: bool | None = None
     include_multi_agent_tools: bool | None = None
 
+    def new_agent(self, name: str, model: str) -> NewAgent:
+        """The agent to make, under this name unless it is given one."""
+        tags = tuple(dict.fromkeys(self.tags or ()))
+        return NewAgent(
+            name=self.name or name,
+            model=model,
+            agent_type=DEFAULT_AGENT_TYPE,
+            system=self.prompt(),
+            description=self.description,
+            timezone=self.timezone or "UTC",
+            blocks=tuple(NewBlock(**block.fields) for block in self.memory_blocks or ()),
+            block_ids=tuple(self.block_ids or ()),
+            optional_tools=() if self.include_base_tools is False else BASE_TOOLS[self.agent_type],
+            tools=tuple(self.tools or ()),
+            tool_ids=self.tool_ids or (),
+            tags=tags,
+            metadata=self.metadata or {},
+            settings=merged_settings({}, self),
+            hidden=bool(self.hidden) or HIDDEN_TAG in tags,
+        )
 
-@dataclass(frozen=True, slots=True)
-class AgentParts:
-    """What an agent's state is put together from. `run` is its newest, if it has one; `codes` are those of its custom
-    tools."""
+    @property
+    def belongings(self) -> Belongings:
+        """What the agent is to have besides what `new_agent` says."""
+        return Belongings(folder_ids=(*(self.folder_ids or ()), *(self.source_ids or ())), secrets=self.asked_secrets)
 
-    agent: Agent
-    blocks: Sequence[Block]
-    tools: Sequence[Tool]
-    codes: Mapping[ToolId, ToolCode]
-    folders: Sequence[Folder]
-    message_ids: Sequence[MessageId]
-    run: Run | None
-    secrets: Sequence[Secret] = ()
-    pending: Mapping[str, Any] | None = None
+    @property
+    def first_messages(self) -> Sequence[NewMessage]:
+        """The messages that the agent begins with. Raises: NotSupported."""
+        return [
+            NewMessage((Text(message.text),), message.role, message.name, message.otid, message.sender_id)
+            for message in self.initial_message_sequence or ()
+        ]
 
 
 def agent_type_of(agent: Agent) -> str:
@@ -301,13 +351,13 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     return settings | ({"wire": kept} if kept else {})
 
 
-def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> dict[str, Any]:
+def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> dict[str, Any]:
     """The agent with all fields of the wire, relations always included: clients take them in every place."""
-    agent, run = parts.agent, parts.run
+    agent, run = state.agent, state.run
     kept = agent.settings.get("wire", {})
     agent_type = agent_type_of(agent)
-    blocks = [block_shape(block) for block in parts.blocks]
-    secrets = [secret_shape(secret) for secret in parts.secrets]
+    blocks = [block_shape(block) for block in state.blocks]
+    secrets = [secret_shape(secret) for secret in state.secrets]
     ended = run if run is not None and run.ended else None
     return {
         "created_by_id": agent.created_by,
@@ -317,7 +367,7 @@ def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> d
         "id": agent.id,
         "name": agent.name,
         "tool_rules": list(agent.settings.get("tool_rules", ())),
-        "message_ids": list(parts.message_ids),
+        "message_ids": list(state.message_ids),
         "system": base_prompt() if agent.system is None else agent.system,
         "agent_type": agent_type,
         "llm_config": llm_config_shape(agent.model, facts, agent.settings),
@@ -331,8 +381,8 @@ def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> d
         "metadata": dict(agent.metadata),
         "memory": memory_shape(agent_type, blocks),
         "blocks": blocks,
-        "tools": [tool_shape(tool, parts.codes.get(tool.id)) for tool in parts.tools],
-        "sources": [folder_shape(folder, embedder) for folder in parts.folders],
+        "tools": [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools],
+        "sources": [folder_shape(folder, embedder) for folder in state.folders],
         "tags": list(agent.tags),
         "tool_exec_environment_variables": secrets,
         "secrets": secrets,
@@ -343,7 +393,7 @@ def agent_shape(parts: AgentParts, facts: Facts, embedder: Embedder | None) -> d
         "entity_id": None,
         "identity_ids": [],
         "identities": [],
-        "pending_approval": parts.pending,
+        "pending_approval": pending_shape(state.pending),
         "message_buffer_autoclear": kept.get("message_buffer_autoclear", False),
         "enable_sleeptime": None,
         "multi_agent_group": None,

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from perdure.core.answers import Answer, ToolReturn
-from perdure.core.errors import AnswerInvalid, InvalidInput
-from perdure.core.ids import AgentId, MessageId, is_id
-from perdure.core.messages import Message, ToolDecision
-from perdure.engine.approvals.answers import find_pending
+from perdure.core.errors import InvalidInput
+from perdure.core.messages import ToolDecision
+from perdure.engine.approvals.answers import Pending
 from perdure.server.errors import invalid_body
 from perdure.server.limits import Items
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import Shown, wire_messages
-from perdure.storage.tx import Tx
 
-__all__ = ["AnswerIn", "answers_in", "in_context_ids", "is_answer", "named_request", "pending_shape", "with_calls"]
+__all__ = ["AnswerIn", "answers_in", "is_answer", "pending_shape"]
 
 
 class ApprovalIn(WireRequest):
@@ -59,8 +57,8 @@ def is_answer(item: Mapping[str, Any]) -> bool:
 
 
 def answers_in(items: Sequence[Mapping[str, Any]]) -> tuple[Answer, ...] | None:
-    """The answers in the messages of a request; None: there are none. An older one may name the request instead of its
-    call: `with_calls`. Raises: RequestValidationError, InvalidInput, NotSupported."""
+    """The answers in the messages of a request; None: there are none. An older one names the request in place of a
+    call. Raises: RequestValidationError, InvalidInput, NotSupported."""
     found: list[Answer] = []
     any_answer = False
     for index, item in enumerate(items):
@@ -80,49 +78,16 @@ def answers_in(items: Sequence[Mapping[str, Any]]) -> tuple[Answer, ...] | None:
     return tuple(found) if any_answer else None
 
 
-def named_request(answer: Answer) -> str | None:
-    """The id of the request that an older decision names in place of a call, empty if it names nothing; None: it names
-    a call."""
-    if isinstance(answer, ToolDecision) and (not answer.call_id or is_id("message", answer.call_id)):
-        return answer.call_id
-    return None
-
-
-def with_calls(answers: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> tuple[Answer, ...]:
-    """The answers, one that names a request as one to each of its calls. `asked`: request -> its calls."""
-    found: list[Answer] = []
-    for answer in answers:
-        request = named_request(answer)
-        if request is None or not isinstance(answer, ToolDecision):
-            found.append(answer)
-            continue
-        if not asked[request]:
-            raise AnswerInvalid(
-                "Cannot process approval response: No tool call is currently awaiting approval"
-                f" for {request or 'this agent'}"
-            )
-        found += [ToolDecision(call_id, answer.approve, answer.reason) for call_id in asked[request]]
-    return tuple(found)
-
-
-def pending_shape(message: Message, calls: Collection[str]) -> dict[str, Any] | None:
+def pending_shape(pending: Pending | None) -> dict[str, Any] | None:
     """The request for approval that an agent waits for, with those of its calls that nobody has answered yet."""
-    for shape in wire_messages(message, Shown()):
+    if pending is None:
+        return None
+    calls = {one.call.call_id for one in pending.waiting}
+    for shape in wire_messages(pending.message, Shown()):
         if shape["message_type"] == "approval_request_message":
             left = [call for call in shape["tool_calls"] if call["tool_call_id"] in calls]
             return shape | {"tool_call": left[0], "tool_calls": left} if left else None
     return None
-
-
-def in_context_ids(tx: Tx, agent_id: AgentId, conversation_seq: int) -> list[MessageId]:
-    """The ids of the messages in view, oldest first; but the one at whose calls the conversation waits comes last, also
-    behind the results of other calls: clients look there for what they have to answer."""
-    ids = list(tx.conversations.shown(agent_id, conversation_seq))
-    pending = find_pending(tx, tx.conversations.at(agent_id, conversation_seq))
-    if pending is not None and pending.message.id in ids:
-        ids.remove(pending.message.id)
-        ids.append(pending.message.id)
-    return ids
 
 
 def _answer(one: ApprovalIn, where: str) -> Answer:

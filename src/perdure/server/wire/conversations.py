@@ -9,18 +9,16 @@ from pydantic import Field
 
 from perdure.core.conversations import Conversation
 from perdure.core.ids import AgentId, MessageId
-from perdure.domain.conversations.units import SUMMARY_CHARS
+from perdure.domain.conversations.units import DESCRIPTION, SUMMARY_CHARS, ConversationChanges
+from perdure.library.services.conversations import ConversationState
 from perdure.server.ids import IdFormat
 from perdure.server.limits import AtMost
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import ACTOR_ID, WireRequest, stamp
 
-__all__ = ["ConversationChangesIn", "ConversationIn", "conversation_shape"]
+__all__ = ["ConversationChangesIn", "ConversationIn", "conversation_shape", "conversation_state_shape"]
 
 _Text = Annotated[str, Field(max_length=SUMMARY_CHARS)]
-
-DESCRIPTION = "description"
-"""Where a conversation's settings hold it."""
 
 
 class _Own(WireRequest):
@@ -38,10 +36,6 @@ class _Own(WireRequest):
             if getattr(self, name, None):
                 raise NotSupported(f"{name} of a conversation is not supported by this server yet: it is the agent's")
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {} if self.description is None else {DESCRIPTION: self.description}
-
 
 class ConversationIn(_Own):
     isolated_block_labels: Annotated[list[str], AtMost("blocks_per_agent")] | None = None
@@ -55,18 +49,22 @@ class ConversationChangesIn(_Own):
     archived: bool | None = None
     last_message_at: str | None = None
 
-    def changed(self, conversation: Conversation, *, at: Any) -> dict[str, Any]:
-        """The fields of the conversation that are to change, with their values."""
-        given = self.model_fields_set
-        found: dict[str, Any] = {}
-        if "summary" in given:
-            found["summary"] = self.summary
-        if DESCRIPTION in given:
-            kept = {name: value for name, value in conversation.settings.items() if name != DESCRIPTION}
-            found["settings"] = kept | self.settings
-        if self.archived is not None and self.archived != (conversation.archived_at is not None):
-            found["archived_at"] = at if self.archived else None
-        return found
+    def changes(self) -> ConversationChanges:
+        """The fields of the conversation to change, with their values."""
+        sent = self.model_fields_set
+        changes: ConversationChanges = {}
+        if "summary" in sent:
+            changes["summary"] = self.summary
+        if "description" in sent:
+            changes["description"] = self.description
+        if self.archived is not None:
+            changes["archived"] = self.archived
+        return changes
+
+
+def conversation_state_shape(state: ConversationState) -> dict[str, Any]:
+    """The conversation with the messages in view."""
+    return conversation_shape(state.conversation, state.message_ids)
 
 
 def conversation_shape(conversation: Conversation, shown: Sequence[MessageId] | None = None) -> dict[str, Any]:

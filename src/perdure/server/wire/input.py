@@ -11,15 +11,14 @@ from pydantic_core import CoreSchema
 from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import RunId, input_id
-from perdure.core.messages import Draft, Text
-from perdure.core.ports import Ids
+from perdure.core.messages import Text
 from perdure.core.runs import IfBusy
 from perdure.domain.conversations.importing import NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL
 from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.checks import KEY_MAX_CHARS, check_key
 from perdure.library.client_tools import client_tools_of
+from perdure.library.services.messages import NewMessage
 from perdure.server.errors import invalid_body
 from perdure.server.ids import IdFormat
 from perdure.server.limits import AtMost, Items
@@ -36,9 +35,9 @@ __all__ = [
     "ResumeRequest",
     "SendRequest",
     "brought_along",
-    "drafts_of",
     "key_of",
     "key_of_otids",
+    "messages_of",
     "read_body",
     "read_send",
     "take_body",
@@ -249,11 +248,11 @@ def read_send(body: bytes, *, streaming: bool = False, streams_unless_told: bool
     return request
 
 
-def drafts_of(request: SendRequest, run_id: RunId, ids: Ids) -> tuple[Draft, ...]:
+def messages_of(request: SendRequest) -> Sequence[NewMessage]:
     """The messages to store. Raises: RequestValidationError, InvalidInput, NotSupported."""
     if request.input is not None:
-        return (Draft(id=input_id(run_id, 0, ids), role="user", parts=_parts(request.input, "input")),)
-    drafts: list[Draft] = []
+        return (NewMessage(_parts(request.input, "input")),)
+    messages: list[NewMessage] = []
     for index, item in enumerate(request.messages or ()):
         if is_answer(item):
             continue
@@ -262,17 +261,9 @@ def drafts_of(request: SendRequest, run_id: RunId, ids: Ids) -> tuple[Draft, ...
             message = MessageIn.model_validate(item)
         except ValidationError as error:
             raise invalid_body(error, "messages", index) from error
-        drafts.append(
-            Draft(
-                id=input_id(run_id, len(drafts), ids),
-                role=message.role,
-                parts=_parts(message.content, f"messages.{index}.content"),
-                name=message.name,
-                otid=message.otid,
-                sender_id=message.sender_id,
-            )
-        )
-    return tuple(drafts)
+        parts = _parts(message.content, f"messages.{index}.content")
+        messages.append(NewMessage(parts, message.role, message.name, message.otid, message.sender_id))
+    return messages
 
 
 def key_of(header: str | None, request: SendRequest) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,6 @@ from pydantic import ConfigDict, Field, model_validator
 
 from perdure import app as composition
 from perdure.app import App
-from perdure.core.errors import ModelNotFound
 from perdure.core.models import ReasoningEffort
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.values import finite
@@ -22,12 +21,12 @@ __all__ = [
     "ResponseFormat",
     "extras_of",
     "facts_of",
+    "handles_named",
     "handles_of",
     "llm_config_shape",
     "model_settings_shape",
     "model_shape",
     "provider_type_of",
-    "resolved",
 ]
 
 _PROVIDER_TYPES = frozenset(
@@ -138,18 +137,13 @@ def handles_of(app: App) -> list[str]:
     return first + [handle for handle in others if handle != default]
 
 
-def resolved(handle: str, known: Collection[str]) -> str:
-    """The handle of a model that can be used here.
+def handles_named(handle: str) -> Sequence[str]:
+    """The handles that a client may mean by this one, as it stands first.
 
     `openai-proxy/x` is Letta's name of `openai/x` behind an address of one's own; agents from there still say it.
-    Raises: ModelNotFound, naming those that there are.
     """
-    if handle in known:
-        return handle
     provider, _, name = handle.partition("/")
-    if provider == "openai-proxy" and (usual := f"openai/{name}") in known:
-        return usual
-    raise ModelNotFound(handle, known=tuple(known))
+    return (handle, f"openai/{name}") if provider == "openai-proxy" else (handle,)
 
 
 class _Reasoning(WireRequest):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
-from perdure.core.events import RunEnded
-from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.runs import Run, RunStatus, Step, Usage
+from perdure.library.reply import Reply
 from perdure.server.wire.base import ORG_ID, stamp
 from perdure.server.wire.messages import Shown, wire_messages
 
@@ -150,17 +148,17 @@ def stop_reason(reason: str) -> dict[str, Any]:
     return {"message_type": "stop_reason", "stop_reason": reason}
 
 
-def letta_response(messages: Sequence[Message], end: RunEnded, shown: Shown) -> dict[str, Any]:
-    """The answer to a message that was not streamed; what the caller said is left out, and what the engine added."""
+def letta_response(reply: Reply, shown: Shown) -> dict[str, Any]:
+    """The answer to a message that was not streamed, without the messages of the caller and of the engine."""
     return {
         "messages": [
             shape
-            for message in messages
+            for message in reply.messages
             if message.step_id is not None and message.kind == "message"
             for shape in wire_messages(message, shown)
         ],
-        "stop_reason": stop_reason(end.stop_reason),
-        "usage": usage_statistics(end.usage, end.step_count),
+        "stop_reason": stop_reason(reply.stop_reason),
+        "usage": usage_statistics(reply.usage, reply.step_count),
         "logprobs": None,
         "turns": None,
     }

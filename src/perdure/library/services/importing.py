@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.app import App
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
 from perdure.domain.conversations.importing import BATCH, BATCH_CHARS, ImportedMessage, Importer, imported_message
 from perdure.engine.conversations.importing import import_drafts
+from perdure.engine.ports import Ports
 
-__all__ = ["ImportResult", "check_messages", "import_history"]
+__all__ = ["ImportResult", "ImportedMessage", "check_messages", "import_history"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def check_messages(messages: Any, *, limit_chars: int) -> list[ImportedMessage]:
 
 
 async def import_history(
-    app: App,
+    ports: Ports,
     conversation: Conversation,
     messages: Iterable[ImportedMessage],
     *,
@@ -65,15 +65,15 @@ async def import_history(
     """Put the messages at the conversation's end, in transactions of up to 500; what is there already is skipped.
 
     Args:
-        progress: is told how many messages have been looked at.
-    Raises: ConversationBusy, ApprovalPending, StoreError: what was imported before it stays; the same import goes on
+        progress: takes how many messages are stored or skipped, after each transaction.
+    Raises: ConversationBusy, ApprovalPending, StoreError: what was imported before stays; the same import goes on
         there.
     """
     importer = Importer(conversation.agent_id, conversation.id)
     waiting = iter(messages)
     seen = new = reset = 0
     while drafts := [importer.draft(message) for message in _batch(waiting)]:
-        added = await import_drafts(conversation.agent_id, conversation.seq, drafts, app.ports)
+        added = await import_drafts(conversation.agent_id, conversation.seq, drafts, ports)
         new, reset = new + added.new, reset + added.reset
         seen += len(drafts)
         progress(seen)

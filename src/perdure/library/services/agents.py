@@ -1,0 +1,301 @@
+"""Agents: making, finding, changing and removing them, with what belongs to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.app import App
+from perdure.core.agents import Agent, AgentFilter, AgentOrder
+from perdure.core.blocks import Author, Block
+from perdure.core.errors import EmptyMessage, MessageTooLarge, NotFound
+from perdure.core.files import Folder
+from perdure.core.hooks import ConversationEnd
+from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId, is_id
+from perdure.core.runs import Run
+from perdure.core.secrets import Secret
+from perdure.core.tools.rule_check import rules_to_settings
+from perdure.core.tools.rules import ToolRule, rules_of
+from perdure.core.tools.spec import Tool, ToolCode
+from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
+from perdure.domain.files.folders import detach_folder
+from perdure.domain.secrets import replace_secrets
+from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
+from perdure.engine.approvals.answers import Pending, find_pending
+from perdure.engine.conversations.reset import delete
+from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
+from perdure.library.paging import Page
+from perdure.library.services.conversations import ids_in_view
+from perdure.library.services.folders import attach_and_open
+from perdure.library.services.messages import NewMessage, estimate_tokens
+from perdure.storage.tx import Tx
+
+__all__ = ["AgentFilter", "AgentOrder", "AgentService", "AgentState", "Belongings", "Changes"]
+
+NAMED_AGENTS = 10
+
+Changes = AgentChanges | Callable[[Agent], AgentChanges]
+"""New values of some fields, or a function that makes them from the agent as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belongings:
+    """What an agent is to have besides its own fields: each the whole new set; None leaves what there is.
+
+    Args:
+        secrets: name -> value; an empty value leaves a secret that is there as it is.
+    """
+
+    block_ids: Sequence[BlockId] | None = None
+    tool_ids: Sequence[ToolId] | None = None
+    folder_ids: Sequence[FolderId] | None = None
+    secrets: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    """An agent with everything that belongs to it, as one transaction reads it.
+
+    Args:
+        codes: the sources of its custom tools.
+        message_ids: what its first conversation shows; see `ids_in_view`.
+        run: the newer of its last two runs that has ended.
+        pending: what its first conversation waits for.
+    """
+
+    agent: Agent
+    blocks: Sequence[Block]
+    tools: Sequence[Tool]
+    codes: Mapping[ToolId, ToolCode]
+    folders: Sequence[Folder]
+    message_ids: Sequence[MessageId]
+    run: Run | None
+    secrets: Sequence[Secret]
+    pending: Pending | None
+
+
+class AgentService:
+    """What can be done with agents. `author` is who changes one, for its history."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._ports = app, app.ports
+
+    async def create(
+        self,
+        new: NewAgent,
+        *,
+        belongings: Belongings | None = None,
+        messages: Sequence[NewMessage] = (),
+        author: Author = USER,
+    ) -> Agent:
+        """A new agent with all that belongs to it, and its first messages; all in one transaction, or nothing.
+
+        Raises: NameInvalid, InvalidInput, EmptyMessage, MessageTooLarge, BlockLimitExceeded, AlreadyExists;
+            NotFound: a tool, block or folder; StoreError.
+        """
+        ports, now = self._ports, self._ports.clock.now()
+        self._check_messages(messages)
+        limit = ports.settings.message_limit_chars
+        drafts = [message.draft(MessageId(ports.ids.new("message"))) for message in messages]
+        tokens = [estimate_tokens(message, ports.counter, limit_chars=limit) for message in messages]
+
+        def create(tx: Tx) -> Agent:
+            agent = create_agent(tx, new, ids=ports.ids, author=author, at=now)
+            if belongings is not None:
+                self._set_folders(tx, agent.id, belongings.folder_ids)
+                if belongings.secrets is not None:
+                    replace_secrets(tx, agent.id, belongings.secrets, cipher=ports.cipher, at=now)
+            if drafts:
+                tx.messages.append(agent.id, drafts, conversation_seq=0, at=now, tokens=tokens)
+            return agent
+
+        return await ports.store.write(create)
+
+    async def check_model(self, handle: str) -> None:
+        """Nothing, when an agent may be given this model. Raises: InvalidInput, ModelNotFound."""
+        await check_model(handle, self._app.models)
+
+    async def find_model(self, handles: Sequence[str], agent_id: AgentId | None = None) -> str:
+        """The first of these handles of one model that is known here; or the first of all, if the agent has it already:
+        clients send back what they were shown. Raises: ModelNotFound."""
+        models = self._app.models
+        await models.look_for(handles[0])
+        known = models.handles()
+        for handle in handles:
+            if handle in known:
+                return handle
+        if agent_id is not None and await self._ports.store.read(lambda tx: tx.agents.model(agent_id)) == handles[0]:
+            return handles[0]
+        raise models.not_found(handles[0])
+
+    async def find(self, name_or_id: str) -> Agent:
+        """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
+        check_text("an agent's name or id", name_or_id)
+        return await self._ports.store.read(_find, name_or_id)
+
+    async def find_last_used(self) -> Agent | None:
+        """The agent with the newest run, else the newest agent; None when there is none."""
+        return await self._ports.store.read(lambda tx: tx.agents.last_used())
+
+    async def get_state(self, agent_id: AgentId) -> AgentState:
+        """The agent with everything that belongs to it. Raises: NotFound."""
+        return await self._ports.store.read(lambda tx: _state(tx, tx.agents.get(agent_id)))
+
+    async def get_memory(self, agent_id: AgentId) -> tuple[Agent, Sequence[Block]]:
+        """The agent and its blocks. Raises: NotFound."""
+        return await self._ports.store.read(lambda tx: (tx.agents.get(agent_id), tx.blocks.of_agent(agent_id)))
+
+    async def list(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
+        """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
+        return await self._ports.store.read(_page, where, page, order)
+
+    async def list_states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
+        """A page of agents, each with everything that belongs to it. Raises: as `list`."""
+        return await self._ports.store.read(lambda tx: [_state(tx, agent) for agent in _page(tx, where, page, order)])
+
+    async def count(self, where: AgentFilter) -> int:
+        """How many agents the filter lets through."""
+        return await self._ports.store.read(lambda tx: tx.agents.count(where))
+
+    async def update(
+        self, agent_id: AgentId, changes: Changes, *, belongings: Belongings | None = None, author: Author = USER
+    ) -> Agent:
+        """The agent as changed, from its next model call on. Raises: NotFound, NameInvalid, InvalidInput."""
+        now = self._ports.clock.now()
+
+        def update(tx: Tx) -> Agent:
+            fields = changes
+            if callable(fields):
+                tx.agents.lock(agent_id)
+                fields = fields(tx.agents.get(agent_id))
+            agent = update_agent(tx, agent_id, fields, author=author, at=now)
+            if belongings is not None:
+                _set_tools(tx, agent_id, belongings.tool_ids)
+                _set_blocks(tx, agent_id, belongings.block_ids)
+                self._set_folders(tx, agent_id, belongings.folder_ids)
+                if belongings.secrets is not None:
+                    replace_secrets(tx, agent_id, belongings.secrets, cipher=self._ports.cipher, at=now)
+            return agent
+
+        return await self._ports.store.write(update)
+
+    async def delete(self, agent_id: AgentId) -> None:
+        """Remove an agent with its whole history; its blocks and archives stay. Raises: InvalidInput, NotFound."""
+        check_text("agent_id", agent_id)
+        hooks = self._ports.hooks
+        if not hooks.wants("conversation_end"):
+            await delete(self._ports, lambda tx: tx.agents.delete(agent_id))
+            return
+        ended = await self._ports.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))
+        await delete(self._ports, lambda tx: tx.agents.delete(agent_id))
+        for conversation in ended:
+            await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
+
+    async def list_rules(self, agent_id: AgentId) -> Sequence[ToolRule]:
+        """The agent's tool rules, in the order in which they were set. Raises: NotFound."""
+        return await self._ports.store.read(lambda tx: rules_of(tx.agents.get(agent_id).settings).rules)
+
+    async def list_missing_tools(self, agent_id: AgentId) -> Sequence[str]:
+        """The tools that rules name and the agent does not have: these rules sleep until it does. Raises: NotFound."""
+
+        def read(tx: Tx) -> Sequence[str]:
+            rules = rules_of(tx.agents.get(agent_id).settings)
+            present = {tool.spec.name for tool in tx.tools.of_agent(agent_id)} | {*CONTEXT_TOOL_SPECS}
+            return [name for name in rules.names if name not in present]
+
+        return await self._ports.store.read(read)
+
+    async def set_rules(
+        self, agent_id: AgentId, rules: Iterable[ToolRule | Mapping[str, Any]], *, author: Author = USER
+    ) -> Sequence[ToolRule]:
+        """The rules in place of all that there are. Raises: ToolRulesInvalid, NotFound; nothing is changed then."""
+        stored = rules_to_settings(rules)
+        agent = await self.update(
+            agent_id, lambda before: {"settings": {**before.settings, "tool_rules": stored}}, author=author
+        )
+        return rules_of(agent.settings).rules
+
+    def _check_messages(self, messages: Sequence[NewMessage]) -> None:
+        """Nothing, when an agent can begin with these messages. Raises: EmptyMessage, MessageTooLarge."""
+        limit, size = self._ports.settings.message_limit_chars, 0
+        for message in messages:
+            if not message.text.strip():
+                raise EmptyMessage
+            size += len(message.text)
+            if size > limit:
+                raise MessageTooLarge(size=size, limit=limit)
+
+    def _set_folders(self, tx: Tx, agent_id: AgentId, folder_ids: Sequence[FolderId] | None) -> None:
+        """Have the agent own these folders and no others. Raises: NotFound."""
+        if folder_ids is None:
+            return
+        for folder in tx.folders.of_agent(agent_id):
+            if folder.id not in folder_ids:
+                detach_folder(tx, agent_id, folder.id)
+        for folder_id in dict.fromkeys(folder_ids):
+            attach_and_open(tx, self._ports, agent_id, folder_id)
+
+
+def _find(tx: Tx, name_or_id: str) -> Agent:
+    if is_id("agent", name_or_id):
+        return tx.agents.get(AgentId(name_or_id))
+    agent = tx.agents.find_by_name(name_or_id)
+    if agent is None:
+        names = dict.fromkeys(known.name for known in tx.agents.list())  # several agents may have one name
+        known = ", ".join(map(repr, list(names)[:NAMED_AGENTS]))
+        raise NotFound("agent", name_or_id, hint=f"there are {known}" if known else "there is none yet")
+    return agent
+
+
+def _page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Sequence[Agent]:
+    check_limit(page.limit)
+    for name, cursor in (("after", page.after), ("before", page.before)):
+        if cursor is not None:
+            check_text(name, cursor)
+    return tx.agents.page(
+        where=where,
+        order=order,
+        ascending=page.ascending,
+        limit=page.limit,
+        after=None if page.after is None else AgentId(page.after),
+        before=None if page.before is None else AgentId(page.before),
+    )
+
+
+def _state(tx: Tx, agent: Agent) -> AgentState:
+    tools = tx.tools.of_agent(agent.id)
+    first = tx.conversations.at(agent.id, 0)
+    pending = find_pending(tx, first)
+    return AgentState(
+        agent=agent,
+        blocks=tx.blocks.of_agent(agent.id),
+        tools=tools,
+        codes=tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"]),
+        folders=tx.folders.of_agent(agent.id),
+        message_ids=ids_in_view(tx, first, pending),
+        run=next((run for run in tx.runs.list(agent.id, limit=2) if run.ended), None),
+        secrets=tx.secrets.list(agent.id),
+        pending=pending,
+    )
+
+
+def _set_tools(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId] | None) -> None:
+    """Have the agent own these tools and no others. Raises: NotFound."""
+    if tool_ids is None:
+        return
+    wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
+    present = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+    for name in sorted(present - wanted):
+        tx.tools.detach(agent_id, name)
+    tx.tools.attach(agent_id, *sorted(wanted - present))
+
+
+def _set_blocks(tx: Tx, agent_id: AgentId, block_ids: Sequence[BlockId] | None) -> None:
+    """Have the agent own these blocks and no others. Raises: NotFound, AlreadyExists."""
+    if block_ids is None:
+        return
+    for block in tx.blocks.of_agent(agent_id):
+        if block.id not in block_ids:
+            tx.blocks.detach(agent_id, block.id)
+    tx.blocks.attach(agent_id, *block_ids)

@@ -1,0 +1,159 @@
+"""Conversations: the lines of messages of an agent, over the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.app import App
+from perdure.core.blocks import Author
+from perdure.core.conversations import Conversation, ConversationFilter, ConversationOrder, Reset
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, ConversationId, MessageId
+from perdure.domain.conversations.units import (
+    ConversationChanges,
+    check_summary,
+    description_settings,
+    update_conversation,
+)
+from perdure.engine.approvals.answers import Pending, find_pending
+from perdure.engine.conversations.reset import delete_conversation, reset_conversations
+from perdure.library.checks import USER, check_limit, check_number, check_text
+from perdure.library.paging import Page
+from perdure.storage.tx import Tx
+
+__all__ = [
+    "ConversationFilter",
+    "ConversationOrder",
+    "ConversationService",
+    "ConversationState",
+    "find_conversation",
+    "ids_in_view",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationState:
+    """A conversation, and the ids of the messages in its view, oldest first; see `ids_in_view`."""
+
+    conversation: Conversation
+    message_ids: Sequence[MessageId]
+
+
+class ConversationService:
+    """What can be done with conversations. Where `conversation` is None, the agent's first is meant."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def create(
+        self, agent_id: AgentId, *, summary: str | None = None, description: str | None = None, hidden: bool = False
+    ) -> Conversation:
+        """A new conversation; a `hidden` one is in no page. Raises: InvalidInput; NotFound: there is no such agent."""
+        summary, settings = check_summary(summary), description_settings(description)
+        conversation_id, now = ConversationId(self._ports.ids.new("conversation")), self._ports.clock.now()
+        return await self._ports.store.write(
+            lambda tx: tx.conversations.add(
+                agent_id, conversation_id, at=now, summary=summary, settings=settings, hidden=hidden
+            )
+        )
+
+    async def get(self, agent_id: AgentId | None, conversation: ConversationId | None = None) -> Conversation:
+        """The agent's conversation; without an agent, anybody's. Raises: InvalidInput, NotFound."""
+        return await self._ports.store.read(find_conversation, agent_id, conversation)
+
+    async def get_state(
+        self, agent_id: AgentId | None, conversation: ConversationId | None = None
+    ) -> ConversationState:
+        """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
+        return await self._ports.store.read(lambda tx: _state(tx, find_conversation(tx, agent_id, conversation)))
+
+    async def list(self, where: ConversationFilter, page: Page, order: ConversationOrder) -> Sequence[Conversation]:
+        """A page of conversations, without the agents' first ones. Raises: NotFound."""
+        check_limit(page.limit)
+        after = None if page.after is None else ConversationId(page.after)
+        return await self._ports.store.read(
+            lambda tx: tx.conversations.page(
+                where, order=order, ascending=page.ascending, limit=page.limit, after=after
+            )
+        )
+
+    async def list_of_agent(self, agent_id: AgentId, *, limit: int, after_seq: int) -> Sequence[Conversation]:
+        """The conversations with a number above `after_seq`, oldest first. Raises: InvalidInput."""
+        check_limit(limit)
+        check_number("after_seq", after_seq)
+        return await self._ports.store.read(
+            lambda tx: tx.conversations.list(agent_id, limit=limit, after_seq=after_seq)
+        )
+
+    async def update(
+        self, agent_id: AgentId | None, conversation: ConversationId | None, changes: ConversationChanges
+    ) -> ConversationState:
+        """The conversation as changed. Raises: InvalidInput, NotFound."""
+        now = self._ports.clock.now()
+
+        def update(tx: Tx) -> ConversationState:
+            found = find_conversation(tx, agent_id, conversation)
+            return _state(tx, update_conversation(tx, found.id, changes, at=now))
+
+        return await self._ports.store.write(update)
+
+    async def delete(
+        self, agent_id: AgentId | None, conversation: ConversationId | None, *, author: Author = USER
+    ) -> None:
+        """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log.
+
+        Raises: NotFound; InvalidInput: it is the agent's first, which stays; ConversationBusy.
+        """
+        found = await self.get(agent_id, conversation)
+        await delete_conversation(found.id, self._ports, author=author)
+
+    async def reset(
+        self, agent_id: AgentId, conversation: ConversationId | None = None, *, author: Author = USER
+    ) -> Sequence[Reset]:
+        """Take what was said in a conversation, or with None in all of the agent's, out of view.
+
+        Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
+        """
+        seq = None if conversation is None else (await self.get(agent_id, conversation)).seq
+        return await reset_conversations(agent_id, seq, self._ports, author=author)
+
+    async def list_resets(
+        self, agent_id: AgentId, conversation: ConversationId | None = None, *, limit: int
+    ) -> Sequence[Reset]:
+        """The resets of a conversation, or with None of all of the agent's; newest first."""
+        check_limit(limit)
+        seq = None if conversation is None else (await self.get(agent_id, conversation)).seq
+        return await self._ports.store.read(lambda tx: tx.resets.list(agent_id, conversation_seq=seq, limit=limit))
+
+
+def find_conversation(tx: Tx, agent_id: AgentId | None, conversation: ConversationId | None) -> Conversation:
+    """The agent's conversation; without an agent, anybody's; without a conversation, the agent's first.
+
+    Raises: InvalidInput; NotFound, also for another agent's.
+    """
+    if conversation is None:
+        if agent_id is None:
+            raise InvalidInput("agent_id: the conversation 'default' needs one")
+        tx.agents.model(agent_id)
+        return tx.conversations.at(agent_id, 0)
+    check_text("conversation", conversation)
+    found = tx.conversations.get(conversation)
+    if agent_id is not None and agent_id != found.agent_id:
+        name = tx.agents.get(agent_id).name
+        raise NotFound("conversation", conversation, hint=f"agent {name!r} has no such conversation")
+    return found
+
+
+def ids_in_view(tx: Tx, conversation: Conversation, pending: Pending | None) -> Sequence[MessageId]:
+    """The ids of the messages in view, oldest first; but the one whose calls wait comes last, behind the results of
+    other calls: clients look there for what they have to answer."""
+    ids = list(tx.conversations.shown(conversation.agent_id, conversation.seq))
+    if pending is not None and pending.message.id in ids:
+        ids.remove(pending.message.id)
+        ids.append(pending.message.id)
+    return ids
+
+
+def _state(tx: Tx, conversation: Conversation) -> ConversationState:
+    return ConversationState(conversation, ids_in_view(tx, conversation, find_pending(tx, conversation)))

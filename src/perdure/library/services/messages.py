@@ -1,0 +1,256 @@
+"""Messages: what is said to an agent and answered to its calls; its history.
+
+The only place that makes a run's request of what a caller says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+from perdure.app import App
+from perdure.context.request.authorship import input_tokens
+from perdure.core.answers import Answer
+from perdure.core.errors import AnswerInvalid
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, input_id, is_id
+from perdure.core.messages import Draft, Message, Role, Text, ToolDecision
+from perdure.core.ports import TokenCounter
+from perdure.core.runs import IfBusy
+from perdure.engine.approvals.answers import find_pending
+from perdure.engine.approvals.decisions import calls_of_request
+from perdure.engine.run.accept import Accepted, Request
+from perdure.library.checks import check_choice, check_key, check_limit, check_number
+from perdure.library.reply import Reply
+from perdure.library.services.conversations import find_conversation
+from perdure.library.services.history import HistoryPage, list_shown
+from perdure.library.services.importing import ImportedMessage, ImportResult, check_messages, import_history
+from perdure.storage.tx import Tx
+
+__all__ = ["HistoryPage", "MessageService", "NewMessage", "estimate_tokens"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message that a caller sends."""
+
+    parts: tuple[Text, ...]
+    role: Role = "user"
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All its parts, joined by line breaks."""
+        return self.parts[0].text if len(self.parts) == 1 else "\n".join(part.text for part in self.parts)
+
+    def draft(self, message_id: MessageId) -> Draft:
+        """The message as it is stored, under this id."""
+        return Draft(
+            id=message_id,
+            role=self.role,
+            parts=self.parts,
+            name=self.name,
+            otid=self.otid,
+            sender_id=self.sender_id,
+        )
+
+
+class MessageService:
+    """What can be done with messages. A conversation is given by its number within the agent; the first has 0."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._ports = app, app.ports
+
+    async def submit(
+        self,
+        agent_id: AgentId,
+        messages: Sequence[NewMessage],
+        *,
+        conversation_seq: int = 0,
+        answers: Sequence[Answer] | None = None,
+        partial: bool = False,
+        client_tools: tuple[Mapping[str, Any], ...] | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        background: bool = False,
+        max_steps: int | None = None,
+        renew_steps: bool = False,
+    ) -> Accepted:
+        """The run that answers these messages, or goes on with these answers; from here on it is durable.
+
+        Args:
+            answers: to calls that wait, `messages` then come behind their results; a decision may name the message
+                that holds the calls in place of one call, or with an empty text the newest such message.
+            partial: the answers may be to some of the calls only.
+            client_tools: tools and skills of the caller, as `Request` has them.
+            max_steps: of model calls. None: the setting; for answers alone what the run that stopped has left.
+            renew_steps: whether answers count anew, unless the message before had a limit of its own.
+        Raises: InvalidInput, EmptyMessage, MessageTooLarge, NotFound, ConversationBusy, ApprovalPending,
+            AnswerInvalid, IdempotencyMismatch, ModelNotFound, StoreError.
+        """
+        check_key(idempotency_key)
+        check_choice("if_busy", if_busy, get_args(IfBusy))
+        check_number("max_steps", max_steps)
+        ports = self._ports
+        if answers is not None:
+            requests = {request for answer in answers if (request := _named_request(answer)) is not None}
+            if requests or (renew_steps and max_steps is None):
+                calls, own_limit = await ports.store.read(_load_stopped, agent_id, conversation_seq, requests)
+                answers = _with_calls(answers, calls) if requests else answers
+                renew_steps = renew_steps and own_limit in (None, self._app.settings.max_steps)
+        if max_steps is None and (answers is None or renew_steps or (messages and partial)):
+            max_steps = self._app.settings.max_steps
+        run_id = RunId(ports.ids.new("run"))
+        limit = ports.settings.message_limit_chars
+        return await self._app.runner.accept(
+            Request(
+                run_id=run_id,
+                agent_id=agent_id,
+                conversation_seq=conversation_seq,
+                drafts=tuple(message.draft(input_id(run_id, at, ports.ids)) for at, message in enumerate(messages)),
+                tokens=tuple(estimate_tokens(message, ports.counter, limit_chars=limit) for message in messages),
+                idempotency_key=idempotency_key,
+                if_busy=if_busy,
+                background=background,
+                max_steps=max_steps,
+                answers=None if answers is None else tuple(answers),
+                partial=partial,
+                client_tools=client_tools,
+            )
+        )
+
+    def follow(self, accepted: Accepted) -> AsyncIterator[StoredEvent | Delta]:
+        """The events of the run from the first to the last, and previews. Raises: NotFound, StoreError."""
+        return self._app.runner.follow(accepted.run, known=accepted.events)
+
+    async def reply(self, accepted: Accepted) -> Reply:
+        """The outcome of the run, once it has ended. Raises: NotFound, StoreError."""
+        return Reply.of(await self._app.runner.outcome(accepted.run, known=accepted.events))
+
+    async def get(self, message_id: MessageId) -> Message:
+        """Raises: NotFound."""
+        return await self._ports.store.read(lambda tx: tx.messages.get(message_id))
+
+    async def count(self, agent_id: AgentId) -> int:
+        """How many messages all conversations of the agent hold, tool results included."""
+        return await self._ports.store.read(lambda tx: tx.messages.count(agent_id))
+
+    async def list(
+        self,
+        agent_id: AgentId,
+        *,
+        conversation: ConversationId | None,
+        limit: int,
+        before_seq: int | None,
+        after_seq: int | None,
+        newest_first: bool,
+        reset: bool,
+    ) -> Sequence[Message]:
+        """Messages of a conversation, or with None of all, by number; `reset`: also those out of view.
+
+        Raises: InvalidInput, NotFound.
+        """
+        check_limit(limit)
+        check_number("before_seq", before_seq)
+        check_number("after_seq", after_seq)
+
+        def read(tx: Tx) -> Sequence[Message]:
+            return tx.messages.list(
+                agent_id,
+                conversation_seq=None if conversation is None else find_conversation(tx, agent_id, conversation).seq,
+                limit=limit,
+                before_seq=before_seq,
+                after_seq=after_seq,
+                newest_first=newest_first,
+                reset=reset,
+            )
+
+        return await self._ports.store.read(read)
+
+    async def list_shown(
+        self,
+        agent_id: AgentId | None,
+        conversation: ConversationId | Literal["default"] | None,
+        page: HistoryPage,
+        show: Callable[[Message], Sequence[T]],
+    ) -> Sequence[T]:
+        """A page of what `show` makes of the messages of a conversation, or with None of all of the agent's.
+
+        Raises: InvalidInput, NotFound.
+        """
+
+        def read(tx: Tx) -> Sequence[T]:
+            if conversation is None and agent_id is not None:
+                tx.agents.model(agent_id)
+                return list_shown(tx, agent_id, None, page, show)
+            found = find_conversation(tx, agent_id, None if conversation == "default" else conversation)
+            return list_shown(tx, found.agent_id, found.seq, page, show)
+
+        return await self._ports.store.read(read)
+
+    async def import_messages(
+        self,
+        agent_id: AgentId,
+        messages: Iterable[ImportedMessage | Mapping[str, Any] | Sequence[Any]],
+        *,
+        conversation: ConversationId | None = None,
+        checked: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> ImportResult:
+        """Put history that took place elsewhere at the end of a conversation; what is there already is skipped.
+
+        Args:
+            checked: `messages` are `ImportedMessage`s, which are read as they are stored.
+            progress: takes how many messages are stored or skipped, after each transaction.
+        Raises: InvalidInput, NotFound, ConversationBusy, ApprovalPending, StoreError.
+        """
+        found: Iterable[Any] = messages
+        if not checked:
+            found = check_messages(messages, limit_chars=self._ports.settings.message_limit_chars)
+        line = await self._ports.store.read(find_conversation, agent_id, conversation)
+        return await import_history(self._ports, line, found, progress=progress)
+
+
+def estimate_tokens(message: NewMessage, counter: TokenCounter, *, limit_chars: int) -> int:
+    """The upper estimate of a message; 0 for one over the limit, which is refused before anything is done with it."""
+    text = message.text
+    return 0 if len(text) > limit_chars else input_tokens(message.role, text, counter)
+
+
+def _load_stopped(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, requests: Iterable[str]
+) -> tuple[Mapping[str, Sequence[str]], int | None]:
+    """The calls of each request, and the limit of steps of the run that stopped, if one did."""
+    conversation = tx.conversations.at(agent_id, conversation_seq)
+    pending = find_pending(tx, conversation)
+    calls = {request: calls_of_request(tx, conversation, request) for request in requests}
+    return calls, None if pending is None else pending.run.max_steps
+
+
+def _named_request(answer: Answer) -> str | None:
+    """The id of the message that a decision names in place of a call, empty for the newest; None: it names a call."""
+    if isinstance(answer, ToolDecision) and (not answer.call_id or is_id("message", answer.call_id)):
+        return answer.call_id
+    return None
+
+
+def _with_calls(answers: Sequence[Answer], calls: Mapping[str, Sequence[str]]) -> Sequence[Answer]:
+    """The answers, in which a decision that names a request is one for each of its calls. Raises: AnswerInvalid."""
+    found: list[Answer] = []
+    for answer in answers:
+        request = _named_request(answer)
+        if request is None or not isinstance(answer, ToolDecision):
+            found.append(answer)
+            continue
+        if not calls[request]:
+            raise AnswerInvalid(
+                "Cannot process approval response: No tool call is currently awaiting approval"
+                f" for {request or 'this agent'}"
+            )
+        found += [ToolDecision(call_id, answer.approve, answer.reason) for call_id in calls[request]]
+    return found

@@ -1,0 +1,175 @@
+"""Runs: what became of messages, step by step; following one, and stopping it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import TypeVar
+
+from perdure.app import App
+from perdure.core.errors import NotFound
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.messages import Message
+from perdure.core.runs import Run, RunFilter, RunKey, Step, Usage
+from perdure.library.checks import check_number, check_text
+from perdure.library.paging import Page
+from perdure.library.services.conversations import find_conversation
+from perdure.storage.tx import Tx
+
+__all__ = ["RunFilter", "RunService", "find_run"]
+
+T = TypeVar("T")
+
+UNENDED_MAX = 1_000
+"""Runs of an agent that are cancelled at a time."""
+
+
+class RunService:
+    """What can be done with runs. Where an agent is given, the run of another one is not found."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._ports = app, app.ports
+
+    async def get(self, run_id: RunId, agent_id: AgentId | None = None) -> Run:
+        """Raises: InvalidInput, NotFound."""
+        return await self._ports.store.read(find_run, run_id, agent_id)
+
+    async def list(self, where: RunFilter, page: Page) -> Sequence[Run]:
+        """A page of runs. Raises: NotFound: the page begins at no run of these agents."""
+
+        def read(tx: Tx) -> Sequence[Run]:
+            def cursor(run_id: str | None) -> Run | None:
+                run = None if run_id is None else tx.runs.get(RunId(run_id))
+                if run is not None and where.agent_ids and run.key.agent_id not in where.agent_ids:
+                    raise NotFound("run", run.id)
+                return run
+
+            after, before = cursor(page.after), cursor(page.before)
+            return tx.runs.page(where, limit=page.limit, newest_first=not page.ascending, after=after, before=before)
+
+        return await self._ports.store.read(read)
+
+    async def list_messages(
+        self, run_id: RunId, page: Page, show: Callable[[Message], Sequence[T]], *, id_of: Callable[[T], str]
+    ) -> Sequence[T]:
+        """A page of what `show` makes of the run's messages, those of the caller and those of a conversation that was
+        reset included; what it makes of one message is not split. Raises: NotFound."""
+
+        def read(tx: Tx) -> Sequence[Sequence[T]]:
+            run = tx.runs.get(run_id)
+            found = [
+                shown
+                for message in tx.messages.of_run(run, reset=True)
+                # A run that goes on with answered calls begins with the message of the run before.
+                if message.kind in ("message", "approval") and message.run_seq == run.key.seq
+                if (shown := show(message))
+            ]
+            return page.select(found, kind="message", id_of=lambda shown: id_of(shown[0]))
+
+        groups = await self._ports.store.read(read)
+        return [one for shown in groups for one in (shown if page.ascending else reversed(shown))]
+
+    async def list_steps(self, run_id: RunId, page: Page) -> tuple[Run, Sequence[Step]]:
+        """The run, and a page of its steps. Raises: NotFound."""
+        run, steps = await self._ports.store.read(_load_steps, run_id)
+        return run, page.select(steps, kind="step", id_of=lambda step: step.id)
+
+    async def get_usage(self, run_id: RunId) -> Usage:
+        """What the run has cost so far. Raises: NotFound."""
+        run, steps = await self._ports.store.read(_load_steps, run_id)
+        return run.usage if run.ended else sum((step.usage for step in steps), Usage())
+
+    def follow(self, run: Run, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
+        """The events of a run with a number above `after`, until it has ended, and previews.
+
+        Raises: InvalidInput, NotFound, StoreError.
+        """
+        check_number("after", after)
+        return self._app.runner.follow(run, after=after)
+
+    async def cancel(self, run_id: RunId, agent_id: AgentId | None = None) -> Run:
+        """Ask a run to stop; the run as it then stands. Calls at which it has stopped are given up.
+
+        Raises: InvalidInput, NotFound, StoreError.
+        """
+        if agent_id is not None:
+            await self.get(run_id, agent_id)
+        return await self._app.runner.cancel(run_id)
+
+    async def cancel_all(
+        self,
+        agent_id: AgentId | None,
+        *,
+        conversation: ConversationId | None = None,
+        whole_agent: bool = False,
+        run_ids: Collection[RunId] | None = None,
+    ) -> Sequence[Run]:
+        """Ask all runs of a conversation (None: the agent's first) that have not ended to stop, or those that have
+        stopped at calls; the runs as they then stand.
+
+        Args:
+            whole_agent: the runs of all conversations of the agent.
+            run_ids: these runs of the agent instead, also those that have ended.
+        Raises: InvalidInput, NotFound, StoreError.
+        """
+
+        def read(tx: Tx) -> Sequence[Run]:
+            if agent_id is not None and (whole_agent or run_ids is not None):
+                tx.agents.model(agent_id)
+                if run_ids is not None:
+                    return [find_run(tx, run_id, agent_id) for run_id in run_ids]
+                return _list_unended(tx, agent_id, None)
+            found = find_conversation(tx, agent_id, conversation)
+            return _list_unended(tx, found.agent_id, found.seq)
+
+        return [await self._app.runner.cancel(run.id) for run in await self._ports.store.read(read)]
+
+    async def find_resumable(
+        self,
+        agent_id: AgentId | None,
+        conversation: ConversationId | None,
+        *,
+        run_id: RunId | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run | None:
+        """The run of a conversation with this id, or else this key, or else the one that is under way; None: there is
+        none. Raises: InvalidInput; NotFound: the conversation has no run of this id."""
+
+        def read(tx: Tx) -> Run | None:
+            line = find_conversation(tx, agent_id, conversation)
+            if run_id is not None:
+                run = tx.runs.get(run_id)
+                if (run.key.agent_id, run.conversation_seq) != (line.agent_id, line.seq):
+                    raise NotFound("run", run.id)
+                return run
+            if idempotency_key is not None:
+                known = tx.runs.find_by_key(line.agent_id, line.seq, idempotency_key)
+                return None if known is None else known[0]
+            return next((run for run in _list_unended(tx, line.agent_id, line.seq) if not run.ended), None)
+
+        return await self._ports.store.read(read)
+
+
+def find_run(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> Run:
+    """The run of this id; of this agent, if one is given. Raises: InvalidInput; NotFound, also for another agent's."""
+    check_text("run_id", run_id)
+    run = tx.runs.get(run_id)
+    if agent_id is not None and run.key.agent_id != agent_id:
+        raise NotFound("run", run_id, hint=f"agent {tx.agents.get(agent_id).name!r} has no such run")
+    return run
+
+
+def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[Run]:
+    """The runs that have not ended, then those that have stopped at calls which wait for somebody."""
+    where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
+    stopped = [
+        tx.runs.at(RunKey(agent_id, line.pending_run_seq))
+        for line in tx.conversations.waiting(agent_id, limit=UNENDED_MAX)
+        if line.pending_run_seq is not None and conversation_seq in (None, line.seq)
+    ]
+    return [*tx.runs.page(where, limit=UNENDED_MAX), *stopped]
+
+
+def _load_steps(tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Step]]:
+    run = tx.runs.get(run_id)
+    return run, tx.steps.of_run(run.key)

@@ -1,0 +1,247 @@
+"""Steps: the model calls of an agent, their requests and what these took; and the request that comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.app import App, facts_of
+from perdure.context.request.assemble import View, assemble, digest_of
+from perdure.context.request.explain import Explanation, Prices, explain
+from perdure.context.window.overview import ContextOverview
+from perdure.core.conversations import Conversation
+from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
+from perdure.core.ids import AgentId, ConversationId, RunId, StepId
+from perdure.core.models import Exchange, ModelOptions, ModelRequest
+from perdure.core.nodes import node_handle
+from perdure.core.runs import Failure, Run, RunKey, Step, StepStatus, StopReason, Usage
+from perdure.engine.run.preview import Preview, preview
+from perdure.engine.run.request import load_view
+from perdure.library.checks import check_limit, check_text
+from perdure.library.services.conversations import find_conversation
+from perdure.library.services.runs import find_run
+from perdure.storage.tx import Tx
+
+__all__ = [
+    "StepInfo",
+    "StepService",
+    "overview_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepInfo:
+    """One model call, as lists show it.
+
+    Args:
+        index: counts within the run, from 0.
+        estimated_tokens: the corrected estimate that the request was sent on; 0 for a step of an older store.
+        usage: what the provider measured; zeros where nothing was.
+        price: US dollars for that; None where it is unknown.
+        rewritten: why this request began with another prefix than the one before it in its conversation, which is
+            where a provider's cache is lost; None: it began with the same.
+    """
+
+    id: StepId
+    run_id: RunId
+    conversation_id: ConversationId
+    index: int
+    status: StepStatus
+    model: str
+    estimated_tokens: int
+    usage: Usage
+    price: float | None
+    prefix_seq: int
+    rewritten: str | None
+    stop_reason: StopReason | None
+    failure: Failure | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class StepService:
+    """What can be seen of an agent's model calls, and of the next one.
+
+    Where an agent is given, the step of another one is not found; where `conversation` is None, the first is meant.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def get(self, step_id: StepId) -> tuple[Run, Step]:
+        """The step and its run. Raises: NotFound."""
+        return await self._ports.store.read(_load_with_run, step_id)
+
+    async def get_trace(self, step_id: StepId) -> tuple[Run, Step, Exchange | None]:
+        """The step, its run, and what went over the wire, without the messages. Raises: NotFound."""
+
+        def read(tx: Tx) -> tuple[Run, Step, Exchange | None]:
+            run, step = _load_with_run(tx, step_id)
+            return run, step, tx.steps.exchange(step)
+
+        return await self._ports.store.read(read)
+
+    async def get_exchange(self, agent_id: AgentId, step_id: StepId) -> Exchange | None:
+        """What went over the wire at a step, keys masked; None for a model that has no wire. Raises: NotFound."""
+        return await self._ports.store.read(lambda tx: tx.steps.exchange(_find_step(tx, agent_id, step_id)))
+
+    async def list(
+        self,
+        agent_id: AgentId,
+        *,
+        conversation: ConversationId | None,
+        run_id: RunId | None,
+        limit: int,
+        before: StepId | None,
+    ) -> Sequence[StepInfo]:
+        """A page of the agent's steps, newest first: all, or of one conversation or run.
+
+        Args:
+            before: the last step of the page before.
+        Raises: InvalidInput, NotFound.
+        """
+        check_limit(limit)
+
+        def read(tx: Tx) -> Sequence[StepInfo]:
+            line = None if conversation is None else find_conversation(tx, agent_id, conversation)
+            run = None if run_id is None else find_run(tx, run_id, agent_id)
+            return _list_steps(tx, agent_id, conversation=line, run=run, limit=limit, before=before)
+
+        return await self._ports.store.read(read)
+
+    async def build_request(self, agent_id: AgentId, step_id: StepId) -> ModelRequest:
+        """The request of a step, built again from the log. Raises: InvalidInput, NotFound, ReplayMismatch."""
+        return await self._ports.store.read(lambda tx: _build_request(tx, _find_step(tx, agent_id, step_id))[1])
+
+    async def explain(self, agent_id: AgentId, step_id: StepId) -> Explanation:
+        """What the request of a step took. Raises: NotFound, ReplayMismatch; InvalidInput: the catalog is wrong."""
+
+        def read(tx: Tx) -> Explanation:
+            step = _find_step(tx, agent_id, step_id)
+            view, _ = _build_request(tx, step)
+            return explain(step, view, prices=_prices_of(step.model), counter=self._ports.counter)
+
+        return await self._ports.store.read(read)
+
+    async def preview(self, agent_id: AgentId, conversation: ConversationId | None = None) -> Preview:
+        """The next request of a conversation, with the agent as it is now. Raises: InvalidInput, NotFound."""
+        inputs = self._ports.inputs()
+
+        def read(tx: Tx) -> Preview:
+            return preview(tx, tx.agents.get(agent_id), find_conversation(tx, agent_id, conversation), inputs)
+
+        return await self._ports.store.read(read)
+
+
+def overview_of(found: Preview) -> ContextOverview:
+    """What fills the window: the tokens of each part."""
+    return ContextOverview(
+        model=found.agent.model,
+        certificate=found.certificate,
+        sent=found.reason is None,
+        rewrite=found.reason,
+        measured_tokens=found.measured_tokens,
+        message_count=len(found.view.pinned) + len(found.view.rows),
+        hidden_messages=sum(node.message_count for node in found.nodes),
+        nodes=tuple(node_handle(node.seq) for node in found.nodes),
+        stubs=dict(found.conversation.stubs),
+        pending_edits=len(found.deltas),
+    )
+
+
+def _load_with_run(tx: Tx, step_id: StepId) -> tuple[Run, Step]:
+    step = tx.steps.get(step_id)
+    return tx.runs.at(RunKey(step.agent_id, step.run_seq)), step
+
+
+def _find_step(tx: Tx, agent_id: AgentId, step_id: StepId) -> Step:
+    """The agent's own step of this id. Raises: InvalidInput; NotFound, also for another agent's."""
+    check_text("step_id", step_id)
+    step = tx.steps.get(step_id)
+    if step.agent_id != agent_id:
+        name = tx.agents.get(agent_id).name
+        raise NotFound("step", step_id, hint=f"agent {name!r} has no such step")
+    return step
+
+
+def _list_steps(
+    tx: Tx,
+    agent_id: AgentId,
+    *,
+    conversation: Conversation | None,
+    run: Run | None,
+    limit: int,
+    before: StepId | None,
+) -> Sequence[StepInfo]:
+    """A page of the agent's steps, newest first. Raises: NotFound: `before` is no step of the agent."""
+    older = None if before is None else _find_step(tx, agent_id, before)
+    seq = None if conversation is None else conversation.seq
+    if run is None:
+        steps = list(tx.steps.list(agent_id, conversation_seq=seq, limit=limit, before=older))
+    elif seq is not None and run.conversation_seq != seq:
+        steps = []
+    else:
+        steps = [step for step in reversed(tx.steps.of_run(run.key)) if older is None or _at(step) < _at(older)][:limit]
+    runs = {key: tx.runs.at(key) for key in dict.fromkeys(RunKey(agent_id, step.run_seq) for step in steps)}
+    prices = {model: _prices_of(model) for model in dict.fromkeys(step.model for step in steps)}
+    found: list[StepInfo] = []
+    for place, step in enumerate(steps):
+        of = runs[RunKey(agent_id, step.run_seq)]
+        line = of.conversation_seq
+        same = (other for other in steps[place + 1 :] if runs[RunKey(agent_id, other.run_seq)].conversation_seq == line)
+        earlier = next(same, None) or next(
+            iter(tx.steps.list(agent_id, conversation_seq=line, limit=1, before=step)), None
+        )
+        prefix_seq = step.recipe.prefix_seq
+        is_new = earlier is None or earlier.recipe.prefix_seq != prefix_seq
+        found.append(
+            StepInfo(
+                id=step.id,
+                run_id=of.id,
+                conversation_id=of.conversation_id,
+                index=step.index,
+                status=step.status,
+                model=step.model,
+                estimated_tokens=step.recipe.tokens - step.recipe.overcount,
+                usage=step.usage,
+                price=prices[step.model].price(step.usage),
+                prefix_seq=prefix_seq,
+                rewritten=tx.prefixes.at(agent_id, prefix_seq).reason if is_new else None,
+                stop_reason=step.stop_reason,
+                failure=step.failure,
+                created_at=step.created_at,
+                ended_at=step.ended_at,
+            )
+        )
+    return found
+
+
+def _prices_of(model: str) -> Prices:
+    """What is known of a model's prices. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
+    facts = facts_of(model)
+    return Prices(
+        input=facts.input_price,
+        cached_input=facts.cached_price,
+        cache_write=facts.cache_write_price,
+        output=facts.output_price,
+    )
+
+
+def _build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
+    recipe = step.recipe
+    now = tx.agents.get(step.agent_id)
+    run = tx.runs.at(RunKey(step.agent_id, step.run_seq))
+    try:
+        view = load_view(tx, run, recipe)
+    except (IllegalLog, NotFound) as error:
+        raise ReplayMismatch(step.id, recorded=recipe.digest, why=str(error)) from error
+    options = ModelOptions.of(now.settings) if now.settings_revision == recipe.settings_revision else ModelOptions()
+    request = assemble(step.model, view, recipe, options=options)
+    if recipe.digest and (rebuilt := digest_of(request)) != recipe.digest:
+        raise ReplayMismatch(step.id, recorded=recipe.digest, rebuilt=rebuilt)
+    return view, request
+
+
+def _at(step: Step) -> tuple[int, int]:
+    return step.run_seq, step.index
