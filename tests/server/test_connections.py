@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from perdure import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.server.config import ServerConfig
-from perdure.server.connections import PROBES, Connection, Connections, _network_of
+from perdure.server.connections import PROBES, Connection, Connections, _network
 from perdure.testing import says
 from tests.support.servers import served
 
@@ -253,7 +253,7 @@ async def test_a_client_that_takes_nothing_is_closed(keeps_open: bool) -> None:
         while steps < 28 or (read < len(answer) and not slow.at_eof()):
             read += len(await slow.read(2_000 if steps < 28 else 1_000_000)) if steps % 4 == 0 or steps >= 28 else 0
             steps += 1
-            connections.close_late()
+            connections.close_overdue()
             await asyncio.sleep(0.05 if steps < 28 else 0)
             assert len(connections) <= (2 if steps < 28 else 1)
         assert read >= len(answer)
@@ -267,7 +267,7 @@ def test_the_limit_leaves_files_for_the_store() -> None:
     assert Connections(ServerConfig(), files=16).limit >= 1
     assert PROBES < 1_024 / 4
     names = [
-        _network_of(host) for host in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "::ffff:10.0.0.1", "::1")
+        _network(host) for host in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "::ffff:10.0.0.1", "::1")
     ]
     assert names == ["2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "10.0.0.1", "::1"]
 

@@ -27,7 +27,7 @@ from perdure.core.errors import (
 )
 from perdure.core.runs import Failure, Usage
 from perdure.library.reply import Reply
-from perdure.server.errors import answer_of
+from perdure.server.errors import error_answer
 from perdure.server.unsupported import NotSupported
 from tests.server.routed import JSON
 from tests.support.servers import in_process
@@ -242,7 +242,7 @@ def reply_that_failed(kind: str) -> Reply:
 )
 def test_every_error_has_its_status(error: PerdureError, status: int, part: str, retry: bool) -> None:
     """And says whether the same request may succeed later."""
-    answered = answer_of(error)
+    answered = error_answer(error)
 
     assert (answered.status_code, part in bytes(answered.body).decode()) == (status, True)
     assert ("x-should-retry" not in answered.headers) == retry

@@ -143,7 +143,7 @@ async def test_a_body_of_numbers_does_not_stop_the_server(tmp_path: Path, monkey
 
 async def test_bodies_that_arrive_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While slow clients hold what there may be, the next is told to come back; after them all is as before."""
-    monkeypatch.setattr(guards, "HELD_BYTES", 250_000)
+    monkeypatch.setattr(guards, "PENDING_BODY_BYTES", 250_000)
     ended = asyncio.Event()
     begun = asyncio.Semaphore(0)
 

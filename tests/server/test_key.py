@@ -39,7 +39,7 @@ def test_auto_makes_a_key_once(tmp_path: Path) -> None:
 def test_only_a_start_makes_it(tmp_path: Path) -> None:
     """Who only looks writes nothing, and has a key that nobody knows in place of `auto`."""
     environment = {"PERDURE_API_KEY": "AUTO", "PERDURE_HOME": str(tmp_path / "home")}
-    seen = {ServerConfig.from_environment(environment, make=False).api_key for _ in range(2)}
+    seen = {ServerConfig.from_environment(environment, create_key=False).api_key for _ in range(2)}
 
     assert len(seen - {"auto", "AUTO", None}) == 2
     assert not (tmp_path / "home").exists()

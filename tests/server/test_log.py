@@ -14,7 +14,7 @@ import pytest
 
 from perdure.core.errors import InvalidInput, StoreFull
 from perdure.server.config import ServerConfig
-from perdure.server.log import ALIKE_MAX, logging_to
+from perdure.server.log import REPEATS_MAX, log_to
 from perdure.server.trace import Trace, current_trace
 
 SECRET = "a-long-and-random-api-key"
@@ -28,7 +28,7 @@ def written(
     form: str = "console", level: str = "info", environment: Mapping[str, str] | None = None
 ) -> Iterator[io.StringIO]:
     stream = io.StringIO()
-    with logging_to(stream, form=form, level=level, environment=environment or {}):
+    with log_to(stream, form=form, level=level, environment=environment or {}):
         yield stream
 
 
@@ -126,14 +126,14 @@ def test_levels_and_other_packages() -> None:
 def test_the_same_line_again_and_again_is_counted() -> None:
     """So that bad requests don't fill the disk; a traceback is always written."""
     with written() as text:
-        for _ in range(10 * ALIKE_MAX):
+        for _ in range(10 * REPEATS_MAX):
             logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
-        for _ in range(2 * ALIKE_MAX):
+        for _ in range(2 * REPEATS_MAX):
             fail(RuntimeError())
 
-    assert text.getvalue().count("Invalid HTTP request") == ALIKE_MAX
+    assert text.getvalue().count("Invalid HTTP request") == REPEATS_MAX
     assert "more of these lines are left out" in text.getvalue()
-    assert text.getvalue().count("it stopped at a defect") == 2 * ALIKE_MAX
+    assert text.getvalue().count("it stopped at a defect") == 2 * REPEATS_MAX
 
 
 def test_a_thread_that_stops_is_told() -> None:
@@ -153,7 +153,7 @@ def test_a_thread_that_stops_is_told() -> None:
 def test_a_stream_that_can_not_be_written_stops_nothing() -> None:
     """Who reads stderr may leave, and its disk may be full."""
     stream = io.StringIO()
-    with logging_to(stream, form="console", level="info", environment={}):
+    with log_to(stream, form="console", level="info", environment={}):
         stream.close()
         log.warning("nobody reads this")
 

@@ -1,6 +1,6 @@
-"""Which operation answers with what when all went well, as the OpenAPI document tells it.
+"""The successful answer of each operation, for the OpenAPI document.
 
-It is imported when the document is first asked for, and by nothing else.
+Only the first request for the document imports this module.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from perdure.server.wire.answers import (
     AgentId,
     Archive,
     Block,
+    Confirmation,
     Context,
     Conversation,
     Definition,
@@ -42,7 +43,6 @@ from perdure.server.wire.answers import (
     Secret,
     Step,
     Synced,
-    Told,
     Tool,
     ToolHit,
     ToolMessage,
@@ -51,7 +51,7 @@ from perdure.server.wire.answers import (
     Usage,
 )
 
-__all__ = ["answer_of"]
+__all__ = ["answer_shape"]
 
 _RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/(health|ready)/", Health),
@@ -60,7 +60,7 @@ _RULES: Sequence[tuple[str, Any]] = [
     (r"PATCH /v1/agents/{agent_id}/(reset-messages|tools/approval/{tool_name})", Agent),
     (r"GET /v1/(agents/|blocks/{block_id}/agents)", list[Agent]),
     (r"POST /v1/agents/|(GET|PATCH) /v1/agents/{agent_id}", Agent),
-    (r"DELETE /v1/agents/{agent_id}(/archival-memory/{memory_id})?", Told),
+    (r"DELETE /v1/agents/{agent_id}(/archival-memory/{memory_id})?", Confirmation),
     (r"GET /v1/agents/{agent_id}/core-memory", Memory),
     (r"GET /v1/agents/{agent_id}/context", Context),
     (r"GET /v1/agents/{agent_id}/secrets", list[Secret]),
@@ -124,11 +124,11 @@ _RULES: Sequence[tuple[str, Any]] = [
     (r"DELETE /v1/(blocks/{block_id}|folders/{folder_id}|tools/{tool_id}|conversations/{conversation_id})", None),
     (r"PATCH /v1/agents/{agent_id}/(files/{file_id}/close|archives/(at|de)tach/{archive_id})", None),
 ]
-"""`METHOD /path` -> what it answers; the first that matches counts. None is null."""
+"""Pattern of `METHOD /path` -> the answer's type. The first match counts; None is null."""
 
 
-def answer_of(name: str) -> Any:
-    """What the operation `METHOD /path` answers. Raises: KeyError: that is told nowhere."""
+def answer_shape(name: str) -> Any:
+    """The type of the answer of the operation `METHOD /path`. Raises: KeyError: no rule matches."""
     for pattern, kind in _RULES:
         if re.fullmatch(pattern, name):
             return kind

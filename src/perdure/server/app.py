@@ -11,9 +11,9 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard
-from perdure.server.limits import LimitsOfServer
+from perdure.server.limits import LimitsMiddleware
 from perdure.server.mcp_guard import McpGuard
-from perdure.server.methods import refusals
+from perdure.server.methods import method_not_allowed_routes
 from perdure.server.openapi import Api
 from perdure.server.routes import (
     agent_files,
@@ -43,9 +43,9 @@ __all__ = ["create_app"]
 
 
 def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
-    """The application over an open store; whoever opened it closes it.
+    """Build the application over an open store, which the caller closes.
 
-    `app.state.perdure` is the store, `app.state.streams` what waits for runs: `stop` ends it.
+    `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
     """
     app = Api(config, title="Perdure", version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
@@ -75,22 +75,22 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
         mcp_servers,
         tool_mcp_servers,
     ):
-        # Not `include_router`: it would build each route a second time, in every application.
+        # `include_router` would build each route a second time, for every application.
         app.router.routes.extend(module.router.routes)
     place = app.router.routes.index(hot[-1]) + 1
-    app.router.routes[place:place] = refusals(app.router.routes)
+    app.router.routes[place:place] = method_not_allowed_routes(app.router.routes)
     app.router.default = _EitherSlash(app)
-    app.add_middleware(LimitsOfServer, limits=perdure.app.settings)
-    # Outermost: nothing is reached without it, not even a 404.
+    app.add_middleware(LimitsMiddleware, limits=perdure.app.settings)
+    # The guard is outermost: it precedes every route, and every 404.
     app.add_middleware(Guard, config=config, upload_bytes=perdure.app.settings.file_limit_bytes)
     add_error_handlers(app)
     return app
 
 
 class _EitherSlash:
-    """Paths with and without a slash at the end are the same: what no route has is looked up in its other form.
+    """Looks an unknown path up once more, with or without its final slash.
 
-    A redirect would do for most clients, but some send the body only once.
+    Most clients would follow a redirect, but some don't send the body again.
     """
 
     def __init__(self, app: FastAPI) -> None:

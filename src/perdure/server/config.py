@@ -1,4 +1,4 @@
-"""What the server listens on, and whom it answers."""
+"""The configuration of the server: its address, its key and its limits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from secrets import token_urlsafe
 
 from perdure.core.errors import InvalidInput
-from perdure.server.key import AUTO, key_file_of, load_key, make_key
+from perdure.server.key import AUTO, key_path, load_key, make_key
 from perdure.settings import Settings
 
 __all__ = ["ANY", "LEVELS", "LOGS", "LOOPBACK_NAMES", "NULL_ORIGIN", "ServerConfig", "is_loopback"]
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-"""The names by which a browser or program on this machine reaches it; always answered, with any port."""
+"""The names of this machine's loopback; always allowed, with any port."""
 
 LOGS = ("console", "json", "off")
 LEVELS = ("debug", "info", "warning", "error")
@@ -25,23 +25,23 @@ LEVELS = ("debug", "info", "warning", "error")
 ANY = "*"
 
 NULL_ORIGIN = "null"
-"""What a browser sends for a page of a file or a sandboxed frame, whoever made it."""
+"""The origin that a browser sends for a local file or a sandboxed frame, from any author."""
 
-ANY_OF_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*://\*")
-"""Every page of a program that numbers its pages, such as `vscode-webview://*`."""
+SCHEME_WILDCARD = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*://\*")
+"""All pages of a program that gives each page its own origin, such as `vscode-webview://*`."""
 
 PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """How the server is reached. Checked when it is made.
+    """The configuration of the server. The constructor checks it.
 
     Args:
-        host: the address to bind; anything but this machine's own needs a key.
-        port: 0 takes a free one.
-        api_key: what clients send as `Authorization: Bearer`; None lets everybody in who can reach the address.
-        key_file: where the key is kept, if this machine has made it.
+        host: the address to bind; any but the loopback needs a key.
+        port: 0 picks a free one.
+        api_key: what clients send as `Authorization: Bearer`; None: whoever reaches the address is let in.
+        key_file: the file that holds the key, if Perdure made the key.
         allowed_hosts: names (`agents.example.org`, or with `:port` for that port alone) in `Host` that are answered
             besides the loopback ones and `host` itself, and in `Origin` besides the request's own host; `*` is any, and
             needs a key. One with a scheme is an origin alone: `app://main`, `file://`, `vscode-webview://*` for all
@@ -101,13 +101,13 @@ class ServerConfig:
                 " long random text, or bind 127.0.0.1"
             )
         for name in self.allowed_hosts:
-            if name != ANY and "*" in name and not ANY_OF_SCHEME.fullmatch(name):
+            if name != ANY and "*" in name and not SCHEME_WILDCARD.fullmatch(name):
                 raise InvalidInput(
                     f"allowed host {name!r} can never match: names are compared whole; write each of them"
                 )
-        if not self.api_key and (open_to_all := {ANY, NULL_ORIGIN}.intersection(self.allowed_hosts)):
+        if not self.api_key and (unsafe := {ANY, NULL_ORIGIN}.intersection(self.allowed_hosts)):
             raise InvalidInput(
-                f"allowed_hosts has {open_to_all.pop()!r} and there is no API key, so any web page that a user of this"
+                f"allowed_hosts has {unsafe.pop()!r} and there is no API key, so any web page that a user of this"
                 " machine opens could talk to the agents: name the hosts, or set PERDURE_API_KEY"
             )
 
@@ -118,23 +118,23 @@ class ServerConfig:
         *,
         host: str | None = None,
         port: int | None = None,
-        make: bool = True,
+        create_key: bool = True,
     ) -> ServerConfig:
-        """The configuration of this environment; `host` and `port` win over it when they are given.
+        """Load the configuration from the environment. `host` and `port` override it.
 
-        Read are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`),
+        The variables are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`),
         `PERDURE_ALLOWED_HOSTS`, names separated by commas, `PERDURE_CONNECTIONS`, `PERDURE_CONNECTIONS_PER_ADDRESS`,
         `PERDURE_LOG` and `PERDURE_LOG_LEVEL`.
 
         Args:
-            make: whether `PERDURE_API_KEY=auto` makes the key that is not there yet. Else nothing is written, and the
-                key is one that nobody has.
+            create_key: whether `PERDURE_API_KEY=auto` creates a missing key. If not, nothing is written, and the key is
+                a random one that nobody knows.
         Raises: InvalidInput.
         """
-        given = os.environ if environment is None else environment
+        variables = os.environ if environment is None else environment
 
         def text(name: str) -> str:
-            return given.get(name, "").strip()
+            return variables.get(name, "").strip()
 
         def number(name: str, default: int, needed: str) -> int:
             try:
@@ -147,8 +147,8 @@ class ServerConfig:
         names = text("PERDURE_ALLOWED_HOSTS").split(",")
         api_key, key_file = text("PERDURE_API_KEY") or text("LETTA_SERVER_PASSWORD") or None, None
         if text("PERDURE_API_KEY").lower() == AUTO:
-            key_file = key_file_of(Settings.from_environment(given))
-            api_key = load_key(key_file) or (make_key(key_file) if make else token_urlsafe())
+            key_file = key_path(Settings.from_environment(variables))
+            api_key = load_key(key_file) or (make_key(key_file) if create_key else token_urlsafe())
         return cls(
             host=host or text("PERDURE_HOST") or "127.0.0.1",
             port=port,
@@ -163,7 +163,7 @@ class ServerConfig:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what is bound to `host`."""
+    """Whether only this machine can reach a server that is bound to `host`."""
     if host == "localhost":
         return True
     try:

@@ -1,9 +1,9 @@
-"""Connections before their requests: how many there may be, how large a head, and how slow a client.
+"""Limits of connections: how many are open, how large a request's head is, and how slow a client may be.
 
-All of it holds before a key is looked at, so that it can't be taken for the server's own work. A connection that waits
-for a request's head costs its client nothing: where there are as many as there may be, the one that has waited longest
-is closed for the next. One with a request under way is never closed for another; where all places are taken by such,
-further connections are answered the probes only.
+The limits apply before a key is checked, because an unauthenticated client can open connections too. When all places
+are taken, the connection that has waited longest for a request's head is closed for the next one. A connection with a
+request under way is never closed for another; when all places are taken by such, further connections are served the
+probes only.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ __all__ = ["Connection", "Connections"]
 log = logging.getLogger(__name__)
 
 PROBES = 32
-"""Places beyond the limit, for probes: `GET /v1/health/` is answered while all others are taken."""
+"""Places beyond the limit, for probes: `GET /v1/health/` is answered while all other places are taken."""
 
-FILES_KEPT = 0.25
-"""Share of the process's files that are kept for what is no connection: the store, the sandbox, models."""
+RESERVED_FILES = 0.25
+"""Share of the process's open files that is reserved for the store, the sandbox and models."""
 
 BODY_BYTES_PER_S = 1_000
-"""A body that comes slower than this, after its first seconds, is not waited for."""
+"""The slowest that a body may arrive, after its first `body_s` seconds."""
 
 PIPELINED_MAX = 16
-"""Requests that wait on one connection for the answer before; clients send none."""
+"""Requests that may wait on one connection for an earlier answer; ordinary clients send none."""
 
-DISCARDED_BYTES = 1_000_000
-DISCARDED_S = 2.0
-"""What is still read, and for how long, of a client that was refused: it reads the answer when it has sent all, and
-what lies unread when the connection closes takes the answer away with it."""
+DISCARD_BYTES = 1_000_000
+DISCARD_S = 2.0
+"""How much is still read from a refused client, and for how long. Many clients read the answer only after they have
+sent everything, and closing a connection with unread bytes discards the answer."""
 
 
 class Connections:
-    """The open connections of one server, by the address that they came from."""
+    """The open connections of one server, counted in total and per client address."""
 
     def __init__(self, config: ServerConfig, *, files: int) -> None:
         self.config = config
-        self.limit = max(1, min(config.connections, int(files * (1 - FILES_KEPT)) - PROBES))
-        self._limit_of_one = config.connections_per_address or self.limit
+        self.limit = max(1, min(config.connections, int(files * (1 - RESERVED_FILES)) - PROBES))
+        self._limit_per_address = config.connections_per_address or self.limit
         self._open: dict[Connection, str] = {}
-        self._of: dict[str, _Address] = {}
-        self._waiting: dict[Connection, None] = {}  # for a head, the one that has waited longest first
+        self._by_network: dict[str, _Address] = {}
+        self._waiting: dict[Connection, None] = {}  # for a request's head; longest wait first
 
     def __len__(self) -> int:
         return len(self._open)
 
     def add(self, connection: Connection, host: str) -> bool:
-        """Take a connection in; False: only probes are to be answered on it. Another may be closed for it."""
-        name = _network_of(host)
-        address = self._of.setdefault(name, _Address())
-        served = self._has_room(len(address.open), self._limit_of_one, address.waiting)
-        # Who has no room for one address must not take the place of another's connection.
+        """Register a connection; another one may be closed for it. False: it may only be served probes."""
+        name = _network(host)
+        address = self._by_network.setdefault(name, _Address())
+        served = self._has_room(len(address.open), self._limit_per_address, address.waiting)
+        # An address that is over its own limit must not close another address's connection.
         served = served and self._has_room(len(self._open), self.limit, self._waiting)
         self._open[connection] = name
         address.open[connection] = None
@@ -81,27 +81,27 @@ class Connections:
         name = self._open.pop(connection, None)
         if name is None:
             return
-        address = self._of[name]
+        address = self._by_network[name]
         address.open.pop(connection, None)
         if not address.open:
-            del self._of[name]
+            del self._by_network[name]
 
     def wait(self, connection: Connection) -> None:
-        """Note that a connection waits for a request's head, from now on."""
+        """Mark a connection as waiting for a request's head, from now on."""
         name = self._open.get(connection)
         if name is not None:
-            self._waiting[connection] = self._of[name].waiting[connection] = None
+            self._waiting[connection] = self._by_network[name].waiting[connection] = None
 
     def stop_waiting(self, connection: Connection) -> None:
         self._waiting.pop(connection, None)
         name = self._open.get(connection)
         if name is not None:
-            self._of[name].waiting.pop(connection, None)
+            self._by_network[name].waiting.pop(connection, None)
 
-    def close_late(self) -> None:
-        """Close what has kept the server waiting for too long; called every second."""
+    def close_overdue(self) -> None:
+        """Close every connection that is over a time limit; called every second."""
         for connection in list(self._open):
-            connection.close_if_late()
+            connection.close_if_overdue()
 
     def _has_room(self, count: int, limit: int, waiting: dict[Connection, None]) -> bool:
         oldest = next(iter(waiting), None)
@@ -119,7 +119,7 @@ class _Address:
 
 
 class _CountingTransport:
-    """A transport that counts what is written to it."""
+    """A transport that counts the bytes written to it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -134,42 +134,43 @@ class _CountingTransport:
 
 
 class Connection(HttpToolsProtocol):
-    """One connection: heads are bounded in bytes, number and time, bodies in time, answers in time without progress."""
+    """One connection, with limits on a head's bytes, headers and time, a body's time, and an answer's time without
+    progress."""
 
-    def __init__(self, *options: Any, connections: Connections, **more: Any) -> None:
-        super().__init__(*options, **more)
+    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._all, self._limits = connections, connections.config
         self._since_s = self.loop.time()  # when waiting for the head, or for the body, began
         self._in_body = False
         self._body_bytes = 0
         self._head_bytes = self._header_count = 0
-        self._silent_bytes = 0  # fed to the parser since it last came to an end of something
+        self._silent_bytes = 0  # fed to the parser since its last callback
         self._problem: tuple[int, str] | None = None
-        self._discarded_bytes = -1  # not refused
-        self._taken_bytes = 0  # of answers, by the client
-        self._taken_s = 0.0  # when that was last more than before, or nothing was left to take
+        self._discarded_bytes = -1  # -1: not refused
+        self._read_bytes = 0  # bytes of answers that the client's kernel has acknowledged
+        self._read_s = 0.0  # when that count last grew, or no byte was pending
 
     @classmethod
     def factory(cls, connections: Connections) -> Callable[..., Connection]:
-        """What uvicorn makes connections with."""
+        """The factory that uvicorn creates connections with."""
         return functools.partial(cls, connections=connections)
 
     def abort(self) -> None:
-        """Close at once, whatever has not been sent."""
+        """Close at once and drop what has not been sent."""
         self.transport.abort()
 
-    def close_if_late(self) -> None:
-        """Close if the client has kept us waiting for longer than it may."""
-        if self._has_untaken_bytes():
-            if self.loop.time() - self._taken_s > self._limits.write_s:
+    def close_if_overdue(self) -> None:
+        """Close if the client is over one of its time limits."""
+        if self._has_unread_bytes():
+            if self.loop.time() - self._read_s > self._limits.write_s:
                 self.abort()
-            self._since_s = max(self._since_s, self._taken_s)  # it is asked for the next one when it has this one
+            self._since_s = max(self._since_s, self._read_s)  # the next request is due only after this answer
             return
         waited_s = self.loop.time() - self._since_s
-        if self._in_body and self.flow.read_paused:  # it is we who don't read
+        if self._in_body and self.flow.read_paused:  # the server itself has paused reading
             self._since_s += 1
         elif self._in_body:
-            answered = self.cycle.response_complete  # so nobody needs the rest, however fast it comes
+            answered = self.cycle.response_complete  # then nobody needs the rest of the body
             if waited_s > self._limits.body_s + (0 if answered else self._body_bytes / BODY_BYTES_PER_S):
                 self._refuse(408, f"the body did not arrive: {self._body_bytes:,} bytes in {waited_s:.0f} s")
         elif not self._is_answering and waited_s > self._limits.header_s:
@@ -177,8 +178,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = _CountingTransport(transport)
-        self._taken_s = self.loop.time()
-        super().connection_made(self._transport)  # type: ignore[arg-type]  # it is one for all that is called
+        self._read_s = self.loop.time()
+        super().connection_made(self._transport)  # type: ignore[arg-type]  # it has every method that is called
         if not self._all.add(self, self.client[0] if self.client else ""):
             self.app = _ProbesOnly(self.app)
 
@@ -189,7 +190,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._discarded_bytes >= 0:
             self._discarded_bytes += len(data)
-            if self._discarded_bytes > DISCARDED_BYTES:
+            if self._discarded_bytes > DISCARD_BYTES:
                 self.abort()
             return
         self._silent_bytes += len(data)
@@ -214,7 +215,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._all.stop_waiting(self)
         self._silent_bytes = self._body_bytes = 0
-        super().on_headers_complete()  # which can't read every address; then no request has begun
+        super().on_headers_complete()  # it raises for an address that it can't parse; then no request begins
         self._in_body, self._since_s = True, self.loop.time()
         if len(self.pipeline) > PIPELINED_MAX:
             self._problem = 429, f"more than {PIPELINED_MAX} requests were sent before the first was answered"
@@ -239,11 +240,11 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if not self._in_body:
             self._since_s = self.loop.time()
-        if not self._is_answering:  # nobody needs what is left of a body: no place is kept for it
+        if not self._is_answering:  # the rest of a body is not needed: the connection counts as waiting
             self._all.wait(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser can't read, or what is too large, in the wire's shape."""
+        """Answer a request that is too large, or that the parser can't read, in the wire's shape."""
         status, text = self._problem or (400, "the request can't be read: it is not HTTP/1.1")
         self._refuse(status, text)
 
@@ -252,35 +253,35 @@ class Connection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Some clients offer HTTP/2 with every first request, which is nothing to warn of."""
+        """Log nothing: some clients offer HTTP/2 with every first request."""
 
-    def _has_untaken_bytes(self) -> bool:
-        """Whether the client has not taken all of its answers yet; notes when it takes some."""
-        left = self.transport.get_write_buffer_size() + _bytes_in_kernel(self.transport)
-        taken = self._transport.written_bytes - left
-        if not left or taken > self._taken_bytes:
-            self._taken_bytes, self._taken_s = taken, self.loop.time()
-        return left > 0
+    def _has_unread_bytes(self) -> bool:
+        """Whether the client has not read all of its answers yet; updates the time of its last progress."""
+        pending = self.transport.get_write_buffer_size() + _unacknowledged_bytes(self.transport)
+        read = self._transport.written_bytes - pending
+        if not pending or read > self._read_bytes:
+            self._read_bytes, self._read_s = read, self.loop.time()
+        return pending > 0
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > self._limits.max_header_bytes or self._header_count > self._limits.max_headers:
             self._too_large()
-            raise ValueError("the request's head is too large")  # the parser stops here, and says so to uvicorn
+            raise ValueError("the request's head is too large")  # ends parsing, by `send_400_response`
 
     def _too_large(self) -> None:
         bytes_max, count = self._limits.max_header_bytes, self._limits.max_headers
         self._problem = 431, f"the request's head is larger than {bytes_max:,} bytes, or has more than {count} headers"
 
     def _refuse(self, status: int, text: str) -> None:
-        """Answer, and close when the client has had time to read it."""
+        """Send an error, and close the connection after the client has had time to read it."""
         if self._discarded_bytes >= 0 or self.transport.is_closing():
             return
         if self._is_answering or self._in_body:
             if self.cycle.response_started or self.pipeline:
-                self.abort()  # in the middle of an answer another one can't be read
+                self.abort()  # a client can't read an error in the middle of another answer
                 return
-            self.cycle.disconnected = True  # the route under way has nobody to answer any more
+            self.cycle.disconnected = True  # the running route need not answer any more
             self.cycle.message_event.set()
         self._discarded_bytes = 0
         body = json.dumps({"detail": text}).encode()
@@ -289,11 +290,11 @@ class Connection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
-        self.loop.call_later(DISCARDED_S, self.abort)
+        self.loop.call_later(DISCARD_S, self.abort)
 
 
 class _ProbesOnly:
-    """The application while all places are taken: it answers whoever asks whether the server lives."""
+    """The application while all places are taken: it serves the probes and refuses all else."""
 
     def __init__(self, app: Any) -> None:
         self._app: ASGIApp = app
@@ -308,18 +309,18 @@ class _ProbesOnly:
             await answer(send, 503, {"detail": text}, RETRY_AFTER, (b"connection", b"close"))
 
 
-def _bytes_in_kernel(transport: asyncio.Transport) -> int:
-    """How much the other side has not confirmed yet. The kernel takes megabytes before it asks for more, so that the
-    transport's own buffer moves too rarely to tell a slow client by."""
+def _unacknowledged_bytes(transport: asyncio.Transport) -> int:
+    """The bytes in the kernel's send buffer, which holds megabytes. The transport's own buffer changes too rarely to
+    detect a slow client."""
     try:
-        queued = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
-    except (OSError, ValueError):  # not known on this system, or closed
+        size = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):  # the system does not support it, or the socket is closed
         return 0
-    return int.from_bytes(queued, sys.byteorder)
+    return int.from_bytes(size, sys.byteorder)
 
 
-def _network_of(host: str) -> str:
-    """What counts as one address: of IPv6 its first 64 bits, which one subscriber has."""
+def _network(host: str) -> str:
+    """The key that connections are counted by: an IPv4 address, or the 64 bits of IPv6 that one subscriber has."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What routes are given."""
+"""The dependencies of routes."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ def _mcp_guard(request: Request) -> McpGuard:
 
 
 Guarded = Annotated[McpGuard, Depends(_mcp_guard)]
-"""What this server's clients may say of MCP servers."""
+"""The checks on MCP servers that clients register."""

@@ -1,4 +1,4 @@
-"""Work that is done for one client only, and ended when that client has gone."""
+"""Work for one client, cancelled when that client disconnects."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has disconnected."""
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns. Its body has been read, so that only the end of the connection is left to hear of.
+    """Return the result of `work`, or cancel it when the client disconnects. The request's body must have been read.
 
-    Raises: ClientGone: the client left first; `work` was cancelled and has ended. What `work` raises.
+    Raises: ClientGone: the client disconnected first, and `work` has ended; whatever `work` raises.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_gone(request))

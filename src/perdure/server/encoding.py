@@ -1,4 +1,4 @@
-"""JSON bytes for answers that are encoded by hand."""
+"""JSON bytes of answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["json_answer", "json_bytes"]
 _encode: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict).encode
 _encode_ascii: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
-# Some clients split event streams at these as well; they stand in strings only, so they can be escaped.
+# Some clients split event streams at these characters too. JSON has them in strings only, so they can be escaped.
 _LINE_ENDS = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
 
 
@@ -31,5 +31,5 @@ def json_bytes(value: Any) -> bytes:
 
 
 def json_answer(value: Any, status: int = 200) -> Response:
-    """The plain answer of a hot route."""
+    """A JSON answer without the framework's validation."""
     return Response(json_bytes(value), status, media_type="application/json")

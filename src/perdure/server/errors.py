@@ -1,4 +1,4 @@
-"""Every error in the wire's shapes: a status, `{"detail": ...}`, and whether asking again can help."""
+"""Every error in the wire's shapes: a status, `{"detail": ...}`, and a header that says whether a retry can help."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ from perdure.server.problems import problems_text
 from perdure.server.trace import TRACE_HEADER, trace_id
 from perdure.server.unsupported import NotSupported
 
-__all__ = ["NO_RETRY", "add_error_handlers", "answer_of", "failure_answer", "invalid_body", "kept_answer"]
+__all__ = ["NO_RETRY", "add_error_handlers", "error_answer", "failure_answer", "invalid_body", "kept_answer"]
 
 log = logging.getLogger(__name__)
 
 NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
-"""For clients that repeat 409 and 5xx on their own: this one will not get better."""
+"""For clients that retry 409 and 5xx by themselves: a retry of this one can't succeed."""
 
-NOT_HERE = 501
-"""No failure: this server does not have what was asked for. Other answers from 500 on name their lines of the log."""
+NOT_IMPLEMENTED = 501
+"""Not a failure: the server lacks the feature. All other answers from 500 on carry a trace id."""
 
 UNKNOWN = {"detail": "An unknown error occurred"}
 
-STATUS_OF_FAILURE: Mapping[str, int] = {
+FAILURE_STATUSES: Mapping[str, int] = {
     "llm_rate_limit": 429,
     "llm_insufficient_credits": 402,
     "llm_authentication": 401,
@@ -79,21 +79,21 @@ STATUS_OF_FAILURE: Mapping[str, int] = {
     "hook_blocked": 403,
     "mcp_connection_error": 502,
 }
-"""The wire's error type -> status; every other one is 500."""
+"""The wire's error type -> status; all others are 500."""
 
 _EXAMPLE = "123e4567-e89b-42d3-a456-426614174000"
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Answer what routes raise. What nobody foresaw goes on to the guard, which answers 500."""
+    """Turn the errors that routes raise into answers. The guard answers any other error with 500."""
     app.add_exception_handler(PerdureError, _perdure_error)
     app.add_exception_handler(OSError, _os_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
 
 
-def answer_of(error: PerdureError) -> Response:
-    """The answer that an error of ours is."""
+def error_answer(error: PerdureError) -> Response:
+    """The answer for an error of Perdure."""
     match error:
         case ModelNotFound():
             known = ", ".join(map(repr, error.known))
@@ -154,18 +154,18 @@ def answer_of(error: PerdureError) -> Response:
 
 
 def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
-    """A run that failed. The message is kept, so sending it again would say it twice."""
+    """The answer for a failed run. The message is stored, so clients must not send it again."""
     shape: dict[str, Any] = {"type": failure.kind, "message": _title(failure.kind), "detail": failure.message}
     if run_id is not None:
         shape["run_id"] = run_id
-    status = STATUS_OF_FAILURE.get(failure.kind, 500)
-    if status >= 500:  # not the provider's words, which may quote the message
+    status = FAILURE_STATUSES.get(failure.kind, 500)
+    if status >= 500:  # without the provider's text, which may quote the message
         log.warning("%s failed: %s, answered with %d", run_id or "a model", failure.kind, status)
     return _answer(status, {"error": shape}, NO_RETRY)
 
 
 def kept_answer(error: PerdureError | None, run_id: str) -> Response:
-    """The message was accepted and its run goes on, but this answer can't wait for it: `error`, or the server stops."""
+    """The answer for a message whose run goes on, while this request ends: by `error`, or because the server stops."""
     why = "the server is stopping" if error is None else str(error)
     if error is not None:
         known = isinstance(error, StoreError)
@@ -177,7 +177,7 @@ def kept_answer(error: PerdureError | None, run_id: str) -> Response:
 
 
 def invalid_body(error: ValidationError, *path: str | int) -> RequestValidationError:
-    """The same error for a body, or the part of it at `path`, that a route has read itself."""
+    """The validator's error as that of a body, or of its part at `path`, which a route parses itself."""
     return RequestValidationError(
         [{**one, "loc": ("body", *path, *one["loc"])} for one in error.errors(include_url=False)]
     )
@@ -185,16 +185,16 @@ def invalid_body(error: ValidationError, *path: str | int) -> RequestValidationE
 
 async def _perdure_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PerdureError)
-    return answer_of(error)
+    return error_answer(error)
 
 
 async def _os_error(request: Request, error: Exception) -> Response:
-    """A file beside the database, such as an upload that is taken in, could not be written."""
+    """Answer a failed write of a file beside the database, such as an upload's."""
     assert isinstance(error, OSError)
     known = disk_error(error)
     if known is None:
         raise error
-    return answer_of(known)
+    return error_answer(known)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -209,7 +209,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """What the framework refuses; of a body that it can't read it says only that."""
+    """Answer what the framework refuses; for an unreadable body, add the reason, which the framework leaves out."""
     assert isinstance(error, HTTPException)
     match error.__cause__:
         case UnicodeDecodeError() as cause:
@@ -237,7 +237,7 @@ def _not_found(error: NotFound) -> str:
 
 
 def _title(kind: str) -> str:
-    """A short sentence for a kind of failure; the provider's own words are the detail."""
+    """A short sentence for a kind of failure; `detail` holds the provider's own text."""
     return _TITLES.get(kind, "The run failed." if not kind.startswith("llm_") else "The model did not answer.")
 
 
@@ -257,7 +257,7 @@ _TITLES = {
 
 def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     headers = dict(headers or {})
-    if status >= 500 and status != NOT_HERE:
+    if status >= 500 and status != NOT_IMPLEMENTED:
         trace = headers[TRACE_HEADER] = trace_id()
         shape = {**shape, "trace_id": trace}
     return Response(json_bytes(shape), status, headers, "application/json")

@@ -1,4 +1,4 @@
-"""Ids in paths: what is not `<prefix>-<uuid4>` is refused before anything is looked up."""
+"""Ids in paths. A text that is not `<prefix>-<uuid4>` is refused before any lookup."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class IdFormat:
 
     Args:
         kind: a key of `core.ids.PREFIXES`.
-        words: texts that are taken besides ids.
+        words: texts that are accepted besides ids.
     """
 
     kind: str
     words: tuple[str, ...] = ()
 
     def check(self, value: str) -> str:
-        """`value` as it is. Raises: PydanticCustomError: it is no such id."""
+        """Return `value`. Raises: PydanticCustomError: it is not such an id."""
         if value not in self.words and not is_id(self.kind, value):
             pattern = f"{PREFIXES[self.kind]}-{{uuid4}}"
             raise PydanticCustomError(

@@ -1,4 +1,4 @@
-"""How long lists of a request may be: looked at before what is in them is made, by the settings of the server."""
+"""The settings' limits on lists in request bodies, checked before any item is parsed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["AtMost", "Items", "ItemsByName", "LimitsOfServer", "Tags"]
+__all__ = ["Items", "ItemsByName", "LimitsMiddleware", "MaxItems", "Tags"]
 
 T = TypeVar("T")
 
-# The types of bodies are made once for all servers of a process, and what is checked while one is read is not handed
-# in: so the limits come with the request.
+# All servers of a process share the types of bodies, and pydantic passes no arguments to their validators. So the
+# limits travel with the request.
 _LIMITS: ContextVar[Limits] = ContextVar("limits", default=DEFAULT_LIMITS)
 
 _JSON_NAMES = {"array": "maxItems", "object": "maxProperties"}
 
 
-class LimitsOfServer:
-    """Has requests checked by these limits."""
+class LimitsMiddleware:
+    """Middleware that sets the limits by which a request is checked."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
@@ -35,28 +35,30 @@ class LimitsOfServer:
 
 
 @dataclass(frozen=True, slots=True)
-class AtMost:
-    """In `Annotated[list[...], AtMost("tags_per_item")]`: the list may be as long as this one of `Limits` says. What is
-    longer raises TooMany before any item is looked at."""
+class MaxItems:
+    """The metadata that limits a list or mapping: `Annotated[list[...], MaxItems("tags_per_item")]`.
+
+    A longer one raises TooMany before any item is parsed. `limit` is a field of `Limits`.
+    """
 
     limit: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.with_info_before_validator_function(self._checked, handler(source))
+        return core_schema.with_info_before_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         shape = handler(schema)
-        for one in (shape, *shape.get("anyOf", ())):
-            if (name := _JSON_NAMES.get(one.get("type", ""))) is not None:
-                one[name] = getattr(_LIMITS.get(), self.limit)
+        for option in (shape, *shape.get("anyOf", ())):
+            if (name := _JSON_NAMES.get(option.get("type", ""))) is not None:
+                option[name] = getattr(_LIMITS.get(), self.limit)
         return shape
 
-    def _checked(self, value: Any, info: ValidationInfo) -> Any:
+    def _check(self, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, list | dict):
             _LIMITS.get().check(self.limit, len(value), field=info.field_name or "")
         return value
 
 
-Items = Annotated[list[T], AtMost("items_per_request")]
-ItemsByName = Annotated[dict[str, T], AtMost("items_per_request")]
-Tags = Annotated[list[str], AtMost("tags_per_item")]
+Items = Annotated[list[T], MaxItems("items_per_request")]
+ItemsByName = Annotated[dict[str, T], MaxItems("items_per_request")]
+Tags = Annotated[list[str], MaxItems("tags_per_item")]

@@ -1,7 +1,7 @@
-"""The log of `perdure serve`: one line for each event on stderr, as text or as JSON, with the trace id of its request.
+"""The log of `perdure serve`: one line per event on stderr, as text or JSON, with the trace id of its request.
 
-It tells what went wrong and where, never what was said: of an error that other code raises, its kind and the lines of
-code that led to it are shown, its text only at the level `debug`, because it may quote a message.
+The log never quotes messages. For an error of other code it shows the type and the traceback; the text, which may quote
+a message, only at the level `debug`.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from perdure.app import masked_text, secrets_in
 from perdure.core.errors import PerdureError
 from perdure.server.trace import current_trace
 
-__all__ = ["logging_to"]
+__all__ = ["log_to"]
 
-ALIKE_MAX, ALIKE_S = 10, 60.0
-"""So many equal lines are written within so many seconds, then they are counted: whoever sends broken requests must not
+REPEATS_MAX, REPEATS_S = 10, 60.0
+"""How many equal lines are written in how many seconds. Further ones are only counted, so that broken requests can't
 fill the disk. Errors with a traceback are always written."""
 
 CHAIN_MAX, FRAMES_MAX = 5, 40
 
-TELLING = (PerdureError, sqlite3.Error, OSError, ImportError, AttributeError, NameError, TypeError, MemoryError)
-"""Errors whose texts are of the code, not of what was said."""
+SAFE_ERRORS = (PerdureError, sqlite3.Error, OSError, ImportError, AttributeError, NameError, TypeError, MemoryError)
+"""Errors whose texts come from code, never from messages."""
 
-_LEFT_OUT = "(its text is left out: PERDURE_LOG_LEVEL=debug shows it)"
+_OMITTED = "(its text is left out: PERDURE_LOG_LEVEL=debug shows it)"
 
 
 @contextlib.contextmanager
-def logging_to(stream: TextIO, *, form: str, level: str, environment: Mapping[str, str]) -> Iterator[None]:
-    """Write the log to `stream` while this holds.
+def log_to(stream: TextIO, *, form: str, level: str, environment: Mapping[str, str]) -> Iterator[None]:
+    """Write the log to `stream` inside the context.
 
     Args:
-        form, level: as of `ServerConfig`. Other packages' lines are written from `warning` on.
-        environment: the values of its keys, passwords and secrets are written as `***`.
+        form, level: `log` and `log_level` of `ServerConfig`. Lines of other packages need at least `warning`.
+        environment: the values of its keys, passwords and secrets are masked as `***`.
     """
     if form == "off":
         yield
         return
     number = getattr(logging, level.upper())
-    lines = _Json if form == "json" else _Console
+    lines = _JsonFormatter if form == "json" else _ConsoleFormatter
     handler = logging.StreamHandler(stream)
     handler.setFormatter(lines(secrets_in(environment), texts=number <= logging.DEBUG))
-    handler.addFilter(_Wanted(number))
-    handler.addFilter(_Alike())
+    handler.addFilter(_LevelFilter(number))
+    handler.addFilter(_RepeatFilter())
     root, ours = logging.getLogger(), logging.getLogger("perdure")
     before = (ours.level, logging.raiseExceptions, threading.excepthook)
     root.addHandler(handler)
     ours.setLevel(number)
-    logging.raiseExceptions = False  # nobody reads stderr, or its disk is full: the server goes on
-    threading.excepthook = _thread_stopped
+    logging.raiseExceptions = False  # a closed stderr or a full disk must not stop the server
+    threading.excepthook = _log_thread_error
     try:
         yield
     finally:
@@ -66,9 +66,12 @@ def logging_to(stream: TextIO, *, form: str, level: str, environment: Mapping[st
         _, logging.raiseExceptions, threading.excepthook = before
 
 
-class _Wanted:
-    """Leaves out what is below the level; of other packages what is below `warning` too, as it may quote requests, and
-    of `mcp` everything, which quotes what servers send."""
+class _LevelFilter:
+    """Passes records from the level on.
+
+    Other packages need at least `warning`, because their lines may quote requests. Records of `mcp`, which quote what
+    servers send, never pass.
+    """
 
     def __init__(self, level: int) -> None:
         self._level = level
@@ -80,8 +83,8 @@ class _Wanted:
         )
 
 
-class _Alike:
-    """Counts equal lines instead of writing all of them."""
+class _RepeatFilter:
+    """Passes the first `REPEATS_MAX` equal lines, and counts further ones."""
 
     def __init__(self) -> None:
         self._since, self._counts = 0.0, dict[tuple[str, str], int]()
@@ -90,19 +93,19 @@ class _Alike:
         if record.exc_info:
             return True
         now, key = time.monotonic(), (record.name, record.getMessage())
-        if now - self._since > ALIKE_S or len(self._counts) > 1_000:
+        if now - self._since > REPEATS_S or len(self._counts) > 1_000:
             self._since, before, self._counts = now, self._counts, {}
-            more = before.get(key, 0) - ALIKE_MAX
-            if more > 0:
-                record.msg, record.args = f"{key[1]} ({more:,} more of these lines were left out)", ()
+            omitted = before.get(key, 0) - REPEATS_MAX
+            if omitted > 0:
+                record.msg, record.args = f"{key[1]} ({omitted:,} more of these lines were left out)", ()
         self._counts[key] = self._counts.get(key, 0) + 1
-        if self._counts[key] == ALIKE_MAX:
-            record.msg, record.args = f"{key[1]} (more of these lines are left out for up to {ALIKE_S:.0f} s)", ()
-        return self._counts[key] <= ALIKE_MAX
+        if self._counts[key] == REPEATS_MAX:
+            record.msg, record.args = f"{key[1]} (more of these lines are left out for up to {REPEATS_S:.0f} s)", ()
+        return self._counts[key] <= REPEATS_MAX
 
 
-class _Lines(logging.Formatter):
-    """What both forms have in common."""
+class _Formatter(logging.Formatter):
+    """The parts of a line that text and JSON share."""
 
     def __init__(self, secrets: Sequence[str], *, texts: bool) -> None:
         super().__init__()
@@ -110,7 +113,7 @@ class _Lines(logging.Formatter):
 
     def _message(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
-        if record.name == "asyncio":  # what follows repeats the error, with its text
+        if record.name == "asyncio":  # its further lines repeat the error's text
             message = message.partition("\n")[0]
         return _printable(masked_text(message, self._secrets))
 
@@ -119,13 +122,13 @@ class _Lines(logging.Formatter):
         return "" if trace is None else trace.id
 
     def _error(self, record: logging.LogRecord) -> list[str]:
-        """The lines of the error's traceback, the first cause first."""
+        """The lines of the error's traceback; the first cause comes first."""
         error = record.exc_info[1] if record.exc_info else None
         chain: list[BaseException] = []
         while error is not None and len(chain) < CHAIN_MAX:
             chain.append(error)
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        return [_printable(masked_text(line, self._secrets)) for one in reversed(chain) for line in self._lines(one)]
+        return [_printable(masked_text(line, self._secrets)) for link in reversed(chain) for line in self._lines(link)]
 
     def _lines(self, error: BaseException) -> Iterator[str]:
         for frame in traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX):
@@ -136,24 +139,24 @@ class _Lines(logging.Formatter):
         if not str(error):
             yield kind
         else:
-            shown = self._texts or isinstance(error, TELLING)
-            yield f"{kind}: {error if shown else _LEFT_OUT}"
+            is_safe = self._texts or isinstance(error, SAFE_ERRORS)
+            yield f"{kind}: {error if is_safe else _OMITTED}"
         if isinstance(error, BaseExceptionGroup):
-            for one in error.exceptions[:CHAIN_MAX]:
-                yield from self._lines(one)
+            for inner in error.exceptions[:CHAIN_MAX]:
+                yield from self._lines(inner)
 
 
-class _Console(_Lines):
+class _ConsoleFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         trace = self._trace()
-        line = f"{_at(record)} {record.levelname:<7} {record.name}: {self._message(record)}"
+        line = f"{_time(record)} {record.levelname:<7} {record.name}: {self._message(record)}"
         return "\n".join((line + (f" trace_id={trace}" if trace else ""), *self._error(record)))
 
 
-class _Json(_Lines):
+class _JsonFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         shape: dict[str, object] = {
-            "at": _at(record),
+            "at": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self._message(record),
@@ -165,20 +168,20 @@ class _Json(_Lines):
         return json.dumps(shape)
 
 
-def _at(record: logging.LogRecord) -> str:
+def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _printable(text: str) -> str:
-    """The text on one line and without control characters: paths and names are chosen by whoever sends them."""
+    """The text with line breaks and control characters escaped: clients choose paths and names."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def _thread_stopped(stopped: threading.ExceptHookArgs) -> None:
-    error = stopped.exc_value
+def _log_thread_error(args: threading.ExceptHookArgs) -> None:
+    error = args.exc_value
     if error is None or isinstance(error, SystemExit):
         return
-    name = "of this process" if stopped.thread is None else stopped.thread.name
+    name = "of this process" if args.thread is None else args.thread.name
     logging.getLogger("perdure").error("the thread %s stopped at a defect", name, exc_info=error)

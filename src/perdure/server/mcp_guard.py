@@ -1,5 +1,8 @@
-"""Which MCP servers clients of the API may register: programs of this machine, and addresses inside, only where a
-setting allows it. The library and the command line are the admin's, and are not asked."""
+"""The MCP servers that clients of the API may register.
+
+Programs of this machine and private addresses need a setting. The library and the CLI belong to the admin, so they have
+no such check.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ __all__ = ["McpGuard"]
 
 
 class McpGuard:
-    """What a client says of an MCP server, as the library takes it, if the client may say so.
+    """Checks a client's MCP server, and returns its fields as the library takes them.
 
     Args:
-        config: where the setting leaves it open, addresses inside are allowed if only this machine reaches the server:
-            without an API key, and under no name besides the loopback ones.
+        config: if the setting is empty, private addresses are allowed when only this machine reaches the server, that
+            is, without an API key and without further allowed hosts.
     """
 
     def __init__(self, library: AsyncPerdure, config: ServerConfig) -> None:
         settings = library.app.settings
         self._library = library
-        self._programs = settings.mcp_stdio == "on"
-        alone = not config.api_key and not config.allowed_hosts
-        self._inside = settings.mcp_private == "on" or (not settings.mcp_private and alone)
+        self._allows_programs = settings.mcp_stdio == "on"
+        is_local_only = not config.api_key and not config.allowed_hosts
+        self._allows_private = settings.mcp_private == "on" or (not settings.mcp_private and is_local_only)
 
     async def new(self, body: McpServerIn) -> ServerOptions:
         """The options of the server, without its name. Raises: McpStdioRefused, McpPrivateRefused."""
@@ -37,7 +40,7 @@ class McpGuard:
         return options
 
     async def changed(self, body: McpServerChangesIn, server: McpServer) -> McpChanges:
-        """The changes of the server. An address that stays as it is, is not judged again.
+        """The changes of the server. An unchanged address is not checked again.
 
         Raises: McpStdioRefused, McpPrivateRefused; InvalidInput: another kind of server.
         """
@@ -48,12 +51,12 @@ class McpGuard:
         return McpChanges(**changes, private=None if url == server.url else await self._private(url))
 
     def _check_program(self) -> None:
-        if not self._programs:
+        if not self._allows_programs:
             raise McpStdioRefused
 
     async def _private(self, url: str) -> bool | None:
-        """Whether the address may lead inside; None: it is settled by where it leads now. Raises: McpPrivateRefused."""
-        if self._inside or not url:
+        """Whether the address may be private; None: where it leads now decides. Raises: McpPrivateRefused."""
+        if self._allows_private or not url:
             return None
         if await self._library.services.mcp.leads_inside(url):
             raise McpPrivateRefused

@@ -1,4 +1,4 @@
-"""Which methods a path takes, told with a 405; and that a path which is spelled out is not taken for one with an id."""
+"""The methods of a path, for the `Allow` header of a 405; and 405 for literal paths that match a route with an id."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
-__all__ = ["methods_at", "refusals"]
+__all__ = ["method_not_allowed_routes", "methods_at"]
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
 def methods_at(request: Request) -> Sequence[str]:
-    """The methods of the request's path, sorted: each may be a route of its own."""
-    found = [one for one in request.app.routes if isinstance(one, Route) and one.endpoint is not _refuse]
+    """The methods of the request's path, sorted. Each method may have a route of its own."""
+    routes = [route for route in request.app.routes if isinstance(route, Route) and route.endpoint is not _refuse]
     path = request.scope["path"].rstrip("/")
     scopes = [{**request.scope, "path": form} for form in (path, f"{path}/")]
-    paths = [one.path for one in found if any(one.matches(scope)[0] is not Match.NONE for scope in scopes)]
+    paths = [route.path for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
     if not paths:
         return ()
     first = min(paths, key=_parameters)  # `.../passages/delete` rather than `.../passages/{passage_id}`
-    return sorted({method for one in found if _same(one.path, first) for method in one.methods or ()})
+    return sorted(_methods_of(routes, first))
 
 
-def refusals(routes: Sequence[BaseRoute]) -> list[Route]:
-    """Routes that answer 405 where a path that is spelled out, such as `/v1/agents/count`, would else be taken for
-    another route's with an id in it, which can't be one and would be answered 422. They stand before those."""
-    known = [one for one in routes if isinstance(one, Route)]
-    found: dict[str, Route] = {}
+def method_not_allowed_routes(routes: Sequence[BaseRoute]) -> list[Route]:
+    """Build the routes that answer 405 for other methods of a literal path, such as `/v1/agents/count`.
+
+    Without them, a route with an id, such as `/v1/agents/{agent_id}`, would answer 422. They must precede those.
+    """
+    known = [route for route in routes if isinstance(route, Route)]
+    refusing: dict[str, Route] = {}
     for route in known:
         sample = _PARAMETER.sub("x", route.path)
-        if any(_takes_as_id(other, route.path, sample) for other in known):
-            own = {method for one in known if _same(one.path, route.path) for method in one.methods or ()}
-            found[route.path] = Route(
-                route.path, _refuse, methods=sorted(METHODS - own - {"HEAD"}), include_in_schema=False
-            )
-    return list(found.values())
+        if any(_shadows(other, route.path, sample) for other in known):
+            methods = sorted(METHODS - _methods_of(known, route.path) - {"HEAD"})
+            refusing[route.path] = Route(route.path, _refuse, methods=methods, include_in_schema=False)
+    return list(refusing.values())
 
 
 async def _refuse(request: Request) -> Response:
     raise HTTPException(405)
 
 
-def _takes_as_id(other: Route, path: str, sample: str) -> bool:
-    """Whether the other route's path fits, with a word of this one in the place of an id. Names may be any word."""
+def _shadows(other: Route, path: str, sample: str) -> bool:
+    """Whether the other route matches this literal path, with one of its words as an id. A name may be any word."""
     if _parameters(other.path) <= _parameters(path) or other.path_regex.match(sample) is None:
         return False
     own = set(_PARAMETER.findall(path))
     return all(name.endswith("_id") for name in _PARAMETER.findall(other.path) if name not in own)
 
 
-def _same(path: str, other: str) -> bool:
+def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
+    return {method for route in routes if _is_same(route.path, path) for method in route.methods or ()}
+
+
+def _is_same(path: str, other: str) -> bool:
     return path.rstrip("/") == other.rstrip("/")
 
 

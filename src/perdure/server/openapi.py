@@ -1,8 +1,7 @@
-"""The OpenAPI document: what the routes say of themselves, and what all of them have in common. What they answer when
-all went well is in `server.answers`.
+"""The OpenAPI document: the routes' own descriptions, and the errors and headers that they have in common.
 
-Errors are documented here and nowhere else: which an operation can answer follows from its method, its path and what it
-takes. `server.errors` and `server.guards` send them in these shapes.
+`server.answers` lists the successful answers. An operation's possible errors follow from its method, path and inputs;
+`server.errors` and `server.guards` send them in the shapes defined here.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ DESCRIPTIONS: Mapping[int, str] = {
     504: "The model did not answer in time.",
     507: "There is no room on the disk. `run_id`: the message is kept and its run goes on when there is some.",
 }
-"""Each status of an error that is sent -> when."""
+"""Status of an error -> its description."""
 
 _TEXT: Shape = {"type": "string"}
 _SCHEMAS: Mapping[str, Shape] = {
@@ -113,7 +112,8 @@ _RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
         (r"GET /v1/tools/mcp/servers/{\w+}/tools", {501, 502}),
     )
 ]
-"""`METHOD /path` -> statuses; all that match count. What an operation takes adds 401, 404, 408, 413, 415 and 422."""
+"""Pattern of `METHOD /path` -> statuses; all matches count. `_add_errors` adds 401, 404, 408, 413, 415 and 422 by an
+operation's inputs."""
 
 _BODIES: Mapping[str, tuple[type[BaseModel], bool]] = {
     "POST /v1/agents/{agent_id}/messages": (SendRequest, True),
@@ -126,7 +126,7 @@ _BODIES: Mapping[str, tuple[type[BaseModel], bool]] = {
     "POST /v1/conversations/{conversation_id}/stream": (ResumeRequest, False),
     "POST /v1/runs/{run_id}/stream": (ResumeRequest, False),
 }
-"""Bodies that a route reads by itself, and whether there must be one."""
+"""Operation -> the body that its route parses itself, and whether it is required."""
 
 _STREAMS = re.compile(r"POST /v1/(agents|conversations|runs|tools)/.*(/messages|/messages/stream|/stream|/connect)")
 _STREAMS_ONLY = re.compile(r"POST /v1/.*(/stream|/connect)")
@@ -159,7 +159,7 @@ _IDEMPOTENCY_KEY: Shape = {
     "description": "The same key again is the same run.",
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX_CHARS},
 }
-_NOT_BY_A_FORM: Shape = {
+_UPLOAD_HEADER: Shape = {
     "name": "X-Requested-With",
     "in": "header",
     "required": True,
@@ -179,7 +179,7 @@ _KEYS: Mapping[str, Shape] = {
 
 
 class Api(FastAPI):
-    """The application whose document is the one of this module, made when it is first asked for."""
+    """The application, with this module's document, which is built on its first request."""
 
     def __init__(self, config: ServerConfig, **options: Any) -> None:
         self._lock = asyncio.Lock()
@@ -187,7 +187,7 @@ class Api(FastAPI):
         self._has_key, self._completed = bool(config.api_key), False
 
     def setup(self) -> None:
-        """Serve the document. Making it takes half a second, so that is done beside the event loop."""
+        """Serve the document. Building it takes half a second, so it runs in a thread."""
 
         async def openapi(request: Request) -> Response:
             async with self._lock:
@@ -197,7 +197,7 @@ class Api(FastAPI):
         self.add_route("/openapi.json", openapi, include_in_schema=False)
 
     def openapi(self) -> Shape:
-        """The document, which is not to be changed."""
+        """Return the document; callers must not change it."""
         if not self._completed:
             document = super().openapi()
             for route in self.routes:
@@ -209,7 +209,7 @@ class Api(FastAPI):
 
 
 def _add_plain(paths: Shape, route: Route) -> None:
-    """A route that the framework does not describe: its parameters are ids in its path."""
+    """Describe a route that the framework does not: its parameters are the ids in its path."""
     endpoint = route.endpoint
     parameters: list[Shape] = [
         {"name": name, "in": "path", "required": True, "schema": _PLAIN_IDS[name]} for name in route.param_convertors
@@ -226,7 +226,7 @@ def _add_plain(paths: Shape, route: Route) -> None:
 
 
 def _complete(document: Shape, *, has_key: bool) -> None:
-    """Add the bodies that the framework does not see, and errors as they are sent."""
+    """Add the bodies that routes parse themselves, and errors as they are sent."""
     components = document.setdefault("components", {})
     schemas: Shape = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
@@ -244,10 +244,10 @@ def _complete(document: Shape, *, has_key: bool) -> None:
             operation["requestBody"] = {"required": required, "content": content}
         elif name == _UPLOAD:
             if not has_key:
-                operation["parameters"].append(_NOT_BY_A_FORM)
+                operation["parameters"].append(_UPLOAD_HEADER)
             operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FILE}}}
         for parameter in operation.get("parameters", ()):
-            _without_null(parameter)
+            _remove_null(parameter)
         _add_streams(name, operation)
         _add_errors(name, operation, schemas, has_key=has_key and path not in OPEN_PATHS)
     _add_answers(document, schemas)
@@ -260,8 +260,8 @@ def _operations(document: Shape) -> Iterator[tuple[str, str, Shape]]:
 
 
 def _add_answers(document: Shape, schemas: Shape) -> None:
-    """What an operation answers when all went well, where it answers JSON."""
-    from perdure.server.answers import answer_of  # not sooner: making its shapes takes longer than most requests
+    """Add the shape of each operation's successful JSON answer."""
+    from perdure.server.answers import answer_shape  # imported late: building its types takes longer than most requests
 
     places: dict[str, Shape] = {}
     for path, method, operation in _operations(document):
@@ -269,7 +269,7 @@ def _add_answers(document: Shape, schemas: Shape) -> None:
         if JSON in content:
             places[f"{method.upper()} {path}"] = content[JSON]
     kinds: list[tuple[str, Literal["serialization"], TypeAdapter[Any]]] = [
-        (name, "serialization", TypeAdapter(answer_of(name))) for name in places
+        (name, "serialization", TypeAdapter(answer_shape(name))) for name in places
     ]
     shapes, defs = TypeAdapter.json_schemas(kinds, ref_template=_REF)
     schemas |= defs.get("$defs", {})
@@ -277,8 +277,8 @@ def _add_answers(document: Shape, schemas: Shape) -> None:
         place["schema"] = shapes[name, "serialization"]
 
 
-def _without_null(parameter: Shape) -> None:
-    """A query can leave a parameter out, but has no word for null."""
+def _remove_null(parameter: Shape) -> None:
+    """Remove null from a parameter's types: a query can omit a parameter, but can't send null."""
     shape = parameter["schema"]
     kinds = [kind for kind in shape.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:
@@ -301,7 +301,7 @@ def _add_errors(name: str, operation: Shape, schemas: Shape, *, has_key: bool) -
         statuses |= {408, 413, 415, 422}
     if operation.get("parameters"):
         statuses.add(422)
-    if "{" in name or _names_an_id([operation.get("parameters"), body], schemas):
+    if "{" in name or _contains_id([operation.get("parameters"), body], schemas):
         statuses.add(404)
     if has_key:
         operation["security"] = [{scheme: []} for scheme in _KEYS]
@@ -316,10 +316,10 @@ def _add_errors(name: str, operation: Shape, schemas: Shape, *, has_key: bool) -
         responses[str(status)] = {"description": DESCRIPTIONS[status], "content": {JSON: {"schema": schema}}}
 
 
-def _names_an_id(shape: Any, schemas: Shape) -> bool:
-    """Whether an id can stand in what has this shape."""
-    text, seen = repr(shape), set[str]()
-    while found := set(re.findall(r"#/components/schemas/(\w+)", text)) - seen:
-        seen |= found
+def _contains_id(shape: Any, schemas: Shape) -> bool:
+    """Whether a value of this shape can contain an id."""
+    text, visited = repr(shape), set[str]()
+    while found := set(re.findall(r"#/components/schemas/(\w+)", text)) - visited:
+        visited |= found
         text += "".join(repr(schemas[name]) for name in found)
     return "[89ab][0-9a-f]{3}" in text

@@ -1,8 +1,8 @@
-"""Whom the server answers: the names it is reached by, and the web pages that may use it.
+"""The hosts and origins that the server answers.
 
-A browser sends a page's request to this machine's loopback too, and with it everything but what needs a preflight.
-`Host` is compared with a list, which stops DNS rebinding; `Origin` and `Sec-Fetch-Site` tell a foreign page; a body
-must have a type that no form and no plain `fetch` sends without a preflight, which this server never grants.
+A web page can send requests to this machine's loopback, except those that need a preflight, which this server never
+grants. `Host` is compared with a list, which stops DNS rebinding. `Origin` and `Sec-Fetch-Site` reveal a foreign page.
+A body must have a type that no form and no plain `fetch` can send without a preflight.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEADERS = frozenset(
     {b"host", b"origin", b"sec-fetch-site", b"content-type"}
     | {b"authorization", b"x-bare-password", b"x-stainless-lang", b"x-requested-with"}
 )
-"""The headers that are looked at here."""
+"""The headers that this module reads."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,5}))?")
 _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<host>[^/]+)")
@@ -26,74 +26,74 @@ _JSON = re.compile(rb"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)")
 
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
-NOT_BY_FORMS = (b"x-bare-password", b"x-stainless-lang", b"x-requested-with")
-"""Headers that a page of another origin can't send without a preflight: those of the clients, and one for others."""
+SCRIPT_HEADERS = (b"x-bare-password", b"x-stainless-lang", b"x-requested-with")
+"""Headers that a page of another origin can't send without a preflight."""
 
-KNOWN_MAX = 1_000
+CACHE_MAX = 1_000
 
 
 class Origins:
-    """Which hosts and origins are answered under this configuration."""
+    """The hosts and origins that a configuration allows."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._origins = frozenset(name.lower() for name in config.allowed_hosts if name == NULL_ORIGIN or "://" in name)
-        self._allowed = frozenset(map(_as_compared, config.allowed_hosts)) - self._origins
+        self._allowed = frozenset(map(_normalized, config.allowed_hosts)) - self._origins
         self._names = {*LOOPBACK_NAMES, config.host.strip("[]").lower(), *self._allowed}
         self._any = ANY in config.allowed_hosts
-        self._known: dict[bytes, bool] = {}  # few different hosts are sent, again and again
+        self._cache: dict[bytes, bool] = {}  # by the Host header: clients repeat few different ones
 
     def problem(self, headers: Mapping[bytes, bytes]) -> str | None:
-        """Why a request with these headers is refused; None: it is not."""
+        """Why a request with these headers is refused; None: it is allowed."""
         host = headers.get(b"host", b"")
-        if not self._is_known(host):
+        if not self._is_known_host(host):
             if not host:
                 return "the request has no Host header"
-            return f"Host {_shown(host)} is not allowed here; add it to PERDURE_ALLOWED_HOSTS if it is yours"
+            return f"Host {_quoted(host)} is not allowed here; add it to PERDURE_ALLOWED_HOSTS if it is yours"
         origin = headers.get(b"origin")
         allowed = origin is not None and self._is_allowed(origin)
         if origin is not None and not allowed and not _is_same(origin, host):
             return (
-                f"Origin {_shown(origin)} is not allowed here: it is not the server's own; add its host (and port) to"
+                f"Origin {_quoted(origin)} is not allowed here: it is not the server's own; add its host (and port) to"
                 " PERDURE_ALLOWED_HOSTS if it is yours"
             )
         site = headers.get(b"sec-fetch-site", b"none").lower()
         if site not in (b"same-origin", b"none") and not allowed:
             return (
-                f"Sec-Fetch-Site {_shown(site)} is not allowed here: a page of another origin sent the request; add its"
-                " host (and port) to PERDURE_ALLOWED_HOSTS if it is yours"
+                f"Sec-Fetch-Site {_quoted(site)} is not allowed here: a page of another origin sent the request; add"
+                " its host (and port) to PERDURE_ALLOWED_HOSTS if it is yours"
             )
         return None
 
-    def _is_known(self, host: bytes) -> bool:
-        known = self._known.get(host)
+    def _is_known_host(self, host: bytes) -> bool:
+        known = self._cache.get(host)
         if known is None:
             match = _HOST.fullmatch(host.decode("latin-1").lower())
-            known = match is not None and (self._any or _is_in(match, self._names, *DEFAULT_PORTS.values()))
-            if len(self._known) < KNOWN_MAX:  # whoever sends ever new names must not fill the memory
-                self._known[host] = known
+            known = match is not None and (self._any or _matches_any(match, self._names, *DEFAULT_PORTS.values()))
+            if len(self._cache) < CACHE_MAX:  # ever new names must not fill the memory
+                self._cache[host] = known
         return known
 
     def _is_allowed(self, origin: bytes) -> bool:
-        """Whether the setting names this origin, or its host."""
+        """Whether `allowed_hosts` names this origin or its host."""
         text = origin.decode("latin-1").lower()
         if not self._origins.isdisjoint((text, f"{text.partition('://')[0]}://{ANY}")):
             return True
         parts = _parts(origin)
-        return parts is not None and (self._any or _is_in(parts[1], self._allowed, DEFAULT_PORTS[parts[0]]))
+        return parts is not None and (self._any or _matches_any(parts[1], self._allowed, DEFAULT_PORTS[parts[0]]))
 
 
 def body_type_problem(headers: Mapping[bytes, bytes]) -> str | None:
-    """Why a body with these headers is refused, because any web page could send it; None: it is JSON by its type."""
+    """Why a body of this type is refused, since any web page could send it; None: its type is JSON."""
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if _JSON.fullmatch(kind):
         return None
-    problem = f"the body's Content-Type is {_shown(kind)}" if kind else "the request has a body and no Content-Type"
+    problem = f"the body's Content-Type is {_quoted(kind)}" if kind else "the request has a body and no Content-Type"
     return f"{problem}: send JSON with `Content-Type: application/json`"
 
 
 def upload_problem(headers: Mapping[bytes, bytes]) -> str | None:
-    """Why a multipart body with these headers is refused: any web page could send it; None: it is let through."""
-    if any(name in headers for name in NOT_BY_FORMS) or headers.get(b"authorization", b"")[:7].lower() == b"bearer ":
+    """Why a multipart body with these headers is refused, since any web page could send it; None: it is allowed."""
+    if any(name in headers for name in SCRIPT_HEADERS) or headers.get(b"authorization", b"")[:7].lower() == b"bearer ":
         return None
     return (
         "an upload needs a header that no web page's form can send: the API key as `Authorization: Bearer`, or"
@@ -108,18 +108,18 @@ def _parts(origin: bytes) -> tuple[str, re.Match[str]] | None:
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Whether a page of `origin` came from where this request went to: the same name and the same port."""
+    """Whether a page's origin has the same name and port as the request's host."""
     parts, target = _parts(origin), _HOST.fullmatch(host.decode("latin-1").lower())
     if parts is None or target is None:
         return False
-    usual = DEFAULT_PORTS[parts[0]]
-    return (_name(parts[1]), parts[1]["port"] or usual) == (_name(target), target["port"] or usual)
+    default = DEFAULT_PORTS[parts[0]]
+    return (_name(parts[1]), parts[1]["port"] or default) == (_name(target), target["port"] or default)
 
 
-def _is_in(match: re.Match[str], names: frozenset[str] | set[str], *usual: str) -> bool:
-    """Whether a host is one of `names`, which may have a port; `usual` ports are left out by clients."""
+def _matches_any(match: re.Match[str], names: frozenset[str] | set[str], *default_ports: str) -> bool:
+    """Whether a host is one of `names`, which may have a port. `default_ports`: those that clients leave out."""
     name = _name(match)
-    ports = usual if match["port"] is None else (match["port"],)
+    ports = default_ports if match["port"] is None else (match["port"],)
     return name in names or any(f"{name}:{port}" in names for port in ports)
 
 
@@ -127,13 +127,13 @@ def _name(match: re.Match[str]) -> str:
     return match["name"].strip("[]").rstrip(".")
 
 
-def _as_compared(allowed: str) -> str:
-    """An allowed host in the form that requests are compared in: no brackets, no dot at the end."""
+def _normalized(allowed: str) -> str:
+    """An allowed host in the form that requests are compared in: without brackets and without a final dot."""
     match = _HOST.fullmatch(allowed)
     if match is None:
         return allowed
     return _name(match) if match["port"] is None else f"{_name(match)}:{match['port']}"
 
 
-def _shown(value: bytes) -> str:
+def _quoted(value: bytes) -> str:
     return repr(value.decode("latin-1")[:80])

@@ -1,4 +1,4 @@
-"""What is wrong with a request's fields, in words: the validator's where they are plain, ours where they are not."""
+"""The text of a 422: each field of a request that is wrong, with its problem and its value."""
 
 from __future__ import annotations
 
@@ -11,79 +11,85 @@ __all__ = ["problems_text"]
 
 SECRET_FIELDS = frozenset({"secrets", "tool_exec_environment_variables", "config", "env", "env_vars", "environment"})
 SECRET_FIELDS |= {"auth_header", "auth_token", "token", "custom_headers", "headers"}
-"""What stands in these is never told, not even where it is refused, or something around it."""
+"""Fields whose values never appear in an error, not even inside the value of another field."""
 
-SHOWN_CHARS = 80
+VALUE_CHARS = 80
 ERRORS_MAX = 20
-"""So many fields are named; of the others how many they are."""
+"""How many fields are named; further ones are only counted."""
 
-_WHOLE, _MOMENT = "Input should be a whole number", "Input should be a date and time such as 2026-11-20T15:30:00Z"
+_WHOLE_NUMBER, _DATE_TIME = (
+    "Input should be a whole number",
+    "Input should be a date and time such as 2026-11-20T15:30:00Z",
+)
 _TEXTS = {
-    **dict.fromkeys(("int_from_float", "int_parsing", "int_type"), _WHOLE),
-    "int_parsing_size": f"{_WHOLE} with fewer digits",
+    **dict.fromkeys(("int_from_float", "int_parsing", "int_type"), _WHOLE_NUMBER),
+    "int_parsing_size": f"{_WHOLE_NUMBER} with fewer digits",
     **dict.fromkeys(("float_parsing", "float_type"), "Input should be a number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "Input should be true or false"),
     **dict.fromkeys(("string_type", "string_sub_type"), "Input should be a text"),
     **dict.fromkeys(("list_type", "is_instance_of", "sequence_str"), "Input should be a list"),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "Input should be an object"),
-    **dict.fromkeys(("datetime_parsing", "datetime_from_date_parsing", "datetime_type"), _MOMENT),
+    **dict.fromkeys(("datetime_parsing", "datetime_from_date_parsing", "datetime_type"), _DATE_TIME),
 }
-"""Kind of the validator's error -> what is said in place of its words, which name types of Python, or its own steps."""
+"""Type of the validator's error -> our text, where its own names Python types or steps of the validator."""
 
 _LENGTHS = {"too_long": "at most {max_length:,}", "too_short": "at least {min_length:,}"}
 _EXPECTED = "Input should be "
 _DOT = re.compile(r"\.")
 _BRANCH = re.compile(r".*[\[(].*|str|int|float|bool")
-"""A step into one of several types that a field may have; no field of ours is called so."""
+"""A step of the validator into one of several types of a field; no field has such a name."""
 
 
 def problems_text(errors: Sequence[Mapping[str, Any]]) -> str:
-    """One line: each field with what is wrong, and the value it had. Of a field that may have several types, what it
-    should be; where one of them fits but for something within, that."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    """One line that names each field, its problem and its value.
+
+    A field of several types gets one text with all of them. But if one type matches except for an inner field, only the
+    inner problem is named.
+    """
+    by_place: dict[str, list[Mapping[str, Any]]] = {}
     for error in errors:
-        found.setdefault(_place(error["loc"]), []).append(error)
-    outer = {place[: dot.start()] for place in found for dot in _DOT.finditer(place)}
-    inner = [place for place in found if place not in outer]
-    lines = [_line(place, found[place][:ERRORS_MAX]) for place in inner[:ERRORS_MAX]]
+        by_place.setdefault(_path(error["loc"]), []).append(error)
+    outer = {place[: dot.start()] for place in by_place for dot in _DOT.finditer(place)}
+    inner = [place for place in by_place if place not in outer]
+    lines = [_line(place, by_place[place][:ERRORS_MAX]) for place in inner[:ERRORS_MAX]]
     if len(inner) > ERRORS_MAX:
         lines.append(f"and {len(inner) - ERRORS_MAX:,} more")
     return "; ".join(lines)
 
 
-def _place(loc: Sequence[str | int]) -> str:
-    shown = [part[:SHOWN_CHARS] if isinstance(part, str) else part for part in loc]
+def _path(loc: Sequence[str | int]) -> str:
+    parts = [part[:VALUE_CHARS] if isinstance(part, str) else part for part in loc]
     return ".".join(
-        str(part) for part in shown if not isinstance(part, str) or (part.isprintable() and not _BRANCH.fullmatch(part))
+        str(part) for part in parts if not isinstance(part, str) or (part.isprintable() and not _BRANCH.fullmatch(part))
     )
 
 
 def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
-    said = list(dict.fromkeys(map(_text, errors)))
-    if len(said) > 1 and all(text.startswith(_EXPECTED) for text in said):
-        said = [_EXPECTED + " or ".join(text.removeprefix(_EXPECTED) for text in said)]
-    text, error = " or ".join(said), errors[0]
+    texts = list(dict.fromkeys(map(_text, errors)))
+    if len(texts) > 1 and all(text.startswith(_EXPECTED) for text in texts):
+        texts = [_EXPECTED + " or ".join(text.removeprefix(_EXPECTED) for text in texts)]
+    text, error = " or ".join(texts), errors[0]
     if error["type"] in ("json_invalid", "missing", *_LENGTHS, "string_too_long"):
         return f"{place}: {text}"
-    shown = _shown(error.get("input")) if SECRET_FIELDS.isdisjoint(map(str, error["loc"])) else None
-    if shown is None:
+    preview = _preview(error.get("input")) if SECRET_FIELDS.isdisjoint(map(str, error["loc"])) else None
+    if preview is None:
         return f"{place}: {text}"
-    return f"{place}: {text}{':' if error['type'] == 'value_error' else ', not'} {shown}"
+    return f"{place}: {text}{':' if error['type'] == 'value_error' else ', not'} {preview}"
 
 
 def _text(error: Mapping[str, Any]) -> str:
     kind, facts = error["type"], error.get("ctx", {})
     if kind in _LENGTHS:
         has = facts.get("actual_length")
-        told = f"{facts['field_type']} should have {_LENGTHS[kind].format(**facts)} items"
-        return told if has is None else f"{told}, not {has:,}"
+        text = f"{facts['field_type']} should have {_LENGTHS[kind].format(**facts)} items"
+        return text if has is None else f"{text}, not {has:,}"
     if kind == "string_too_long":
         return f"String should have at most {facts['max_length']:,} characters, not {len(error['input']):,}"
     return _TEXTS.get(kind) or str(error["msg"]).removeprefix("Value error, ")
 
 
-def _shown(value: Any) -> str | None:
-    """The beginning of a value; the words of JSON for what Python calls otherwise. None: a secret would be in it."""
+def _preview(value: Any) -> str | None:
+    """The beginning of a value, with JSON's names for null, booleans and infinities; None: it holds a secret."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, bool):
@@ -93,29 +99,29 @@ def _shown(value: Any) -> str | None:
         if piece is None:
             return None
         text += piece
-        if len(text) >= SHOWN_CHARS:
+        if len(text) >= VALUE_CHARS:
             break
-    return text[:SHOWN_CHARS]
+    return text[:VALUE_CHARS]
 
 
 def _pieces(value: Any) -> Iterator[str | None]:
-    """What `repr` gives, piece by piece, so that only the beginning of a large value is written; None: a secret."""
+    """Yield the `repr` of a value in pieces, so that only the start of a large one is built; None for a secret."""
     match value:
         case list():
             yield "["
-            for index, one in enumerate(value):
+            for index, item in enumerate(value):
                 yield ", " if index else ""
-                yield from _pieces(one)
+                yield from _pieces(item)
             yield "]"
         case dict():
             yield "{"
-            for index, (name, one) in enumerate(value.items()):
+            for index, (name, item) in enumerate(value.items()):
                 yield None if name in SECRET_FIELDS else ", " if index else ""
                 yield from _pieces(name)
                 yield ": "
-                yield from _pieces(one)
+                yield from _pieces(item)
             yield "}"
         case str() | bytes():
-            yield repr(value[:SHOWN_CHARS])
+            yield repr(value[:VALUE_CHARS])
         case _:
             yield repr(value)

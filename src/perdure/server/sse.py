@@ -1,7 +1,7 @@
-"""Streams: what a run tells, as server-sent events.
+"""Streams: the events of a run as server-sent events.
 
-A stream only looks on. A client that leaves does not stop the run, and a server that stops ends its streams; the run
-goes on when the store is opened again.
+A stream only observes. A client that disconnects does not stop the run. A server that stops ends its streams, and the
+run goes on when the store is opened again.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["Streams", "stream"]
 log = logging.getLogger(__name__)
 
 PING_S = 20.0
-MODES_KEPT = 10_000
+MODES_MAX = 10_000
 
 DONE = b"data: [DONE]\n\n"
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
-Told = AsyncGenerator[StoredEvent | Delta, None]
+Events = AsyncGenerator[StoredEvent | Delta, None]
 
 
 class Streams:
-    """The streams of one server, and everything else that waits for a run: they end when it stops."""
+    """The streams of one server and its requests that wait for a run. They end when the server stops."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -47,18 +47,18 @@ class Streams:
         self._modes: OrderedDict[RunId, StreamMode] = OrderedDict()
 
     def stop(self) -> None:
-        """End whatever waits for a run; it tells its client that the run goes on."""
+        """Cancel every task that waits for a run. Each tells its client that the run goes on."""
         self.stopping = True
         for task in list(self._waiting):
             task.cancel()
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """While this holds, the current task is cancelled when the server stops; at once, if that has begun."""
+        """Inside the context, cancel the current task when the server stops; at once if it is already stopping."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting.add(task)
-        if self.stopping:  # the request came, or was still read, while `stop` was under way
+        if self.stopping:  # the request arrived during `stop`
             task.cancel()
         try:
             yield
@@ -66,122 +66,122 @@ class Streams:
             self._waiting.discard(task)
 
     def remember(self, run_id: RunId, mode: StreamMode) -> None:
-        """Keep how a background run is streamed, for who resumes it: a resume request does not tell."""
+        """Keep the mode of a background run's stream, because a request that resumes it names none."""
         self._modes[run_id] = mode
-        while len(self._modes) > MODES_KEPT:
+        while len(self._modes) > MODES_MAX:
             self._modes.popitem(last=False)
 
     def mode_of(self, run_id: RunId) -> StreamMode:
-        """As the run was first streamed; after a restart token by token, as clients that resume ask for."""
+        """The mode of the run's first stream; after a restart token by token, which clients that resume expect."""
         return self._modes.get(run_id, StreamMode(tokens=True))
 
 
 async def stream(
     run: Run,
-    told: AsyncIterator[StoredEvent | Delta],
+    events: AsyncIterator[StoredEvent | Delta],
     mode: StreamMode,
     *,
     streams: Streams,
     clock: Clock,
     starting_after: int = 0,
 ) -> StreamingResponse:
-    """The answer that follows a run from what `told` tells first.
+    """Build the answer that streams a run's events.
 
-    Raises: NotFound, StoreError: nothing could be told at all.
+    Raises: NotFound, StoreError: not even the first event could be read.
     """
-    assert isinstance(told, AsyncGenerator)
-    # Before anything is awaited: what is told from now on is not missed, and an error still has a status of its own.
-    first = await anext(told, None)
+    assert isinstance(events, AsyncGenerator)
+    # The first event is awaited here, so that no later one is missed, and an error can still set the status.
+    first = await anext(events, None)
     chunks = Chunks(run, mode, starting_after=starting_after)
-    body = _body(first, told, chunks, mode, streams, clock)
+    body = _body(first, events, chunks, mode, streams, clock)
     return StreamingResponse(body, media_type="text/event-stream", headers=HEADERS)
 
 
 async def _body(
     first: StoredEvent | Delta | None,
-    told: Told,
+    events: Events,
     chunks: Chunks,
     mode: StreamMode,
     streams: Streams,
     clock: Clock,
 ) -> AsyncIterator[bytes]:
-    ready: asyncio.Queue[bytes | None] = asyncio.Queue()
-    pump = asyncio.create_task(_pump(first, told, chunks, streams, clock, ready))
+    output: asyncio.Queue[bytes | None] = asyncio.Queue()
+    pump = asyncio.create_task(_pump(first, events, chunks, streams, clock, output))
     try:
         while True:
             piece: bytes | None
-            if mode.pings and ready.empty():
+            if mode.pings and output.empty():
                 try:
                     async with asyncio.timeout(PING_S):
-                        piece = await ready.get()
+                        piece = await output.get()
                 except TimeoutError:
                     piece = _data(chunks.ping(clock.now()))
             else:
-                piece = await ready.get()
+                piece = await output.get()
             pieces: list[bytes] = []
             while piece is not None:
                 pieces.append(piece)
-                if ready.empty():
+                if output.empty():
                     break
-                piece = ready.get_nowait()
+                piece = output.get_nowait()
             if pieces:
                 yield b"".join(pieces)
             if piece is None:
                 return
     finally:
         pump.cancel()
-        await asyncio.wait({pump})  # not the pump itself: who is cancelled meanwhile must not take it for the pump's
+        await asyncio.wait({pump})  # awaiting the pump would confuse its cancellation with ours
 
 
 async def _pump(
     first: StoredEvent | Delta | None,
-    told: Told,
+    events: Events,
     chunks: Chunks,
     streams: Streams,
     clock: Clock,
-    ready: asyncio.Queue[bytes | None],
+    output: asyncio.Queue[bytes | None],
 ) -> None:
-    """Turn what is told into bytes until the run has ended, or can't be followed any more."""
+    """Turn events into bytes until the run has ended, or can't be followed any more."""
 
-    def send(of: Iterable[Chunk]) -> None:
-        for chunk in of:
-            ready.put_nowait(_data(chunk) if isinstance(chunk, dict) else _failed(chunk, chunks))
+    def send(new: Iterable[Chunk]) -> None:
+        for chunk in new:
+            output.put_nowait(_data(chunk) if isinstance(chunk, dict) else _error(chunk, chunks))
 
     try:
         with streams.waiting():
-            async with contextlib.aclosing(told):
+            async with contextlib.aclosing(events):
                 if first is not None:
                     send(chunks.of(first, now=clock.now()))
-                    async for event in told:
+                    async for event in events:
                         send(chunks.of(event, now=clock.now()))
                     send(chunks.end())
     except asyncio.CancelledError:
         if not streams.stopping:
             raise
-        why = "the server is stopping; the run goes on, and can be followed again when it is back"
-        _give_up(Failure(kind="stream_incomplete", message=why), chunks, ready)
+        reason = "the server is stopping; the run goes on, and can be followed again when it is back"
+        _give_up(Failure(kind="stream_incomplete", message=reason), chunks, output)
     except Exception as error:
         if isinstance(error, (NotFound, StoreError)):
             log.warning("a stream of %s stopped: %s", chunks.run.id, error)
-            why = f"the run can't be followed any further: {error}"
+            reason = f"the run can't be followed any further: {error}"
         else:
             log.exception("a stream of %s stopped at a defect", chunks.run.id)
-            why = f"An unknown error occurred (trace_id {trace_id()})"
-        _give_up(Failure(kind="internal_error", message=why), chunks, ready)
+            reason = f"An unknown error occurred (trace_id {trace_id()})"
+        _give_up(Failure(kind="internal_error", message=reason), chunks, output)
     else:
-        ready.put_nowait(DONE)
-    ready.put_nowait(None)
+        output.put_nowait(DONE)
+    output.put_nowait(None)
 
 
-def _give_up(failure: Failure, chunks: Chunks, ready: asyncio.Queue[bytes | None]) -> None:
-    """The run may go on, but this stream can't tell of it."""
-    for piece in (_data(stop_reason("error")), _failed(failure, chunks), DONE):
-        ready.put_nowait(piece)
+def _give_up(failure: Failure, chunks: Chunks, output: asyncio.Queue[bytes | None]) -> None:
+    """End the stream with an error; the run may go on."""
+    for piece in (_data(stop_reason("error")), _error(failure, chunks), DONE):
+        output.put_nowait(piece)
 
 
 def _data(chunk: Chunk) -> bytes:
     return b"data: %b\n\n" % json_bytes(chunk)
 
 
-def _failed(failure: Failure, chunks: Chunks) -> bytes:
+def _error(failure: Failure, chunks: Chunks) -> bytes:
     return b"event: error\ndata: %b\n\n" % json_bytes(chunks.error(failure))

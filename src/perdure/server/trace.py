@@ -1,6 +1,6 @@
-"""The trace id of a request: what its error names, and every line that the log has of it.
+"""The trace id of a request, which its error and its log lines carry.
 
-It is made when it is first needed. Tasks that a request starts, such as the one that drives its run, have it too.
+It is generated when first needed. Tasks that a request starts, such as the one that drives its run, share it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TRACE_HEADER = "x-trace-id"
 
 
 class Trace:
-    """One request."""
+    """The trace of one request."""
 
     __slots__ = ("_id",)
 
@@ -25,7 +25,7 @@ class Trace:
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits, as traces elsewhere have them."""
+        """32 hexadecimal digits, the format of W3C trace ids."""
         if not self._id:
             self._id = secrets.token_hex(16)
         return self._id
@@ -36,7 +36,7 @@ current_trace: ContextVar[Trace | None] = ContextVar("current_trace", default=No
 
 @contextlib.contextmanager
 def new_trace() -> Iterator[None]:
-    """One request is answered while this holds."""
+    """Give the request that is answered inside the context a trace of its own."""
     token = current_trace.set(Trace())
     try:
         yield
@@ -45,6 +45,6 @@ def new_trace() -> Iterator[None]:
 
 
 def trace_id() -> str:
-    """The id of the request that is being answered, or a new one where there is none."""
+    """The id of the current request, or a new one outside any request."""
     trace = current_trace.get()
     return Trace().id if trace is None else trace.id

@@ -1,4 +1,4 @@
-"""What the API describes and this server does not do."""
+"""Requests of the API that this server does not support."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["NotSupported"]
 
 
 class NotSupported(PerdureError):
-    """The request is right, but nothing here could keep its promise. Nothing was written; asking again won't help."""
+    """The request is valid, but this server does not support it. Nothing was written; a retry can't succeed."""
 
     code = "not_supported"
 

@@ -93,7 +93,7 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     from perdure.server.config import ServerConfig
 
     try:
-        config = ServerConfig.from_environment(make=False)
+        config = ServerConfig.from_environment(create_key=False)
     except InvalidInput as error:
         yield Check("server", "broken", f"`perdure serve` would not start: {error}", "correct that variable")
     else:

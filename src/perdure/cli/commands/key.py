@@ -6,7 +6,7 @@ from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.cli.views.text import TextView
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.server.config import ServerConfig
-from perdure.server.key import key_file_of, load_key
+from perdure.server.key import key_path, load_key
 from perdure.settings import Settings
 
 __all__ = ["key"]
@@ -16,7 +16,7 @@ async def key() -> int:
     """Print the key and nothing else; the exit code is 1 if there is none."""
     out, err = standard_streams()
     try:
-        found = ServerConfig.from_environment().api_key or load_key(key_file_of(Settings.from_environment()))
+        found = ServerConfig.from_environment().api_key or load_key(key_path(Settings.from_environment()))
         if found is None:
             raise InvalidInput("no API key is set: start the server with PERDURE_API_KEY=auto, which makes one")
     except PerdureError as error:

@@ -17,7 +17,7 @@ from perdure.cli.views.text import TextView
 from perdure.core.errors import ModelNotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
-from perdure.server.log import logging_to
+from perdure.server.log import log_to
 from perdure.settings import Settings
 
 __all__ = ["loop_factory", "serve"]
@@ -42,7 +42,7 @@ async def serve(*, host: str | None, port: int | None) -> int:
         TextView(terminal).error(error)
         return 1
     secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # where it is `auto`, the key is in a file
-    with logging_to(err, form=config.log, level=config.log_level, environment=secrets):
+    with log_to(err, form=config.log, level=config.log_level, environment=secrets):
         return await _serve(config, terminal, _LogView(terminal) if config.log == "json" else TextView(terminal))
 
 

@@ -21,7 +21,7 @@ from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
 from perdure.server.ids import IdFormat
-from perdure.server.limits import AtMost, Items, ItemsByName, Tags
+from perdure.server.limits import Items, ItemsByName, MaxItems, Tags
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.base import WireRequest, stamp
@@ -165,20 +165,20 @@ class AgentChangesIn(WireRequest):
     project_id: str | None = None
     template_id: str | None = None
     base_template_id: str | None = None
-    block_ids: Annotated[list[_BlockId], AtMost("blocks_per_agent")] | None = None
-    tool_ids: Annotated[list[_ToolId], AtMost("tools_per_agent")] | None = None
-    tool_rules: Annotated[list[dict[str, Any]], AtMost("tool_rules_per_agent")] | None = None
+    block_ids: Annotated[list[_BlockId], MaxItems("blocks_per_agent")] | None = None
+    tool_ids: Annotated[list[_ToolId], MaxItems("tools_per_agent")] | None = None
+    tool_rules: Annotated[list[dict[str, Any]], MaxItems("tool_rules_per_agent")] | None = None
     # Perdure's own, beyond the wire; `false` and an empty list take them away.
     auto_recall: bool | JsonObject | None = None
     auto_capture: bool | JsonObject | None = None
     bypass_session_patterns: Items[str] | None = None
-    secrets: Annotated[SecretsIn, AtMost("secrets_per_owner")] | None = None
-    tool_exec_environment_variables: Annotated[SecretsIn, AtMost("secrets_per_owner")] | None = None
+    secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
+    tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     # Of these only the empty forms can be served.
     enable_sleeptime: bool | None = None
     identity_ids: Items[str] | None = None
-    folder_ids: Annotated[list[_FolderId], AtMost("folders_per_agent")] | None = None
-    source_ids: Annotated[list[_FolderId], AtMost("folders_per_agent")] | None = None
+    folder_ids: Annotated[list[_FolderId], MaxItems("folders_per_agent")] | None = None
+    source_ids: Annotated[list[_FolderId], MaxItems("folders_per_agent")] | None = None
     message_ids: Items[str] | None = None
 
     def check_supported(self) -> None:
@@ -252,10 +252,10 @@ class AgentIn(AgentChangesIn):
     )
 
     agent_type: AgentType = DEFAULT_AGENT_TYPE  # type: ignore[assignment]  # it is one of them
-    memory_blocks: Annotated[list[NewWireBlock], AtMost("blocks_per_agent")] | None = None
-    tools: Annotated[list[str], AtMost("tools_per_agent")] | None = None
+    memory_blocks: Annotated[list[NewWireBlock], MaxItems("blocks_per_agent")] | None = None
+    tools: Annotated[list[str], MaxItems("tools_per_agent")] | None = None
     include_base_tools: bool | None = None
-    initial_message_sequence: Annotated[list[InitialMessage], AtMost("messages_per_request")] | None = None
+    initial_message_sequence: Annotated[list[InitialMessage], MaxItems("messages_per_request")] | None = None
     from_template: str | None = None
     memory_variables: ItemsByName[Any] | None = None
     include_default_source: bool | None = None

@@ -21,6 +21,7 @@ __all__ = [
     "AgentId",
     "Archive",
     "Block",
+    "Confirmation",
     "Context",
     "Conversation",
     "Definition",
@@ -48,7 +49,6 @@ __all__ = [
     "Secret",
     "Step",
     "Synced",
-    "Told",
     "Tool",
     "ToolHit",
     "ToolMessage",
@@ -485,5 +485,5 @@ class Health(TypedDict):
     status: str
 
 
-class Told(TypedDict):
+class Confirmation(TypedDict):
     message: str

@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.domain.conversations.units import DESCRIPTION, SUMMARY_CHARS, ConversationChanges
 from perdure.library.services.conversations import ConversationState
 from perdure.server.ids import IdFormat
-from perdure.server.limits import AtMost
+from perdure.server.limits import MaxItems
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import ACTOR_ID, WireRequest, stamp
 
@@ -38,7 +38,7 @@ class _Own(WireRequest):
 
 
 class ConversationIn(_Own):
-    isolated_block_labels: Annotated[list[str], AtMost("blocks_per_agent")] | None = None
+    isolated_block_labels: Annotated[list[str], MaxItems("blocks_per_agent")] | None = None
     hidden: bool | None = None
 
 

@@ -21,7 +21,7 @@ from perdure.library.client_tools import client_tools_of
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import invalid_body
 from perdure.server.ids import IdFormat
-from perdure.server.limits import AtMost, Items
+from perdure.server.limits import Items, MaxItems
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.approvals import AnswerIn, is_answer
 from perdure.server.wire.base import WireRequest
@@ -121,7 +121,9 @@ class SendRequest(WireRequest):
 
     input: _Content | None = None
     messages: (
-        Annotated[list[Annotated[dict[str, Any], _Documented()]], AtMost("messages_per_request"), keywords(minItems=1)]
+        Annotated[
+            list[Annotated[dict[str, Any], _Documented()]], MaxItems("messages_per_request"), keywords(minItems=1)
+        ]
         | None
     ) = None
     max_steps: Annotated[int, keywords(minimum=1, maximum=MAX_STEPS)] | None = None
@@ -134,7 +136,7 @@ class SendRequest(WireRequest):
     assistant_message_tool_kwarg: str = "message"
     include_return_message_types: Items[MessageType] | None = None
     if_busy: IfBusy = "reject"
-    client_tools: Annotated[list[Any], AtMost("tools_per_agent")] | None = None
+    client_tools: Annotated[list[Any], MaxItems("tools_per_agent")] | None = None
     client_skills: Items[ClientSkill] | None = None
     agent_id: Annotated[str, IdFormat("agent")] | None = None
     override_model: str | None = None
@@ -189,7 +191,7 @@ class ImportRequest(WireRequest):
     """History that took place elsewhere, oldest first: each with `role`, `text`, `occurred_at`, and `name` and `id` if
     there are any."""
 
-    messages: Annotated[list[Annotated[dict[str, Any], WithJsonSchema({**_IMPORTED})]], AtMost("imports_per_request")]
+    messages: Annotated[list[Annotated[dict[str, Any], WithJsonSchema({**_IMPORTED})]], MaxItems("imports_per_request")]
     conversation_id: Annotated[str, IdFormat("conversation", words=("default",))] | None = None
 
 

@@ -13,7 +13,7 @@ from perdure.domain.archives.units import Selection
 from perdure.domain.values import as_tags
 from perdure.library.services.passages import passage_filter
 from perdure.search.query.times import parse_time
-from perdure.server.limits import AtMost, Tags
+from perdure.server.limits import MaxItems, Tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import Date, Filled, JsonObject
 
@@ -85,7 +85,7 @@ class PassageIn(WireRequest):
 class PassagesIn(WireRequest):
     """Texts to put away, in their order."""
 
-    passages: Annotated[list[PassageIn], AtMost("passages_per_request")]
+    passages: Annotated[list[PassageIn], MaxItems("passages_per_request")]
 
 
 class DeleteSelected(WireRequest):
