@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from perdure.core.events import Delta, Event, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
 from perdure.core.runs import Usage
-from perdure.engine.run.following import Following
-from perdure.engine.run.hub import Sent
+from perdure.engine.run.hub import Publication, follow
 from perdure.testing.clock import START
 
 
@@ -22,20 +21,20 @@ def stored(seq: int, event: Event) -> StoredEvent:
 
 async def test_no_preview_of_a_step_comes_after_it_was_told_to_be_abandoned() -> None:
     """The model's call of a process that lost the run goes on for a moment, and what it says is void."""
-    waiting: list[Sequence[Sent]] = [
-        [delta("step-1", "a"), stored(1, StepAbandoned(StepId("step-1"))), delta("step-1", "b")],
-        [delta("step-2", "c"), stored(2, RunEnded(RunId("run-1"), "end_turn", Usage(), 2))],
+    publications: list[Publication] = [
+        delta("step-1", "a"),
+        stored(1, StepAbandoned(StepId("step-1"))),
+        delta("step-1", "b"),
+        delta("step-2", "c"),
+        stored(2, RunEnded(RunId("run-1"), "end_turn", Usage(), 2)),
     ]
 
-    async def none(after: int) -> Sequence[StoredEvent]:
+    async def load(after: int) -> Sequence[StoredEvent]:
         return ()
 
-    async def sent() -> Sequence[Sent]:
-        return waiting.pop(0)
+    async def receive() -> Publication:
+        return publications.pop(0)
 
-    following = Following(stored=none, sent=sent)
-    told: list[StoredEvent | Delta] = []
-    while not following.ended:
-        told += await following.more()
+    followed = [one async for one in follow(receive, load)]
 
-    assert [one.text for one in told if isinstance(one, Delta)] == ["a", "c"]
+    assert [one.text for one in followed if isinstance(one, Delta)] == ["a", "c"]

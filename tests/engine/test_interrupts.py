@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from perdure.engine.run.interrupts import Interrupted, Interruptible, Interrupts, to_the_end
+from perdure.engine.run.interrupts import Interrupted, Interruptible, to_the_end
 
 
 async def test_a_fired_block_raises_interrupted_and_the_task_goes_on() -> None:
@@ -59,30 +59,6 @@ async def test_firing_outside_the_block_does_nothing() -> None:
     await asyncio.sleep(0)
 
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-
-
-async def test_interrupts_reach_the_one_who_waits_under_the_key() -> None:
-    """Others are left alone, unknown keys ignored."""
-    interrupts: Interrupts[str] = Interrupts()
-    ended: list[str] = []
-
-    async def wait(key: str, seconds: float) -> None:
-        waiting = Interruptible()
-        interrupts.add(key, waiting)
-        try:
-            async with waiting:
-                await asyncio.sleep(seconds)
-            ended.append(f"{key} slept")
-        except Interrupted:
-            ended.append(f"{key} was interrupted")
-
-    tasks = [asyncio.create_task(wait("mine", 60)), asyncio.create_task(wait("other", 0.02))]
-    await asyncio.sleep(0)
-    interrupts.fire("nobody")
-    interrupts.fire("mine")
-    await asyncio.gather(*tasks)
-
-    assert sorted(ended) == ["mine was interrupted", "other slept"]
 
 
 async def test_the_error_of_abandoned_work_is_not_reported_as_unseen() -> None:

@@ -15,7 +15,7 @@ from perdure.core.ports import Clock, Ids, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.engine.hooks.bus import Hooks
-from perdure.engine.run.interrupts import Interrupts
+from perdure.engine.run.interrupts import Interruptible
 from perdure.engine.search.search import Search
 from perdure.storage.store import Store
 
@@ -104,7 +104,12 @@ class UnitInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """`owner` names this process in leases."""
+    """Everything that the engine needs of the world.
+
+    Args:
+        owner: the name of this process in leases.
+        interrupts: what each run of this process waits for just now, so that a cancel request can end the wait.
+    """
 
     store: Store
     models: Models
@@ -118,7 +123,7 @@ class Ports:
     settings: EngineSettings = EngineSettings()
     cipher: Cipher = field(default_factory=NoCipher)
     hooks: Hooks = field(default_factory=Hooks)
-    interrupts: Interrupts[RunKey] = field(default_factory=Interrupts)
+    interrupts: dict[RunKey, Interruptible] = field(default_factory=dict)
 
     def inputs(self, cached_view: View | None = None) -> UnitInputs:
         """What a unit of work that starts now needs."""

@@ -1,87 +1,90 @@
-"""Who in this process listens to which run."""
+"""Following a run: its driver publishes what happens, and each reader gets it whole, from the store where need be."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from perdure.core.errors import PerdureError
-from perdure.core.events import Delta, RunEnded, StoredEvent
+from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
+from perdure.core.ids import StepId
 from perdure.core.runs import RunKey
 
-__all__ = ["Hub", "Listener", "Sent", "Tell"]
+__all__ = ["Hub", "Publication", "Tell", "follow"]
 
-Sent = StoredEvent | Delta | PerdureError | None
-"""What a listener gets: an event, a preview, why this process gave the run up; None when it no longer drives it."""
+Publication = StoredEvent | Delta | PerdureError | None
+"""An event, a preview, why this process gave the run up; None when it no longer drives it."""
 
 
 Tell = Callable[[Sequence[StoredEvent | Delta]], None]
-"""To whom a run tells what happens, in order; it takes no time."""
+"""Publishes what happens in a run, in order; it takes no time."""
 
 
 class Hub:
-    """Passes on what a run tells; who listens too late reads the stored events."""
+    """The readers of runs in this process, each with a queue. Who listens too late reads the stored events."""
 
     def __init__(self) -> None:
-        self._listeners: defaultdict[RunKey, list[Listener]] = defaultdict(list)
+        self._queues: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
 
-    def listen(self, key: RunKey, *, patient: bool = False) -> Listener:
-        listener = Listener(patient=patient)
-        self._listeners[key].append(listener)
-        return listener
+    @contextmanager
+    def listen(self, key: RunKey) -> Iterator[asyncio.Queue[Publication]]:
+        """A queue of what is published about a run from now on, without bounds, for one task."""
+        queue: asyncio.Queue[Publication] = asyncio.Queue()
+        self._queues[key].append(queue)
+        try:
+            yield queue
+        finally:
+            self._queues[key].remove(queue)
+            if not self._queues[key]:
+                del self._queues[key]
 
-    def leave(self, key: RunKey, listener: Listener) -> None:
-        self._listeners[key].remove(listener)
-        if not self._listeners[key]:
-            del self._listeners[key]
-
-    def publish(self, key: RunKey, sent: Sequence[Sent]) -> None:
-        for listener in self._listeners.get(key, ()):
-            listener.put(sent)
+    def publish(self, key: RunKey, publications: Sequence[Publication]) -> None:
+        for queue in self._queues.get(key, ()):
+            for publication in publications:
+                queue.put_nowait(publication)
 
 
-class Listener:
-    """What one reader was sent and has not taken yet: a queue without bounds for one task.
-
-    Everything that a run tells passes through here, and `asyncio.Queue` takes three times as long.
+async def follow(
+    receive: Callable[[], Awaitable[Publication]],
+    load: Callable[[int], Awaitable[Sequence[StoredEvent]]],
+    *,
+    after: int = 0,
+    known: Sequence[StoredEvent] = (),
+    ended: bool = False,
+) -> AsyncGenerator[StoredEvent | Delta, None]:
+    """Every event of a run with a number above `after`, in order and without gaps, until it has ended; and previews.
 
     Args:
-        patient: whether the reader has no use for anything before the run's end: it gets no previews, and is woken once
-            instead of at every piece of an answer.
+        receive: the next publication; None where the store should be looked at.
+        load: the stored events with numbers above a given one.
+        known: events that need not be loaded, the first of the run among them.
+        ended: the run has ended, so that nothing comes where nothing is stored.
+    Raises: what was published as an error, after all that was published before it; StoreError, NotFound.
     """
-
-    def __init__(self, *, patient: bool = False) -> None:
-        self._patient = patient
-        self._sent: list[Sent] = []
-        self._due = False
-        self._more: asyncio.Future[None] | None = None
-
-    def put(self, sent: Sequence[Sent]) -> None:
-        if not sent:
+    last_seq, abandoned = after, set[StepId]()
+    events = known or await load(after)
+    while True:
+        for event in events:
+            if event.seq <= last_seq:
+                continue
+            last_seq = event.seq
+            if isinstance(event.event, StepAbandoned):
+                abandoned.add(event.event.step_id)
+            yield event
+            if isinstance(event.event, RunEnded):
+                return
+        if ended:
             return
-        if self._patient and _goes_on(sent[-1]):
-            self._sent += [one for one in sent if not isinstance(one, Delta)]
-            return
-        self._sent += sent
-        self._due = True
-        if self._more is not None and not self._more.done():
-            self._more.set_result(None)
-
-    def take(self) -> Sequence[Sent]:
-        """All that there is, which may be nothing."""
-        taken, self._sent, self._due = self._sent, [], False
-        return taken
-
-    async def get(self) -> Sequence[Sent]:
-        """All that there is, as soon as there is something; for who is patient, as soon as the run has ended or nobody
-        here drives it any more."""
-        while not self._due:
-            self._more = asyncio.get_running_loop().create_future()
-            await self._more
-        return self.take()
-
-
-def _goes_on(sent: Sent) -> bool:
-    """Whether this is not the last of a run, nor all that comes from here."""
-    return isinstance(sent, Delta) or (isinstance(sent, StoredEvent) and not isinstance(sent.event, RunEnded))
+        events = ()
+        publication = await receive()
+        if isinstance(publication, Delta):
+            if publication.step_id not in abandoned:  # the call of a process that lost the run may still go on
+                yield publication
+        elif isinstance(publication, PerdureError):
+            raise publication
+        elif publication is not None and publication.seq <= last_seq + 1:
+            events = (publication,)
+        else:  # nothing came, or not the next one: another process drives, or we listened too late
+            events = await load(last_seq)

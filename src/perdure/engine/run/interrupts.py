@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Hashable
+from collections.abc import Awaitable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Interrupted", "Interruptible", "Interrupts", "is_cancelled", "to_the_end"]
+__all__ = ["Interrupted", "Interruptible", "is_cancelled", "to_the_end"]
 
-K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -17,6 +17,7 @@ class Interrupted(Exception):
     """What was awaited was given up because somebody called `fire`; the task itself goes on."""
 
 
+@dataclass(eq=False)
 class Interruptible:
     """`async with interruptible:` raises `Interrupted` at the await inside when `fire` is called.
 
@@ -24,9 +25,8 @@ class Interruptible:
     block.
     """
 
-    def __init__(self) -> None:
-        self._task: asyncio.Task[object] | None = None
-        self._reason: BaseException | None = None
+    _task: asyncio.Task[object] | None = None
+    _reason: BaseException | None = None
 
     def fire(self, reason: BaseException | None = None) -> None:
         """Interrupt once; later calls do nothing. `reason` is raised instead of `Interrupted`."""
@@ -75,20 +75,3 @@ def _retrieve_error(task: asyncio.Future[Any]) -> None:
     """Take note of the error, or asyncio would log that nobody did; whoever still waits gets it all the same."""
     if not task.cancelled():
         task.exception()
-
-
-class Interrupts(Generic[K]):
-    """Who in this process can be interrupted, by key."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[K, Interruptible] = {}
-
-    def add(self, key: K, waiting: Interruptible) -> None:
-        self._waiting[key] = waiting
-
-    def remove(self, key: K) -> None:
-        self._waiting.pop(key, None)
-
-    def fire(self, key: K) -> None:
-        if waiting := self._waiting.get(key):
-            waiting.fire()

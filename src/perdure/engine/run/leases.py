@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.runs import Lease, Run, RunKey
@@ -19,44 +19,26 @@ from perdure.storage.tx import Tx
 __all__ = ["holding", "is_dead", "process_owner"]
 
 
-def holding(key: RunKey, lease: Lease, ports: Ports) -> AbstractAsyncContextManager[None]:
+@asynccontextmanager
+async def holding(key: RunKey, lease: Lease, ports: Ports) -> AsyncIterator[None]:
     """Keep the lease while the block waits for a model or a tool.
 
     Raises inside the block: Interrupted: the run was asked to stop; LeaseLost: another process has taken it.
     """
-    return _Holding(key, lease, ports)
-
-
-class _Holding(AbstractAsyncContextManager[None]):
-    def __init__(self, key: RunKey, lease: Lease, ports: Ports) -> None:
-        self._key, self._lease, self._ports = key, lease, ports
-        self._waiting = Interruptible()
-        self._beats: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> None:
-        # Most answers and tools take less than a beat: only for the others a task is made.
-        self._first = asyncio.get_running_loop().call_later(self._ports.settings.beat_s, self._begin)
-        self._ports.interrupts.add(self._key, self._waiting)
-        await self._waiting.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._waiting.__aexit__(kind, error, trace)
-        finally:
-            self._ports.interrupts.remove(self._key)
-            self._first.cancel()
-            if self._beats is not None:
-                self._beats.cancel()
-
-    def _begin(self) -> None:
-        self._beats = asyncio.create_task(_beat(self._key, self._lease, self._ports, self._waiting))
+    waiting = ports.interrupts[key] = Interruptible()
+    beats = asyncio.create_task(_beat(key, lease, ports, waiting))
+    try:
+        async with waiting:
+            yield
+    finally:
+        ports.interrupts.pop(key, None)
+        beats.cancel()
 
 
 async def _beat(key: RunKey, lease: Lease, ports: Ports, waiting: Interruptible) -> None:
     settings = ports.settings
     while True:
+        await asyncio.sleep(settings.beat_s)
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:
             run = await ports.store.write(_hold, key, lease, until)
@@ -69,7 +51,6 @@ async def _beat(key: RunKey, lease: Lease, ports: Ports, waiting: Interruptible)
             if run.cancel_requested:
                 waiting.fire()
                 return
-        await asyncio.sleep(settings.beat_s)
 
 
 def _hold(tx: Tx, key: RunKey, lease: Lease, until: datetime) -> Run:

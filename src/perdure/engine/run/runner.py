@@ -11,7 +11,7 @@ import contextlib
 import functools
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
@@ -26,8 +26,7 @@ from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Accepted, Request, begin_input, check_input, decode_drafts
 from perdure.engine.run.begin import begin_run, claim_run
 from perdure.engine.run.finish import end_run
-from perdure.engine.run.following import Following
-from perdure.engine.run.hub import Hub, Listener, Sent
+from perdure.engine.run.hub import Hub, Publication, follow
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import run_log_of
 from perdure.engine.run.loop import run as run_loop
@@ -129,41 +128,36 @@ class Runner:
             if not self._accepting:
                 self._none_accepting.set()
 
-    async def send(self, request: Request) -> AsyncIterator[StoredEvent | Delta]:
-        """Accept a request and follow its run from the first event to the last. Leaving early does not stop the run."""
-        accepted = await self.accept(request)
-        async for sent in self.follow(accepted.run, known=accepted.events):
-            yield sent
-
     async def follow(
         self, run: Run, *, after: int = 0, known: Sequence[StoredEvent] = ()
-    ) -> AsyncIterator[StoredEvent | Delta]:
+    ) -> AsyncGenerator[StoredEvent | Delta, None]:
         """Every event of a run with a number above `after`, in order and without gaps, until it has ended; and previews
-        where this process drives it.
+        where this process drives it. Leaving early does not stop the run.
 
         Raises: StoreError: this process could not go on with the run; it is taken up again later; NotFound: it was
         deleted with its agent.
         """
-        listener = self._hub.listen(run.key)
-        try:
-            following = self._following(run, listener, after, known)
-            while not following.ended:
-                for sent in await following.more():
+
+        async def receive() -> Publication:
+            if self._is_wanted(run):
+                return await queue.get()  # the driver ends with a word to everybody whose run it worked for
+            try:
+                async with asyncio.timeout(self._ports.settings.poll_s):
+                    return await queue.get()
+            except TimeoutError:
+                return None
+
+        with self._hub.listen(run.key) as queue:
+            load = functools.partial(self._load_events, run.key)
+            async with contextlib.aclosing(
+                follow(receive, load, after=after, known=known, ended=run.ended)
+            ) as publications:
+                async for sent in publications:
                     yield sent
-        finally:
-            self._hub.leave(run.key, listener)
 
     async def outcome(self, run: Run, *, known: Sequence[StoredEvent] = ()) -> list[StoredEvent]:
         """All events of a run, once it has ended. Raises: as `follow`."""
-        listener = self._hub.listen(run.key, patient=True)
-        try:
-            following = self._following(run, listener, 0, known)
-            events: list[StoredEvent] = []
-            while not following.ended:
-                events += [sent for sent in await following.more() if isinstance(sent, StoredEvent)]
-            return events
-        finally:
-            self._hub.leave(run.key, listener)
+        return [sent async for sent in self.follow(run, known=known) if isinstance(sent, StoredEvent)]
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run to stop; the run as it then stands. An ended run is left as it is, but if it had stopped at calls
@@ -176,7 +170,8 @@ class Runner:
         if following is not None:
             self._want(following)
         self._hub.publish(run.key, events)
-        self._ports.interrupts.fire(run.key)
+        if (waiting := self._ports.interrupts.get(run.key)) is not None:
+            waiting.fire()
         self._begun.pop(run.key, None)  # its log does not know of this yet
         return run
 
@@ -338,28 +333,7 @@ class Runner:
     def _is_wanted(self, run: Run) -> bool:
         return run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
 
-    def _following(self, run: Run, listener: Listener, after: int, known: Sequence[StoredEvent]) -> Following:
-        return Following(
-            stored=functools.partial(self._stored, run.key),
-            sent=functools.partial(self._next, run, listener),
-            after=after,
-            known=known,
-            over=run.ended,
-        )
-
-    async def _next(self, run: Run, listener: Listener) -> Sequence[Sent]:
-        """What is sent next; None when the store should be looked at."""
-        if taken := listener.take():
-            return taken
-        if self._is_wanted(run):
-            return await listener.get()  # the driver ends with a word to everybody whose run it worked for
-        try:
-            async with asyncio.timeout(self._ports.settings.poll_s):
-                return await listener.get()
-        except TimeoutError:
-            return (None,)
-
-    async def _stored(self, key: RunKey, after: int) -> Sequence[StoredEvent]:
+    async def _load_events(self, key: RunKey, after: int) -> Sequence[StoredEvent]:
         events: list[StoredEvent] = []
         while page := await self._ports.store.read(_events_after, key, events[-1].seq if events else after):
             events += page

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.context.sections.tool_rules import rule_sentence
@@ -72,7 +72,7 @@ class RuleState:
         demanded: and an answer without a call is not taken.
         missing: the tools that still have to be called before the run may end.
         exited: the last call ends the run, unless something is missing.
-        stuck: why the run can't go on: what a tool returned is not foreseen.
+        stuck: why the run can't go on: what a tool returned is not mapped.
         filled: tool -> arguments that take the place of the model's.
     """
 
@@ -108,103 +108,123 @@ class RuleState:
         )
 
 
+@dataclass(slots=True)
+class _Constraints:
+    """What the rules ask, collected one kind of rule after the other. The fields are those of `RuleState`."""
+
+    active: list[tuple[ToolRule, frozenset[str]]] = field(default_factory=list)
+    filled: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    forced: bool = False
+    demanded: bool = False
+    stuck: str | None = None
+
+    def demand(self, rule: ToolRule, tools: frozenset[str]) -> None:
+        self.demanded = True
+        self.active.append((rule, tools))
+
+    def fill(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        self.filled[tool] = {**self.filled.get(tool, {}), **arguments}
+
+
 def rule_state(rule_scope: RuleScope, called: Sequence[PastCall], *, answer: int = -1) -> RuleState:
     """What holds after these calls. `answer`: the number of the newest answer; only a call of it ends the run."""
     tools, rules = rule_scope.tools, rule_scope.rules.ordered
-    ran = [call for call in called if not call.denied]
-    last = ran[-1] if ran else None
-    just_denied = bool(called) and called[-1].denied
-    active: list[tuple[ToolRule, frozenset[str]]] = []
-    filled: dict[str, Mapping[str, Any]] = {}
-    forced = demanded = False
-    stuck: str | None = None
-
-    first = {rule.tool_name for rule in rules if isinstance(rule, RunFirst)} & tools
-    if first and not called:
-        demanded = True
-        for rule in rules:
-            if isinstance(rule, RunFirst):
-                active.append((rule, frozenset(first)))
-                if rule.args:
-                    filled[rule.tool_name] = {**filled.get(rule.tool_name, {}), **rule.args}
-    for rule in rules:
-        if last is None or rule.tool_name != last.name:
-            continue
-        if isinstance(rule, ChildTools) and (children := tools & {*rule.children}):
-            demanded = True
-            active.append((rule, children))
-            for name, args in rule.child_args.items():
-                filled[name] = {**filled.get(name, {}), **args}
-        elif isinstance(rule, Conditional):
-            following, unforeseen = _following(rule, last.output)
-            if unforeseen:
-                active.append((rule, frozenset()))
-                stuck = f"{last.name} returned {last.output!r:.200}, for which no tool comes next by its rule"
-            elif following is not None and (there := following & tools):
-                demanded = True
-                active.append((rule, there))
-    parents: dict[str, set[str]] = {}
-    here: set[str] = set()
-    for rule in rules:
-        if isinstance(rule, ParentTool):
-            for child in rule.children:
-                parents.setdefault(child, set()).add(rule.tool_name)
-            if last is not None and rule.tool_name == last.name:
-                here |= tools & {*rule.children}
-    for rule in rules:
-        if isinstance(rule, ParentTool):
-            closed = {child for child in rule.children if last is None or last.name not in parents[child]}
-            if closed:
-                active.append((rule, tools - closed))
-            if here and last is not None and rule.tool_name == last.name:
-                forced = True
-                active.append((rule, frozenset(here)))
-    counts = Counter(call.name for call in ran)
-    active += [
+    executed = [call for call in called if not call.denied]
+    last = executed[-1] if executed else None
+    constraints = _Constraints()
+    if not called:
+        _constrain_first(constraints, rules, tools)
+    if last is not None:
+        _constrain_followers(constraints, rules, tools, last)
+    _constrain_children(constraints, rules, tools, last)
+    counts = Counter(call.name for call in executed)
+    constraints.active += [
         (rule, tools - {rule.tool_name})
         for rule in rules
         if isinstance(rule, MaxCount) and counts[rule.tool_name] >= rule.max_count_limit
     ]
+    called_names = {call.name for call in called}
+    required = [rule.tool_name for rule in rules if isinstance(rule, RequiredBeforeExit) and rule.tool_name in tools]
+    missing = tuple(name for name in dict.fromkeys(required) if name not in called_names)
     exits = {rule.tool_name: rule for rule in rules if isinstance(rule, ExitLoop)}
-    asked = {call.name for call in called}
-    missing = tuple(
-        dict.fromkeys(
-            rule.tool_name
-            for rule in rules
-            if isinstance(rule, RequiredBeforeExit) and rule.tool_name in tools and rule.tool_name not in asked
-        )
-    )
     exited = last.name if last is not None and last.name in exits and last.answer == answer else None
     if exited is not None and not missing:
-        active.append((exits[exited], frozenset()))
-    allowed = tools
-    for _, left in active:
-        allowed = allowed & left
-    if not allowed or just_denied:  # there is nothing that could be demanded, or a person has just refused it
-        demanded = forced = False
+        constraints.active.append((exits[exited], frozenset()))
+    allowed = frozenset.intersection(tools, *(remaining for _, remaining in constraints.active))
+    # Nothing can be demanded where nothing is allowed, nor right after a person has refused a call.
+    free = not allowed or (bool(called) and called[-1].denied)
+    demanded = constraints.demanded and not free
     return RuleState(
         allowed=allowed,
         tools=tools,
-        forced=forced or demanded,
+        forced=demanded or (constraints.forced and not free),
         demanded=demanded,
         missing=missing,
         exited=exited,
-        stuck=stuck,
-        filled={name: args for name, args in filled.items() if name in allowed},
-        active=tuple(active),
+        stuck=constraints.stuck,
+        filled={name: arguments for name, arguments in constraints.filled.items() if name in allowed},
+        active=tuple(constraints.active),
     )
+
+
+def _constrain_first(constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str]) -> None:
+    """Before the first call: the tools that may come first, and their arguments."""
+    first_rules = [rule for rule in rules if isinstance(rule, RunFirst)]
+    if first := tools & {rule.tool_name for rule in first_rules}:
+        for rule in first_rules:
+            constraints.demand(rule, first)
+            if rule.args:
+                constraints.fill(rule.tool_name, rule.args)
+
+
+def _constrain_followers(
+    constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str], last: PastCall
+) -> None:
+    """After a call: the tools that must follow it, and their arguments."""
+    for rule in rules:
+        if rule.tool_name != last.name:
+            continue
+        if isinstance(rule, ChildTools) and (children := tools & {*rule.children}):
+            constraints.demand(rule, children)
+            for name, arguments in rule.child_args.items():
+                constraints.fill(name, arguments)
+        elif isinstance(rule, Conditional):
+            followers, is_unmapped = _followers(rule, last.output)
+            if is_unmapped:
+                constraints.active.append((rule, frozenset()))
+                constraints.stuck = (
+                    f"{last.name} returned {last.output!r:.200}, for which no tool comes next by its rule"
+                )
+            elif followers is not None and (present := followers & tools):
+                constraints.demand(rule, present)
+
+
+def _constrain_children(
+    constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str], last: PastCall | None
+) -> None:
+    """Tools that may follow their parents only; and after a parent, its children."""
+    parent_rules = [rule for rule in rules if isinstance(rule, ParentTool)]
+    own_rules = [rule for rule in parent_rules if last is not None and rule.tool_name == last.name]
+    open_children = {child for rule in own_rules for child in rule.children}
+    children = tools & open_children
+    for rule in parent_rules:
+        if closed := {*rule.children} - open_children:
+            constraints.active.append((rule, tools - closed))
+        if children and rule in own_rules:
+            constraints.forced = True
+            constraints.active.append((rule, children))
 
 
 def expected_states(rule_scope: RuleScope, called: Sequence[PastCall], names: Iterable[str]) -> list[RuleState]:
     """What holds for each of these calls of one answer, as far as it is known before any of them has run."""
-    so_far, found = list(called), list[RuleState]()
+    past_calls, states = list(called), list[RuleState]()
     answer = -2  # of an answer that has no number yet
     for name in names:
-        now = rule_state(rule_scope, so_far, answer=answer)
-        found.append(now)
-        if name in now.allowed:
-            so_far.append(PastCall(name, answer=answer))
-    return found
+        state = rule_state(rule_scope, past_calls, answer=answer)
+        states.append(state)
+        if name in state.allowed:
+            past_calls.append(PastCall(name, answer=answer))
+    return states
 
 
 def calls_made(messages: Iterable[Message]) -> list[PastCall]:
@@ -241,8 +261,8 @@ def prefilled(arguments: str, filled: Mapping[str, Any] | None) -> str:
     return json.dumps(own | dict(filled), ensure_ascii=False)
 
 
-def _following(rule: Conditional, output: str | None) -> tuple[frozenset[str] | None, bool]:
-    """(the tools that may come next by the rule, None: any; whether the output is not foreseen though it has to be)."""
+def _followers(rule: Conditional, output: str | None) -> tuple[frozenset[str] | None, bool]:
+    """(The tools that may come next by the rule, None: any; whether the output is not mapped though it has to be)."""
     if output is None:  # it is not known before the call has run
         free = rule.default_child is None and not rule.require_output_mapping
         return (None if free else frozenset(rule.children)), False
