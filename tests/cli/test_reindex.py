@@ -63,6 +63,23 @@ def test_what_was_there_before_gets_its_vectors(tmp_path: Path, monkeypatch: pyt
     assert "4 texts with a vector of test/other" in called(tmp_path, "reindex").stdout
 
 
+def test_the_texts_of_files_get_their_vectors_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was taken in without an embedder is found by meaning after a reindex; an archive goes by its name."""
+
+    async def take_in() -> None:
+        async with await AsyncPerdure.open(tmp_path / "perdure.db") as perdure:
+            folder = await perdure.folders.create("manuals")
+            await folder.upload(b"The boiler is a Vaillant.", name="boiler.txt")
+            await folder.wait()
+            await (await perdure.archives.create("notes")).insert("The router stands in the hall.")
+
+    asyncio.run(take_in())
+    embedded_by(monkeypatch, ScriptedEmbedder())
+
+    assert called(tmp_path, "reindex", "--archive", "notes").stdout.startswith("1 text with a vector")
+    assert called(tmp_path, "reindex").stdout.startswith("2 texts with a vector")
+
+
 def test_a_text_that_can_not_be_embedded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code is 1, the reason and what helps are said, the others have their vectors."""
     fill(tmp_path)

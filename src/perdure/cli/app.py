@@ -387,7 +387,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
 @app.command()
 def reindex(
     archive: Annotated[
-        str | None, typer.Option("--archive", metavar="ID", help="The passages of this archive.")
+        str | None, typer.Option("--archive", metavar="ARCHIVE", help="The passages of this archive, by name or id.")
     ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="AGENT", help="The messages of this agent, by name or id.")

@@ -23,6 +23,7 @@ from perdure.library.services.search import SearchService
 from perdure.library.services.secrets import SecretService
 from perdure.library.services.steps import StepService
 from perdure.library.services.tools import ToolService
+from perdure.library.services.upkeep import UpkeepService
 
 __all__ = ["Services"]
 
@@ -48,3 +49,4 @@ class Services:
         self.secrets = SecretService(app)
         self.steps = StepService(app)
         self.tools = ToolService(app)
+        self.upkeep = UpkeepService(app)

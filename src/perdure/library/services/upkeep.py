@@ -1,0 +1,187 @@
+"""Upkeep of a store: comparing what is derived with the texts, making it anew, and having every text embedded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.app import App
+from perdure.core.errors import InvalidInput, StoreDamaged
+from perdure.core.upkeep import Checked, CheckedBlocks, Fault, Owner
+from perdure.core.vectors import OwnerKind, ScopeCounts
+from perdure.domain.archives.embedding import reindex
+from perdure.storage.tx import Tx
+
+__all__ = ["Comparison", "Progress", "Reindexed", "UpkeepService"]
+
+PAGE = 500
+POLL_S = 0.2
+"""How often it is looked how far the worker of embeddings is."""
+
+TEXTS: dict[OwnerKind, str] = {"agent": "messages", "archive": "passages"}
+
+Progress = Callable[[str, int, int], None]
+"""Takes what is being done, how much of it is done, and how much there is to do."""
+
+Unit = Callable[..., Awaitable[Any]]
+"""`store.read`, or `store.write` for a repair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was compared, and what differs.
+
+    Args:
+        unfinished: of whose texts a new full-text index was begun that is not done.
+        without_checksum: how many rows have none.
+    """
+
+    owners: Sequence[Owner]
+    faults: Sequence[Fault]
+    unfinished: AbstractSet[OwnerKind]
+    without_checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reindexed:
+    """How far each agent and archive is with vectors of `model`, and how many were made meanwhile."""
+
+    model: str
+    counts: Sequence[ScopeCounts]
+    made: int
+
+
+class UpkeepService:
+    """What keeps a store whole. All of it goes in small transactions, so that others can write meanwhile."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._store = app, app.store
+
+    async def find_damage(self) -> Sequence[str]:
+        """What the database finds wrong with its own file; then nothing in it can be trusted."""
+        return await self._store.read(lambda tx: tx.upkeep.integrity())
+
+    async def compare(self, *, repair: bool, progress: Progress) -> Comparison:
+        """Compare all that is derived from texts with them, and the texts with their checksums; repair what can be.
+
+        Raises: StoreError.
+        """
+        store = self._store
+        unfinished = {*await store.read(lambda tx: tx.upkeep.rebuilding())}
+        owners = await self._owners()
+        unit = store.write if repair else store.read
+        faults, without_checksum = await _compare_blocks(unit, repair)
+        if repair:
+            for kind in sorted(unfinished):
+                await self._rebuild_words(kind, owners, progress)
+        stale: set[OwnerKind] = set()
+        total, before = sum(owner.rows for owner in owners), 0
+        for owner in owners:
+            seq: int | None = 0
+            while seq is not None:
+                progress("comparing", before + min(seq, owner.rows), total)
+                try:
+                    checked = await unit(_check, owner, seq, repair)
+                except StoreDamaged:
+                    faults.append(Fault("damage", owner.id, f"place from number {seq} on that can't be read", 1, False))
+                    break
+                faults += checked.faults
+                without_checksum += checked.bare
+                if any(fault.kind == "stale words" and not fault.repaired for fault in checked.faults):
+                    stale.add(owner.kind)
+                seq = checked.next_seq
+            before += owner.rows
+        if not repair:
+            return Comparison(owners, faults, unfinished, without_checksum)
+        for kind in sorted(stale):
+            await self._rebuild_words(kind, owners, progress)
+        return Comparison(owners, [replace(one, repaired=one.kind != "damage") for one in faults], set(), 0)
+
+    async def reindex(self, owner_ids: Sequence[str] = (), *, again: bool, progress: Progress) -> Reindexed:
+        """Have every text of these agents and archives, or of all, embedded by the embedder in use; wait for it.
+
+        Args:
+            again: also those that have a vector of this embedder.
+        Raises: InvalidInput: there is no embedder; StoreError.
+        """
+        embedder, worker = self._app.embedder, self._app.worker
+        if embedder is None or worker is None:
+            raise InvalidInput(f"there is no embedder: {self._app.embedding_reason}")
+        owners = [one for one in await self._owners() if not owner_ids or one.id in owner_ids]
+        for first in range(0, len(owners), PAGE):
+            part = [(one.number, one.kind, one.id) for one in owners[first : first + PAGE]]
+            await self._store.write(reindex, part, embedder.handle, force=again)
+        worker.nudge()
+        texts = {one.number: one.rows for one in owners}
+        before: int | None = None
+        while True:
+            counts = [one for one in await self._counts() if one.scope.number in texts]
+            done = sum(one.scope.row_count + one.failed for one in counts)
+            before = done if before is None else before
+            total = sum(_count_texts(one, texts[one.scope.number]) for one in counts)
+            progress(worker.trouble or embedder.handle, done, total)
+            if all(not one.waiting and one.scope.fill_from is None for one in counts):
+                return Reindexed(embedder.handle, counts, done - before)
+            await asyncio.sleep(POLL_S)
+
+    async def _owners(self) -> list[Owner]:
+        owners: list[Owner] = []
+        after = -1
+        while page := await self._store.read(_owners_page, after):
+            owners += page
+            after = owners[-1].number
+        return owners
+
+    async def _counts(self) -> list[ScopeCounts]:
+        counts: list[ScopeCounts] = []
+        after = -1
+        while page := await self._store.read(_counts_page, after):
+            counts += page
+            after = page[-1].scope.number
+        return counts
+
+    async def _rebuild_words(self, kind: OwnerKind, owners: Sequence[Owner], progress: Progress) -> None:
+        """Make the full-text index anew; search goes by the old one until all is done."""
+        what, of_kind = f"making the index of {TEXTS[kind]} anew", [owner for owner in owners if owner.kind == kind]
+        total = sum(owner.rows for owner in of_kind)
+        while place := await self._store.write(lambda tx: tx.upkeep.rebuild_words(kind)):
+            number, next_seq = place
+            progress(what, sum(owner.rows for owner in of_kind if owner.number < number) + next_seq, total)
+
+
+async def _compare_blocks(unit: Unit, repair: bool) -> tuple[list[Fault], int]:
+    """The faults of all blocks, and how many rows have no checksum."""
+    faults: list[Fault] = []
+    without_checksum, after = 0, ("", -1)
+    while True:
+        checked = await unit(_check_blocks, after, repair)
+        faults += checked.faults
+        without_checksum += checked.bare
+        if checked.after is None:
+            return faults, without_checksum
+        after = checked.after
+
+
+def _owners_page(tx: Tx, after: int) -> Sequence[Owner]:
+    return tx.upkeep.owners(after=after, limit=PAGE)
+
+
+def _counts_page(tx: Tx, after: int) -> Sequence[ScopeCounts]:
+    return tx.vectors.counts(after=after, limit=PAGE)
+
+
+def _check(tx: Tx, owner: Owner, from_seq: int, repair: bool) -> Checked:
+    return tx.upkeep.check(owner, from_seq=from_seq, repair=repair)
+
+
+def _check_blocks(tx: Tx, after: tuple[str, int], repair: bool) -> CheckedBlocks:
+    return tx.upkeep.check_blocks(after=after, repair=repair)
+
+
+def _count_texts(counts: ScopeCounts, texts: int) -> int:
+    """How many texts get a vector; while the queue is being filled, at most `texts`."""
+    known = counts.scope.row_count + counts.waiting + counts.failed
+    return known if counts.scope.fill_from is None else max(known, texts)
