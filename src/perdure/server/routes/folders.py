@@ -1,4 +1,4 @@
-"""Folders and their files: making, filling, reading and removing them. `sources` is their older name."""
+"""Folders and their files. `sources` is their older name on the wire."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OrderBy = Annotated[Literal["created_at"] | None, Query()]
 
 @router.post("/v1/folders/")
 async def create(body: FolderIn, library: Library) -> Response:
-    """Make a folder that no agent has yet."""
+    """Create a folder that no agent has yet."""
     folder = await library.services.folders.create(**body.changes())
     return json_answer(folder_shape(folder, library.app.embedder))
 
@@ -59,7 +59,7 @@ async def retrieve(folder_id: FolderPath, library: Library) -> Response:
 
 @router.patch("/v1/folders/{folder_id}")
 async def update(folder_id: FolderPath, body: FolderChangesIn, library: Library) -> Response:
-    """Change what is given."""
+    """Change the fields that are set."""
     folder = await library.services.folders.update(folder_id, body.changes())
     return json_answer(folder_shape(folder, library.app.embedder))
 
@@ -86,7 +86,7 @@ async def list_agents(
 async def list_passages(
     folder_id: FolderPath, library: Library, page: Annotated[Page, pages("passage", limit=100, order="asc")]
 ) -> Response:
-    """What is found of the folder's files, in their order by default. `before` and `after` are relative to it."""
+    """The passages of the folder's files, oldest first by default. `before` and `after` are relative to the order."""
     passages = await library.services.folders.list_passages(folder_id, page)
     return json_answer([passage_shape(passage) for passage in passages])
 
@@ -102,7 +102,7 @@ async def upload(
     duplicate_handling: Annotated[IfExists, Query(description="What to do if the name is taken.")] = "suffix",
     name: Annotated[str | None, Query(description="Its name in the folder, in place of its own.")] = None,
 ) -> Response:
-    """Take a file in. It is durable when this is answered; its text is made in the background."""
+    """Take a file in. It is durable at the reply; its text is made in the background."""
     await library.services.folders.get(folder_id)  # before the body is read
     async with request.form(max_files=1, max_fields=20) as form:
         part = form.get("file")
@@ -137,7 +137,7 @@ async def list_files(
 async def retrieve_file(
     folder_id: FolderPath, file_id: FilePath, library: Library, include_content: bool = False
 ) -> Response:
-    """One file, with its text if it is asked for."""
+    """One file; with its text if the request includes it."""
     file = await library.services.files.get(folder_id, file_id, with_text=include_content)
     return json_answer(_shape(library, file))
 

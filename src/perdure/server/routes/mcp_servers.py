@@ -1,4 +1,4 @@
-"""MCP servers: registering, reading, changing and removing them, and the tools they offer."""
+"""MCP servers, and the tools they offer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ router = APIRouter(tags=["mcp-servers"])
 
 @router.post("/v1/mcp-servers/")
 async def create(body: McpServerIn, library: Library, guard: Guarded) -> Response:
-    """Register a server. Its tools are read at once if it can be reached, else when it is."""
+    """Register a server. Its tools are read now if it can be reached, else at the first use."""
     server = await library.services.mcp.add_and_read(body.server_name, **await guard.new(body))
     return json_answer(server_shape(server))
 
@@ -48,7 +48,7 @@ async def retrieve(mcp_server_id: McpServerPath, library: Library) -> Response:
 
 @router.patch("/v1/mcp-servers/{mcp_server_id}")
 async def update(mcp_server_id: McpServerPath, body: McpServerChangesIn, library: Library, guard: Guarded) -> Response:
-    """Change what is given; an empty value of a token, header or variable leaves what is stored."""
+    """Change the fields that are set. An empty token, header or variable keeps the stored value."""
     changes = await guard.changed(body, await library.services.mcp.get(mcp_server_id))
     return json_answer(server_shape(await library.services.mcp.update(mcp_server_id, changes)))
 
@@ -64,7 +64,7 @@ async def delete(mcp_server_id: McpServerPath, library: Library) -> Response:
 async def refresh(
     mcp_server_id: McpServerPath, library: Library, agent_id: Annotated[AgentId | None, Query()] = None
 ) -> Response:
-    """Connect anew and read the tools. What is new, and what has changed, waits for approval."""
+    """Connect anew and read the tools. New and changed tools wait for approval."""
     return json_answer(tools_by_status_shape(await library.services.mcp.refresh(mcp_server_id)))
 
 
@@ -76,20 +76,20 @@ async def list_tools(mcp_server_id: McpServerPath, library: Library) -> Response
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}")
 async def retrieve_tool(mcp_server_id: McpServerPath, tool_id: ToolPath, library: Library) -> Response:
-    """One of them."""
+    """One of the server's tools."""
     return json_answer(tool_shape(await library.services.mcp.get_tool(mcp_server_id, tool_id)))
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}/run")
 async def run_tool(mcp_server_id: McpServerPath, tool_id: ToolPath, body: McpToolRunIn, library: Library) -> Response:
-    """What came of a call; whatever the server does is a result with the status `error`."""
+    """The outcome of a call. Whatever goes wrong at the server is a result with the status `error`."""
     outcome = await library.services.mcp.run_tool(mcp_server_id, tool_id, body.args)
     return json_answer(execution_shape(outcome, None))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/definitions")
 async def list_definitions(mcp_server_id: McpServerPath, library: Library) -> Response:
-    """What is known of all its tools: approved and offered; and what was left out, with why. Perdure's own."""
+    """All tools of the server, with their approved and offered definitions, and what was left out. Perdure's own."""
     server = await library.services.mcp.get(mcp_server_id)
     tools = [known_tool_shape(tool) for tool in await library.services.mcp.list_known(server.id)]
     return json_answer([*tools, *map(left_out_shape, server.left_out)])
@@ -97,6 +97,6 @@ async def list_definitions(mcp_server_id: McpServerPath, library: Library) -> Re
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/approve")
 async def approve(mcp_server_id: McpServerPath, body: McpApproveIn, library: Library) -> Response:
-    """Have agents see what the server says now. Perdure's own."""
+    """Approve the present definitions of tools, for agents to see. Perdure's own."""
     tools = await library.services.mcp.approve(mcp_server_id, body.tools, expected=body.expected)
     return json_answer(tools_by_status_shape(tools))

@@ -1,4 +1,4 @@
-"""MCP servers by name, the older routes: what clients used before `/v1/mcp-servers`, over the same library."""
+"""MCP servers by name: the older routes, from before `/v1/mcp-servers`."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ async def add(body: ConfigIn, library: Library, guard: Guarded) -> Response:
 
 @router.post(f"{BASE}/test")
 async def test(body: ConfigIn, library: Library, guard: Guarded) -> Response:
-    """What a server offers, without registering it."""
+    """The tools that a server offers, without registering it."""
     listing = await library.services.mcp.look(**await guard.new(body.server()))
     return json_answer({"status": "success", "tools": listing_shape(listing)})
 
 
 @router.post(f"{BASE}/connect")
 async def connect(body: ConfigIn, library: Library, guard: Guarded) -> Response:
-    """The same, told as it happens. Servers that want OAuth end in an error: they need a token here."""
+    """The same as a stream of events. A server that wants OAuth ends in an error: it needs a token here."""
     options = await guard.new(body.server())
     events = _connection_events(body.server_name, options, library.services.mcp)
     return StreamingResponse(events, media_type="text/event-stream")
@@ -74,7 +74,7 @@ async def _connection_events(name: str, options: ServerOptions, service: McpServ
 
 @router.patch(f"{BASE}/{{mcp_server_name}}")
 async def update(mcp_server_name: ServerName, body: ConfigChangesIn, library: Library, guard: Guarded) -> Response:
-    """Change what is given; an empty value leaves what is stored."""
+    """Change the fields that are set. An empty value keeps the stored one."""
     server = await library.services.mcp.get_by_name(mcp_server_name)
     changes = await guard.changed(body.changes(), server)
     return json_answer(config_shape(await library.services.mcp.update(server.id, changes)))
@@ -89,7 +89,7 @@ async def delete(mcp_server_name: ServerName, library: Library) -> Response:
 
 @router.get(f"{BASE}/{{mcp_server_name}}/tools")
 async def list_tools(mcp_server_name: ServerName, library: Library) -> Response:
-    """What the server offers, by its own names. One that was not read yet is."""
+    """The tools that the server offers, by its own names. A server that was not read yet is read first."""
     server = await library.services.mcp.get_by_name(mcp_server_name)
     if server.listed_at is None:
         await library.services.mcp.refresh(server.id)
@@ -98,7 +98,7 @@ async def list_tools(mcp_server_name: ServerName, library: Library) -> Response:
 
 @router.post(f"{BASE}/{{mcp_server_name}}/resync")
 async def resync(mcp_server_name: ServerName, library: Library) -> Response:
-    """Connect anew and read the tools. What is new, changed or gone waits for approval; nothing else is altered."""
+    """Connect anew and read the tools. New, changed and missing tools wait for approval; nothing else changes."""
     tools = await library.services.mcp.refresh((await library.services.mcp.get_by_name(mcp_server_name)).id)
     return json_answer({"deleted": [], "updated": [], **tools_by_status_shape(tools)})
 
@@ -107,7 +107,7 @@ async def resync(mcp_server_name: ServerName, library: Library) -> Response:
 async def execute(
     mcp_server_name: ServerName, mcp_tool_name: ToolName, body: McpToolRunIn, library: Library
 ) -> Response:
-    """What came of a call; whatever the server does is a result with the status `error`."""
+    """The outcome of a call. Whatever goes wrong at the server is a result with the status `error`."""
     server = await library.services.mcp.get_by_name(mcp_server_name)
     outcome = await library.services.mcp.run(server.id, mcp_tool_name, body.args)
     return json_answer(execution_shape(outcome, None))
@@ -115,7 +115,7 @@ async def execute(
 
 @router.post(f"{BASE}/{{mcp_server_name}}/{{mcp_tool_name}}")
 async def add_tool(mcp_server_name: ServerName, mcp_tool_name: ToolName, library: Library) -> Response:
-    """The tool that agents are given for one of the server. It approves a new or removed one, never a changed one."""
+    """The tool of agents for one of the server. A new or removed one is approved, never a changed one."""
     server = await library.services.mcp.get_by_name(mcp_server_name)
     return json_answer(tool_shape(await library.services.mcp.approve_unless_changed(server.id, mcp_tool_name)))
 

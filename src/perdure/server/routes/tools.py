@@ -1,4 +1,4 @@
-"""Tools: making, finding, changing, trying and removing them; and those that an agent has."""
+"""Tools of the store, and those of an agent."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def _filter(
     return_only_letta_tools: bool | None,
     exclude_letta_tools: bool | None = None,
 ) -> ToolFilter:
-    wanted = _split(names)
+    all_names = _split(names)
     if name is not None:
-        wanted = (name,) if wanted is None or name in wanted else ()
+        all_names = (name,) if all_names is None or name in all_names else ()
     ids = _split(tool_ids)
     return ToolFilter(
-        names=wanted,
+        names=all_names,
         ids=None if ids is None else tuple(map(ToolId, ids)),
         types=_split(tool_types),
         not_types=_split(exclude_tool_types) or (),
@@ -85,13 +85,13 @@ def _shape(state: ToolState) -> dict[str, Any]:
 
 @router.post("/v1/tools/")
 async def create(body: ToolIn, library: Library) -> Response:
-    """Make a tool of a source; the same name and source again is the tool that is there."""
+    """Create a tool of a source. The same name and source again is the tool that is there."""
     return json_answer(_shape(await library.services.tools.create(body.new())))
 
 
 @router.put("/v1/tools/")
 async def upsert(body: ToolIn, library: Library) -> Response:
-    """Make a tool of a source, or change the one of its name."""
+    """Create a tool of a source, or change the tool of that name."""
     return json_answer(_shape(await library.services.tools.upsert(body.new())))
 
 
@@ -125,7 +125,7 @@ async def count(
     return_only_letta_tools: bool | None = None,
     exclude_letta_tools: bool | None = None,
 ) -> Response:
-    """How many tools there are, of those that are meant."""
+    """How many tools the filter lets through."""
     where = _filter(
         name,
         names,
@@ -159,14 +159,14 @@ async def add_base_tools(library: Library) -> Response:
 
 @router.post("/v1/tools/generate-schema")
 async def generate_schema(body: GenerateSchemaIn, library: Library) -> Response:
-    """The schema that a source says; nothing is stored."""
+    """The schema of a source; nothing is stored."""
     source_type = "typescript" if body.source_type == "typescript" else "python"
     return json_answer(json_schema_shape(library.services.tools.read_source(body.code, source_type)))
 
 
 @router.post("/v1/tools/run")
 async def run(body: ToolRunIn, library: Library, request: Request) -> Response:
-    """Try a source with arguments, in the sandbox; nothing is stored. It ends when the client leaves."""
+    """Run a source with arguments, in the sandbox; nothing is stored. The run ends when the client disconnects."""
     ports = library.app.ports
     work = library.services.tools.run_source(body.new(), body.args, author=WIRE_AUTHOR)
     try:
@@ -195,7 +195,7 @@ async def retrieve(tool_id: ToolPath, library: Library) -> Response:
 
 @router.patch("/v1/tools/{tool_id}")
 async def update(tool_id: ToolPath, body: ToolChangesIn, library: Library) -> Response:
-    """Change what is given; a new source says name, description and schema anew."""
+    """Change the fields that are set. A new source also brings a new name, description and schema."""
     state = await library.services.tools.update(tool_id, lambda tool: body.changes(tool.metadata))
     return json_answer(_shape(state))
 
@@ -252,7 +252,7 @@ async def detach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Re
 async def run_of_agent(
     agent_id: AgentPath, tool_name: str, body: AgentToolRunIn, library: Library, request: Request
 ) -> Response:
-    """Run a tool of the agent by hand, with its secrets and blocks. It ends when the client leaves."""
+    """Run a tool of the agent by hand, with its secrets and blocks. The run ends when the client disconnects."""
     work = library.services.tools.run_of_agent(agent_id, tool_name, body.args, author=WIRE_AUTHOR)
     try:
         outcome = await while_connected(request, work)

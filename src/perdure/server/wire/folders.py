@@ -1,4 +1,4 @@
-"""Folders and files as the wire shows and takes them."""
+"""Folders and files on the wire."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Name = Annotated[str, keywords(pattern=r"^[^/\n\r]*[^\s/][^/\n\r]*$", maxLength
 
 
 class FolderChangesIn(WireRequest):
-    """What may be changed of a folder. What is missing or null stays as it is. The embedding is the server's own."""
+    """Changes of a folder. A field that is missing or null stays. The embedding is the server's own."""
 
     name: _Name | None = None
     description: str | None = None
@@ -38,26 +38,27 @@ class FolderChangesIn(WireRequest):
     metadata: JsonObject | None = None
 
     def changes(self) -> FolderChanges:
-        given: FolderChanges = {}
+        """The fields that are neither missing nor null."""
+        changes: FolderChanges = {}
         if self.name is not None:
-            given["name"] = self.name
+            changes["name"] = self.name
         if self.description is not None:
-            given["description"] = self.description
+            changes["description"] = self.description
         if self.instructions is not None:
-            given["instructions"] = self.instructions
+            changes["instructions"] = self.instructions
         if self.metadata is not None:
-            given["metadata"] = self.metadata
-        return given
+            changes["metadata"] = self.metadata
+        return changes
 
 
 class FolderIn(FolderChangesIn):
-    """A folder to be made."""
+    """A new folder."""
 
     name: _Name
 
 
 def folder_shape(folder: Folder, embedder: Embedder | None) -> dict[str, Any]:
-    """The folder with all fields of the wire. `embedding_config` is what makes its vectors, null where nothing does."""
+    """The folder with all fields of the wire. `embedding_config` is null where there is no embedder."""
     return {
         "created_by_id": ACTOR_ID,
         "last_updated_by_id": ACTOR_ID,
@@ -78,8 +79,9 @@ def file_shape(file: File, *, waiting: int = 0, embedded: bool = False, content:
     """The file with all fields of the wire.
 
     Args:
-        waiting: how many of its chunks wait for their vectors; `embedded`: whether chunks get vectors here.
-        content: its text, if it was asked for.
+        waiting: how many of its chunks wait for their vectors.
+        embedded: whether there is an embedder, so that chunks get vectors.
+        content: its text, where the request includes it.
     """
     return {
         "created_by_id": ACTOR_ID,
@@ -106,9 +108,9 @@ def file_shape(file: File, *, waiting: int = 0, embedded: bool = False, content:
 
 
 def agent_file_shape(agent_id: AgentId, file: AgentFile, visible: str | None) -> dict[str, Any]:
-    """A file as one agent has it; `visible` is what of it is in view."""
+    """A file of an agent; `visible` is its text in the agent's view."""
     return {
-        "id": _id_of(agent_id, file),
+        "id": _pair_id(agent_id, file),
         "file_id": file.file.id,
         "file_name": file.path,
         "folder_id": file.file.folder_id,
@@ -121,18 +123,21 @@ def agent_file_shape(agent_id: AgentId, file: AgentFile, visible: str | None) ->
     }
 
 
-def _id_of(agent_id: AgentId, file: AgentFile) -> str:
-    """The id of the pair, made of both ids, so that it need not be stored."""
-    return f"file_agent-{_mixed(agent_id, file.file.id)}"
+def _pair_id(agent_id: AgentId, file: AgentFile) -> str:
+    """The id of agent and file together. It is computed from both ids, so nobody has to store it."""
+    return f"file_agent-{_xor_ids(agent_id, file.file.id)}"
 
 
 def file_id_of(agent_id: AgentId, cursor: str) -> str:
-    """The file's id, of itself or of the pair's. A text that is neither comes back as it is."""
-    return f"file-{_mixed(agent_id, cursor)}" if cursor.startswith("file_agent-") else cursor
+    """The file's id, from the id of agent and file together. Any other text is returned as it is."""
+    return f"file-{_xor_ids(agent_id, cursor)}" if cursor.startswith("file_agent-") else cursor
 
 
-def _mixed(one: str, other: str) -> str:
-    """What is the one of the two with the other mixed in; mixed in again, it is the one."""
+def _xor_ids(one: str, other: str) -> str:
+    """The UUIDs of two ids, combined by xor. Combined with the one again, the result is the other.
+
+    Where a text has no UUID, the other text is returned as it is.
+    """
     try:
         numbers = [UUID(text.partition("-")[2]).int for text in (one, other)]
     except ValueError:

@@ -1,4 +1,4 @@
-"""MCP servers as the wire shows and takes them. What is secret is taken and never shown."""
+"""MCP servers on the wire. A reply never has the values of secrets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReachedIn(WireRequest):
 
 
 class McpConfigIn(ReachedIn):
-    """How a server is reached; of a change, what is missing or null stays."""
+    """How a server is reached; in a change, a field that is missing or null stays."""
 
     mcp_server_type: Kind | None = None
 
@@ -74,19 +74,19 @@ class McpServerIn(WireRequest):
 
 
 class McpServerChangesIn(WireRequest):
-    """What may be changed of a server."""
+    """Changes of a server."""
 
     server_name: str | None = None
     config: McpConfigIn = McpConfigIn()
 
     def changes(self, server: McpServer) -> dict[str, Any]:
-        """The fields of `McpChanges` that are given. Raises: InvalidInput: another kind of server."""
+        """The fields of `McpChanges` that are set. Raises: InvalidInput: another kind of server."""
         config = self.config
         if config.mcp_server_type not in (None, server.transport):
             raise InvalidInput(
                 f"MCP server {server.name!r} is of the type {server.transport}, which stays: register another one"
             )
-        given = {
+        fields = {
             "name": self.server_name,
             "command": config.command,
             "args": None if config.args is None else tuple(config.args),
@@ -96,7 +96,7 @@ class McpServerChangesIn(WireRequest):
             "token": config.auth_token,
             "headers": config.custom_headers,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class McpToolRunIn(WireRequest):
@@ -106,14 +106,15 @@ class McpToolRunIn(WireRequest):
 
 
 class McpApproveIn(WireRequest):
-    """Which tools are approved, by their names at the server; null is all. `expected`: name -> digest looked at."""
+    """The tools to approve, by their names at the server; null is all. `expected`: name -> digest of the definition
+    that the client reviewed."""
 
     tools: Items[str] | None = None
     expected: ItemsByName[str] | None = None
 
 
 def server_shape(server: McpServer) -> dict[str, Any]:
-    """The server with the fields of its type; the names of what is secret, with empty values."""
+    """The server with the fields of its type. Secret headers and variables have their names, and empty values."""
     shape: dict[str, Any] = {"id": server.id, "server_name": server.name, "mcp_server_type": server.transport}
     if server.transport == "stdio":
         return shape | {
@@ -130,7 +131,7 @@ def server_shape(server: McpServer) -> dict[str, Any]:
 
 
 def known_tool_shape(tool: McpTool) -> dict[str, Any]:
-    """A tool of a server, with what was approved and what the server says now. The wire has nothing like it."""
+    """A tool of a server, with its approved and its present definition. Perdure's own."""
     return {
         "name": tool.name,
         "tool_name": tool.local_name,
@@ -144,12 +145,12 @@ def known_tool_shape(tool: McpTool) -> dict[str, Any]:
 
 def left_out_shape(one: LeftOut) -> dict[str, Any]:
     """An entry of a server's listing that is no tool, in the shape of those that are."""
-    nothing = dict.fromkeys(("tool_name", "tool_id", "approved", "offered"))
-    return {"name": one.name, "status": "left_out", "problem": one.reason, **nothing}
+    empty = dict.fromkeys(("tool_name", "tool_id", "approved", "offered"))
+    return {"name": one.name, "status": "left_out", "problem": one.reason, **empty}
 
 
 def tools_by_status_shape(tools: ToolsByStatus) -> Mapping[str, Any]:
-    """How the tools of a server stand, by their names there, and what of its listing is none."""
+    """A server's tools by status, and the entries of its listing that are no tools."""
     lists = {name: list(getattr(tools, name)) for name in _STATUSES}
     return lists | {"left_out": [{"name": one.name, "reason": one.reason} for one in tools.left_out]}
 

@@ -1,4 +1,4 @@
-"""MCP servers as the older routes under `/v1/tools/mcp/servers` show and take them: a name and a configuration."""
+"""MCP servers on the older routes under `/v1/tools/mcp/servers`: a name and a configuration."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Kind = Literal["stdio", "sse", "streamable_http"]
 
 
 class ConfigIn(ReachedIn):
-    """A server to register or to try. Without a `type` one with a `server_url` is `sse`, as it always was here."""
+    """A server to register or to try. On these routes a server with a `server_url` and no `type` is `sse`."""
 
     server_name: Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
     type: Kind | None = None
 
     def server(self) -> McpServerIn:
-        """The same as the newer routes have it."""
+        """The same for the newer routes."""
         kind = self.type or ("stdio" if self.command is not None else "sse")
         config = McpConfigIn(mcp_server_type=kind, **self.model_dump(exclude={"server_name", "type"}))
         return McpServerIn(server_name=self.server_name, config=config)
@@ -38,7 +38,7 @@ class CommandIn(WireRequest):
 
 
 class ConfigChangesIn(WireRequest):
-    """What may be changed of a server; `token` is the older name of `auth_token`."""
+    """Changes of a server; `token` is the older name of `auth_token`."""
 
     stdio_config: CommandIn = CommandIn()
     server_url: str | None = None
@@ -48,14 +48,14 @@ class ConfigChangesIn(WireRequest):
     custom_headers: ItemsByName[str] | None = None
 
     def changes(self) -> McpServerChangesIn:
-        """The same as the newer routes have it."""
-        given = self.model_dump(exclude={"stdio_config", "token"})
-        given["auth_token"] = self.auth_token or self.token
-        return McpServerChangesIn(config=McpConfigIn(**given, **self.stdio_config.model_dump()))
+        """The same for the newer routes."""
+        fields = self.model_dump(exclude={"stdio_config", "token"})
+        fields["auth_token"] = self.auth_token or self.token
+        return McpServerChangesIn(config=McpConfigIn(**fields, **self.stdio_config.model_dump()))
 
 
 def config_shape(server: McpServer) -> dict[str, Any]:
-    """The configuration of a server; what is secret is empty."""
+    """The configuration of a server; secret values are empty."""
     shape = server_shape(server)
     return {"server_name": server.name, "type": server.transport} | {
         name: value for name, value in shape.items() if name not in ("id", "server_name", "mcp_server_type")
@@ -63,12 +63,12 @@ def config_shape(server: McpServer) -> dict[str, Any]:
 
 
 def offered_shapes(tools: Sequence[McpTool]) -> list[dict[str, Any]]:
-    """What a server offers now, by its own names, whether it is approved or not."""
+    """The tools that a server offers now, by its own names, approved or not."""
     return [_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
 
 
 def listing_shape(listing: ToolListing) -> list[dict[str, Any]]:
-    """What a server that is not registered offers."""
+    """The tools that a server offers which is not registered."""
     return [_tool_shape(one, "") for one in listing.definitions]
 
 

@@ -1,4 +1,4 @@
-"""Tools as the wire shows and takes them."""
+"""Tools on the wire."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ __all__ = [
     "tool_shape",
 ]
 
-# What the wire gives a tool beyond ours stands in its metadata under this name, which no reply shows.
-_KEPT = "perdure:wire"
+_WIRE_FIELDS = "perdure:wire"
+"""The key in a tool's metadata of the fields that only the wire has. No reply shows it."""
+
 _HASH = "tool_hash"
 
-_NOT_OURS = ("request_heartbeat", "thinking", "inner_thoughts")
-"""Arguments that older agents' loops put into each schema, and that no function has."""
+_HEARTBEAT = "request_heartbeat"
+_LOOP_ARGUMENTS = (_HEARTBEAT, "thinking", "inner_thoughts")
+"""Arguments that the loops of older agents add to each schema. No function has them."""
 
 _AgentId = Annotated[AgentId, IdFormat("agent")]
 
@@ -58,7 +60,7 @@ class Requirement(BaseModel):
 
 
 class ToolChangesIn(WireRequest):
-    """What may be changed of a tool. What is missing or null stays as it is.
+    """Changes of a tool. A field that is missing or null stays.
 
     The last six are Perdure's own, beyond the wire.
     """
@@ -86,12 +88,12 @@ class ToolChangesIn(WireRequest):
 
     @field_validator("source_type")
     @classmethod
-    def _known(cls, value: str | None) -> str | None:
+    def _source_type(cls, value: str | None) -> str | None:
         return "python" if value in (None, "", "json") else value  # clients of 1.x say "json" of Python
 
     def changes(self, metadata: Mapping[str, Any]) -> ToolChanges:
-        """The changes to a tool that has this metadata. Raises: InvalidInput."""
-        given: dict[str, Any] = {
+        """The changes of a tool with this metadata. Raises: InvalidInput."""
+        fields: dict[str, Any] = {
             "source": self.source_code,
             "source_type": self.source_type,
             "name": self.name or _text(self.json_schema, "name"),
@@ -109,13 +111,13 @@ class ToolChangesIn(WireRequest):
             "memory_mb": self.memory_mb,
             "metadata": self._metadata(metadata),
         }
-        made = {name: value for name, value in given.items() if value is not None}
-        if "source" not in made:
-            made.pop("source_type", None)  # clients send back what they were shown
-        return cast(ToolChanges, made)
+        changes = {name: value for name, value in fields.items() if value is not None}
+        if "source" not in changes:
+            changes.pop("source_type", None)  # clients send back the fields of a reply
+        return cast(ToolChanges, changes)
 
     def _schema(self) -> dict[str, Any] | None:
-        """The JSON schema of the arguments, if one is given."""
+        """The JSON schema of the arguments, None without one."""
         if self.json_schema is not None:
             parameters = self.json_schema.get(
                 "parameters", self.json_schema if "properties" in self.json_schema else None
@@ -132,30 +134,31 @@ class ToolChangesIn(WireRequest):
         return _without_heartbeat(parameters)
 
     def _metadata(self, before: Mapping[str, Any]) -> dict[str, Any] | None:
-        kept = dict(before.get(_KEPT, {}))
+        """The whole new metadata, None where nothing of it changes."""
+        wire_fields = dict(before.get(_WIRE_FIELDS, {}))
         if self.args_json_schema is not None:
-            kept["args_json_schema"] = self.args_json_schema
+            wire_fields["args_json_schema"] = self.args_json_schema
         if self.npm_requirements is not None:
-            kept["npm_requirements"] = [one.model_dump() for one in self.npm_requirements]
-        if self.metadata is None and kept == before.get(_KEPT, {}):
+            wire_fields["npm_requirements"] = [one.model_dump() for one in self.npm_requirements]
+        if self.metadata is None and wire_fields == before.get(_WIRE_FIELDS, {}):
             return None
-        shown = before if self.metadata is None else self.metadata
-        own = {name: value for name, value in shown.items() if name not in (_KEPT, _HASH)}
-        return own | ({_KEPT: kept} if kept else {})
+        metadata = before if self.metadata is None else self.metadata
+        own = {name: value for name, value in metadata.items() if name not in (_WIRE_FIELDS, _HASH)}
+        return own | ({_WIRE_FIELDS: wire_fields} if wire_fields else {})
 
 
 class ToolIn(ToolChangesIn):
-    """A tool to be made."""
+    """A new tool."""
 
     source_code: str
 
     def new(self) -> NewTool:
-        """Raises: InvalidInput."""
+        """The tool to create. Raises: InvalidInput."""
         return NewTool(**self.changes({}))
 
 
 class ToolRunIn(ToolIn):
-    """A source to be tried."""
+    """A source to run without storing it, and its arguments."""
 
     args: JsonObject = Field(default_factory=dict)
 
@@ -174,14 +177,14 @@ class AgentToolRunIn(WireRequest):
 
 
 class GenerateSchemaIn(WireRequest):
-    """A source whose schema is asked for."""
+    """A source, of which the reply is the schema."""
 
     code: str
     source_type: str | None = None
 
 
 class ToolSearchIn(WireRequest):
-    """What tools are looked for. They are found by words, whatever the mode: they have no vectors."""
+    """A search for tools. It goes by words in every mode: tools have no vectors."""
 
     query: str | None = None
     search_mode: Literal["vector", "fts", "hybrid"] = "hybrid"
@@ -191,18 +194,17 @@ class ToolSearchIn(WireRequest):
 
 
 def json_schema_shape(tool: Tool) -> dict[str, Any]:
-    """A tool's schema as the wire has it: with its name and description around it."""
+    """A tool's schema on the wire: name, description and parameters."""
     spec = tool.spec
     return {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
 
 
 def tool_shape(tool: Tool, code: ToolCode | None = None) -> dict[str, Any]:
-    """The tool with all fields of the wire. `source_code` is null of what is no custom tool: a function of the program,
-    our own, or another server's."""
+    """The tool with all fields of the wire. `source_code` is null of a tool that is not custom."""
     spec = tool.spec
     own = spec.tool_type != "custom"
-    kept = tool.metadata.get(_KEPT, {})
-    metadata = {name: value for name, value in tool.metadata.items() if name != _KEPT}
+    wire_fields = tool.metadata.get(_WIRE_FIELDS, {})
+    metadata = {name: value for name, value in tool.metadata.items() if name != _WIRE_FIELDS}
     if code is not None:
         digest = hashlib.sha256(code.source.encode("utf-8", "surrogatepass")).hexdigest()
         metadata[_HASH] = digest[:12]
@@ -216,23 +218,22 @@ def tool_shape(tool: Tool, code: ToolCode | None = None) -> dict[str, Any]:
         "tags": list(tool.tags) or ([spec.tool_type] if own else []),
         "source_code": None if code is None else code.source,
         "json_schema": json_schema_shape(tool),
-        "args_json_schema": None if own else kept.get("args_json_schema", {}),
+        "args_json_schema": None if own else wire_fields.get("args_json_schema", {}),
         "return_char_limit": spec.return_limit_chars,
         "pip_requirements": None if code is None else [_requirement(one) for one in code.requirements] or None,
-        "npm_requirements": kept.get("npm_requirements"),
+        "npm_requirements": wire_fields.get("npm_requirements"),
         "default_requires_approval": spec.requires_approval or None,
         "enable_parallel_execution": spec.parallel,
         "created_by_id": ACTOR_ID,
         "last_updated_by_id": ACTOR_ID,
         "metadata_": metadata,
         "project_id": None,
-        # Only where they are set: a client of Letta's expects nothing else.
-        **_beyond(tool, code),
+        **_own_fields(tool, code),
     }
 
 
 def hit_shape(hit: ToolHit, rank: int, code: ToolCode | None) -> dict[str, Any]:
-    """A tool that was found, `rank` from 1."""
+    """A tool of a search's result, `rank` from 1."""
     return {
         "tool": tool_shape(hit.tool, code),
         "embedded_text": text_of_tool(hit.tool),
@@ -243,7 +244,7 @@ def hit_shape(hit: ToolHit, rank: int, code: ToolCode | None) -> dict[str, Any]:
 
 
 def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[str, Any]:
-    """What came of a run by hand."""
+    """The outcome of a run by hand."""
     return {
         "status": outcome.status,
         "func_return": outcome.text,
@@ -254,7 +255,8 @@ def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[
     }
 
 
-def _beyond(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
+def _own_fields(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
+    """The fields that only Perdure has, where they are set: other clients don't expect them."""
     fields: dict[str, Any] = {"idempotent": tool.spec.idempotent} if tool.spec.tool_type == "custom" else {}
     if code is not None:
         fields |= {"timeout_s": tool.spec.timeout_s, "network": list(code.network), "memory_mb": code.memory_mb}
@@ -273,11 +275,12 @@ def _text(schema: Mapping[str, Any] | None, name: str) -> str | None:
 
 
 def _without_heartbeat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without what older agents' loops put into it."""
+    """The schema without the arguments that the loops of older agents add."""
     properties, required = parameters.get("properties"), parameters.get("required")
-    if not isinstance(properties, Mapping) or not any(name in properties for name in _NOT_OURS[:1]):
+    if not isinstance(properties, Mapping) or _HEARTBEAT not in properties:
         return dict(parameters)
-    made = {**parameters, "properties": {key: one for key, one in properties.items() if key not in _NOT_OURS}}
+    own = {name: schema for name, schema in properties.items() if name not in _LOOP_ARGUMENTS}
+    schema = {**parameters, "properties": own}
     if isinstance(required, list):
-        made["required"] = [name for name in required if name not in _NOT_OURS]
-    return made
+        schema["required"] = [name for name in required if name not in _LOOP_ARGUMENTS]
+    return schema
