@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.library import transfer as library_transfer
+from perdure.library.services import transfer as library_transfer
 from tests.support.library import open_sync
 from tests.support.programs import called, perdure
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, NewPassage
-from perdure.library.transfer import Carried, check_lines, export_lines, import_lines
+from perdure.library.services.transfer import ImportedArchives, check_lines, export_lines, import_lines
 from perdure.settings import Settings
 from perdure.testing import InlineStore
 from perdure.testing.strategies import effort
@@ -54,7 +54,7 @@ def test_what_was_written_is_read_again(
             assert (await import_lines(other.app, lines)).imported == 0
 
             copy = await one.archives.create("copy")
-            results: list[Carried] = [await import_lines(one.app, lines, into=copy.id) for _ in range(2)]
+            results: list[ImportedArchives] = [await import_lines(one.app, lines, into=copy.id) for _ in range(2)]
             assert [result.imported for result in results] == [len(new), 0]
             assert [passage.text for passage in await copy.passages()] == [passage.text for passage in stored]
             assert list(await archive.passages()) == stored

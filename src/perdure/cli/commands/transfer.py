@@ -15,7 +15,7 @@ from perdure.core.ids import ArchiveId, ConversationId
 from perdure.domain.conversations.importing import ImportedMessage, imported_message
 from perdure.library.archives import AsyncArchive
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.transfer import check_lines, export_lines, import_lines
+from perdure.library.services.transfer import check_lines, export_lines, import_lines
 from perdure.settings import Settings
 
 __all__ = ["export_archives", "import_archives", "import_messages"]

@@ -20,13 +20,10 @@ from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.blocks.tool_edits import change_blocks
 from perdure.domain.secrets import resolve_environment, secret_names
 from perdure.domain.tools.environment import open_environment
-from perdure.domain.tools.units import NewTool, build_tool
 from perdure.storage.tx import Tx
 
-__all__ = ["check_sandbox_limits", "run_source", "run_tool"]
+__all__ = ["check_sandbox_limits", "run_tool"]
 
-UNSAVED = ToolId("tool-tried")
-"""Stands for the id of a tool that is not stored."""
 TIMEOUT_S = 30.0
 
 
@@ -58,40 +55,24 @@ def check_sandbox_limits(app: App, *, memory_mb: object, timeout_s: object) -> N
         )
 
 
-async def run_source(
-    app: App,
-    new: NewTool,
-    arguments: Mapping[str, Any],
-    *,
-    agent_id: AgentId | None = None,
-    author: Author,
-    progress: Callable[[str], None] | None = None,
-) -> ToolOutcome:
-    """The outcome of a source with these arguments. Only its changes of the agent's blocks are stored.
-
-    Raises: SourceInvalid, SchemaMismatch, InvalidInput, SandboxUnavailable; NotFound: the agent, a secret.
-    """
-    check_sandbox_limits(app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
-    tool, code = build_tool(new, UNSAVED)
-    return await _run_code(app, tool, code, arguments, agent_id, author, progress)
-
-
 async def run_tool(
     app: App,
     tool: Tool,
+    code: ToolCode | None,
     arguments: Mapping[str, Any],
     *,
     agent_id: AgentId | None = None,
     author: Author,
     progress: Callable[[str], None] | None = None,
 ) -> ToolOutcome:
-    """The outcome of a tool with these arguments.
+    """The outcome of a tool with these arguments. Only its changes of the agent's blocks are stored.
 
+    Args:
+        code: of a custom tool.
     Raises: InvalidInput: it is a tool of memory, or a client's, which only an agent's run can call; SandboxUnavailable;
         NotFound: the agent, a secret.
     """
     if tool.spec.kind == "custom":
-        code = await app.store.read(lambda tx: tx.tools.code(tool.id))
         if code is None:
             raise InvalidInput(f"tool {tool.spec.name!r} has no source to run")
         return await _run_code(app, tool, code, arguments, agent_id, author, progress)

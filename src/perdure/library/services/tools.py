@@ -24,12 +24,14 @@ from perdure.domain.tools.units import (
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import USER, check_limit, check_text
 from perdure.library.paging import Page
-from perdure.library.services.tool_runs import UNSAVED, check_sandbox_limits, run_source, run_tool
+from perdure.library.services.tool_runs import check_sandbox_limits, run_tool
 from perdure.storage.tx import Tx
 
 __all__ = ["NewTool", "ToolChanges", "ToolFilter", "ToolHit", "ToolService", "ToolState"]
 
 NAMED_TOOLS = 20
+UNSAVED = ToolId("tool-tried")
+"""Stands for the id of a tool that is not stored."""
 
 Changes = ToolChanges | Callable[[Tool], ToolChanges]
 """New values of some fields, or a function that makes them from the tool as it is."""
@@ -140,8 +142,8 @@ class ToolService:
             progress: is called with lines about what is waited for, such as the installation of requirements.
         Raises: NotFound, SandboxUnavailable; InvalidInput: only an agent's run can call this tool.
         """
-        tool = (await self.get(name_or_id)).tool
-        return await run_tool(self._app, tool, arguments, author=author, progress=progress)
+        state = await self.get(name_or_id)
+        return await run_tool(self._app, state.tool, state.code, arguments, author=author, progress=progress)
 
     async def run_source(
         self,
@@ -152,7 +154,9 @@ class ToolService:
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
         """The outcome of a source, which is not stored. Raises: as `create` and `run`."""
-        return await run_source(self._app, new, arguments, author=author, progress=progress)
+        check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
+        tool, code = build_tool(new, UNSAVED)
+        return await run_tool(self._app, tool, code, arguments, author=author, progress=progress)
 
     # --- those of an agent
 
@@ -200,17 +204,17 @@ class ToolService:
         """
         check_text("a tool's name or id", name_or_id)
 
-        def find(tx: Tx) -> Tool:
+        def find(tx: Tx) -> ToolState:
             tx.agents.model(agent_id)
             tools = tx.tools.of_agent(agent_id)
             for tool in tools:
                 if name_or_id in (tool.id, tool.spec.name):
-                    return tool
+                    return _states(tx, [tool])[0]
             names = ", ".join(tool.spec.name for tool in tools)
             raise NotFound("tool of this agent", name_or_id, hint=f"it has {names or 'none'}")
 
-        tool = await self._app.ports.store.read(find)
-        return await run_tool(self._app, tool, arguments, agent_id=agent_id, author=author)
+        state = await self._app.ports.store.read(find)
+        return await run_tool(self._app, state.tool, state.code, arguments, agent_id=agent_id, author=author)
 
     async def _save(self, new: NewTool, unit: Callable[..., Tool]) -> ToolState:
         ports = self._app.ports

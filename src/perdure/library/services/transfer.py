@@ -1,4 +1,4 @@
-"""Archives written as lines of JSON and read again, a batch at a time."""
+"""Archives as lines of JSON: exported and imported, a batch at a time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from perdure.domain.archives.transfer import (
 )
 from perdure.storage.tx import Tx
 
-__all__ = ["Carried", "check_lines", "export_lines", "import_lines"]
+__all__ = ["ImportedArchives", "check_lines", "export_lines", "import_lines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
-    """What came of reading: `skipped` passages were there already. `archives` are those that took something."""
+class ImportedArchives:
+    """The result of an import: `skipped` passages were there already; `archives` are those that it added to."""
 
     archives: tuple[Archive, ...]
     imported: int
@@ -33,7 +33,7 @@ class Carried:
 
 
 async def export_lines(app: App, archive_id: ArchiveId) -> AsyncIterator[str]:
-    """The archive's header, then its passages, oldest first: a line each, without line ends.
+    """Yield the archive's header, then its passages, oldest first: a line each, without line ends.
 
     Raises: NotFound, StoreError.
     """
@@ -47,22 +47,21 @@ async def export_lines(app: App, archive_id: ArchiveId) -> AsyncIterator[str]:
 
 
 def check_lines(lines: Iterable[str], *, headless: bool = False) -> int:
-    """How many passages the lines hold, all of them looked at; empty lines are passed over.
+    """Check all lines and return the number of passages in them. Empty lines are skipped.
 
     Args:
-        headless: the archive is given, so that no header has to come first.
-    Raises: InvalidInput, naming the first line that can't be read, from 1, and why.
+        headless: no header has to come first: the caller names the archive.
+    Raises: InvalidInput, with the number of the first line that can't be read, from 1, and the reason.
     """
-    count, begun = 0, headless
+    count, has_archive = 0, headless
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
-        said = _parsed(number, text)
-        if isinstance(said, Header):
-            begun = True
+        if isinstance(_parse(number, text), Header):
+            has_archive = True
             continue
-        if not begun:
-            raise InvalidInput(f"line {number}: it is a passage, and no archive was begun: name one to import into")
+        if not has_archive:
+            raise _no_archive(number)
         count += 1
     return count
 
@@ -73,50 +72,54 @@ async def import_lines(
     *,
     into: ArchiveId | None = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> Carried:
-    """Put what the lines hold into the store, in transactions of up to 500 passages; what is there already is skipped.
+) -> ImportedArchives:
+    """Store the archives and passages of the lines, in transactions of up to 500 passages. Known passages are skipped.
 
     Args:
-        into: the archive that takes everything; by default each header's own, which is made if it is not there.
-        progress: is told how many passages have been looked at.
-    Raises: InvalidInput, as `check_lines`; NotFound, StoreError: what was imported before it stays, and the same import
+        into: the archive for all passages; by default the one of each header, which is created if need be.
+        progress: is called with the number of passages that are done.
+    Raises: InvalidInput, as `check_lines`; NotFound, StoreError: the passages before it stay, and the same import
         goes on there.
     """
-    took: dict[ArchiveId, Archive] = {}
+    archives: dict[ArchiveId, Archive] = {}
     archive = None if into is None else await app.store.read(lambda tx: tx.archives.get(into))
     if archive is not None:
-        took[archive.id] = archive
-    seen = added = 0
+        archives[archive.id] = archive
+    done = added = 0
     batch: list[Passage] = []
 
     async def store() -> None:
-        nonlocal seen, added
+        nonlocal done, added
         if batch and archive is not None:
-            for some in batches(batch):
-                added += await app.store.write(import_passages, archive.id, some)
-                seen += len(some)
-                progress(seen)
+            for part in batches(batch):
+                added += await app.store.write(import_passages, archive.id, part)
+                done += len(part)
+                progress(done)
             batch.clear()
 
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
-        said = _parsed(number, text)
-        if isinstance(said, Passage):
+        line = _parse(number, text)
+        if isinstance(line, Passage):
             if archive is None:
-                raise InvalidInput(f"line {number}: it is a passage, and no archive was begun: name one to import into")
-            batch.append(said)
+                raise _no_archive(number)
+            batch.append(line)
             if len(batch) == BATCH:
                 await store()
         elif into is None:
             await store()
-            archive = await app.store.write(open_import, said, ArchiveId(app.ports.ids.new("archive")))
-            took[archive.id] = archive
+            archive = await app.store.write(open_import, line, ArchiveId(app.ports.ids.new("archive")))
+            archives[archive.id] = archive
     await store()
-    return Carried(archives=tuple(took.values()), imported=added, skipped=seen - added)
+    return ImportedArchives(archives=tuple(archives.values()), imported=added, skipped=done - added)
 
 
-def _parsed(number: int, text: str) -> Header | Passage:
+def _no_archive(number: int) -> InvalidInput:
+    return InvalidInput(f"line {number}: it is a passage, and no archive was begun: name one to import into")
+
+
+def _parse(number: int, text: str) -> Header | Passage:
     try:
         return parse_line(text)
     except InvalidInput as error:
