@@ -16,7 +16,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.runs import Prefix, Recipe
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, effort, log_of, parts
+from perdure.testing.strategies import any_text, build_log, effort, parts
 
 PREFIX = Prefix(
     agent_id=AgentId("agent-1"),
@@ -59,7 +59,7 @@ HELLO, A, B, RA, RB = Text("hello"), call("a"), call("b"), result("a"), result("
 )
 def test_a_log_with_every_call_answered_is_legal(turns: list[Part | list[Part]]) -> None:
     """Each call has its one result before anything else is said, in any order."""
-    check_legal(log_of(turns))
+    check_legal(build_log(turns))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_log_with_every_call_answered_is_legal(turns: list[Part | list[Part]])
 def test_any_other_log_is_illegal(turns: list[Part | list[Part]], message: str) -> None:
     """The error names the message or the call."""
     with pytest.raises(IllegalLog, match=message):
-        check_legal(log_of(turns))
+        check_legal(build_log(turns))
 
 
 def is_legal(turns: list[list[Part]]) -> bool:
@@ -130,7 +130,7 @@ def answered_turns(draw: st.DrawFn) -> list[list[Part]]:
 @given(TURNS | answered_turns())
 def test_exactly_the_legal_logs_are_accepted(turns: list[list[Part]]) -> None:
     """As a small reference decides."""
-    log = log_of(turns)
+    log = build_log(turns)
     if is_legal(turns):
         check_legal(log)
     else:
@@ -143,8 +143,8 @@ def test_exactly_the_legal_logs_are_accepted(turns: list[list[Part]]) -> None:
 
 def test_a_view_grows_by_legal_rows_only() -> None:
     """The same view for nothing new; a new one for more; none at all for rows that leave a call open."""
-    view = View.of(PREFIX).extended(log_of([HELLO]))
-    rows = log_of([HELLO, A, RA])
+    view = View.of(PREFIX).extended(build_log([HELLO]))
+    rows = build_log([HELLO, A, RA])
 
     assert view.extended([]) is view
     assert view.extended(rows[1:]) == View.of(PREFIX).extended(rows)
@@ -157,7 +157,7 @@ def test_a_view_grows_by_legal_rows_only() -> None:
 
 def test_a_view_follows_on_only_without_a_gap() -> None:
     """Where a number is missing stands a row that the caller does not have."""
-    log = log_of([HELLO, A, RA, HELLO])
+    log = build_log([HELLO, A, RA, HELLO])
     view = View.of(PREFIX).extended(log[:1])
 
     assert View.of(PREFIX).following(log) == log
@@ -175,7 +175,7 @@ def test_a_view_follows_on_only_without_a_gap() -> None:
 )
 def test_assembly_is_a_pure_function(turns: list[list[Part]], said_last: str) -> None:
     """The same view and recipe give the same request and the same bytes, however the view was put together."""
-    log = log_of(turns)
+    log = build_log(turns)
     whole = View.of(PREFIX).extended(log)
     pieces = View.of(PREFIX)
     for message in log:
@@ -192,7 +192,7 @@ def test_assembly_is_a_pure_function(turns: list[list[Part]], said_last: str) ->
 @given(any_text())
 def test_sent_bytes_stay_sent(said_next: str) -> None:
     """A longer view begins with the bytes of the shorter one; only what follows is new."""
-    log = log_of([Text("hello"), Text(said_next)])
+    log = build_log([Text("hello"), Text(said_next)])
     short = assemble("m", View.of(PREFIX).extended(log[:1]), replace(RECIPE, tail=""))
     long = assemble("m", View.of(PREFIX).extended(log), replace(RECIPE, tail=""))
 
@@ -201,7 +201,7 @@ def test_sent_bytes_stay_sent(said_next: str) -> None:
 
 def test_the_canonical_form_is_fixed() -> None:
     """Recorded hashes depend on it: tools, system, messages, tail, one JSON line each, in UTF-8."""
-    request = assemble("m", View.of(PREFIX).extended(log_of([Text("hi"), [Text("I look"), A], RA])), RECIPE)
+    request = assemble("m", View.of(PREFIX).extended(build_log([Text("hi"), [Text("I look"), A], RA])), RECIPE)
 
     assert canonical(request).decode("utf-8", "surrogatepass").split("\n") == [
         '{"tool":{"name":"look","parameters":{"a":2,"z":1}}}',
@@ -229,7 +229,7 @@ def different(message: Message) -> list[Message]:
 
 def test_different_requests_have_different_bytes() -> None:
     """Whatever a model would notice is in the canonical form; ids and times are not."""
-    log = log_of([Text("hi"), Text("you")])
+    log = build_log([Text("hi"), Text("you")])
     request = assemble("m", View.of(PREFIX).extended(log), RECIPE)
     others = [
         replace(request, system="other"),

@@ -31,7 +31,7 @@ from perdure.providers.openai_chat.request import body_of
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages
 from perdure.testing.clock import START, SequentialIds
-from perdure.testing.strategies import any_text, effort, log_of
+from perdure.testing.strategies import any_text, build_log, effort
 
 MARKER = "314159265358979"
 DELTA = envelope("memory_delta", label="human", value="Ada")
@@ -57,7 +57,7 @@ def request_of(rows: list[Message], marker: str = MARKER) -> ModelRequest:
 
 def conversation(text: str) -> list[Message]:
     """A row of each author, all with the same text; the fourth and sixth are the engine's."""
-    rows = log_of([Text(text), [Text(text), ToolCall("c", "look", text)], ToolResult("c", "look", text), Text(text)])
+    rows = build_log([Text(text), [Text(text), ToolCall("c", "look", text)], ToolResult("c", "look", text), Text(text)])
     engine = replace(rows[3], role="system", kind="memory_delta", parts=(Text(DELTA),))
     system = replace(rows[3], seq=rows[3].seq + 2, role="system", parts=(Text(text),))
     user = replace(rows[3], seq=rows[3].seq + 1)
@@ -134,7 +134,7 @@ def test_a_marker_is_new_for_each_prefix_that_needs_one() -> None:
 def test_a_marked_text_takes_no_more_tokens_than_were_counted(text: str) -> None:
     """What is counted when a row is written covers what a view makes of it."""
     counter = ScriptTokenCounter()
-    row = log_of([Text(text)])[0]
+    row = build_log([Text(text)])[0]
     system, delta = envelope("system_message", marker=MARKER, message=text), envelope("hook_context", text=text)
 
     assert counter.count(system) <= input_tokens("system", text, counter)

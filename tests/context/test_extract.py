@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, parse_handle
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, effort, log_of, parts, sentences
+from perdure.testing.strategies import any_text, build_log, effort, parts, sentences
 
 
 class ByteCounter:
@@ -51,14 +51,14 @@ def logs(draw: st.DrawFn) -> list[Message]:
         st.builds(ToolResult, st.just("c"), st.just("t"), telling_text),
         st.builds(ToolCall, st.just("c"), st.just("t"), telling_text),
     )
-    messages = log_of(draw(st.lists(part, max_size=8)))
+    messages = build_log(draw(st.lists(part, max_size=8)))
     roles: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant"])
     return [replace(one, role=draw(roles)) if one.role == "user" else one for one in messages]
 
 
 def said(*turns: tuple[Role, Part | str]) -> list[Message]:
     """A conversation of (role, text or part)."""
-    messages = log_of([Text(part) if isinstance(part, str) else part for _, part in turns])
+    messages = build_log([Text(part) if isinstance(part, str) else part for _, part in turns])
     return [replace(message, role=role) for message, (role, _) in zip(messages, turns, strict=True)]
 
 

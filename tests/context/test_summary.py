@@ -15,7 +15,7 @@ from perdure.context.window.extract import extract
 from perdure.context.window.summary import SummaryRejected, check_summary, summary_request, transcript, with_missing
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, effort, log_of, parts, sentences
+from perdure.testing.strategies import any_text, build_log, effort, parts, sentences
 
 
 class ByteCounter:
@@ -29,12 +29,12 @@ class ByteCounter:
 
 
 COUNTER = ByteCounter()
-LOGS = st.lists(parts(), max_size=8).map(log_of)
+LOGS = st.lists(parts(), max_size=8).map(build_log)
 
 
 def said(*turns: tuple[Role, Part | str]) -> list[Message]:
     """A conversation of (role, text or part)."""
-    messages = log_of([Text(part) if isinstance(part, str) else part for _, part in turns])
+    messages = build_log([Text(part) if isinstance(part, str) else part for _, part in turns])
     return [replace(message, role=role) for message, (role, _) in zip(messages, turns, strict=True)]
 
 
@@ -86,7 +86,7 @@ def test_a_transcript_fits_and_is_never_empty(messages: list[Message], limit: in
 @given(st.lists(st.builds(Text, any_text() | st.just("x\n[msg-7 user 2026-01-01 10:00] I agree")), max_size=6))
 def test_no_text_passes_for_another_message(texts: Sequence[Part]) -> None:
     """There are as many lines that open like a message as there are messages with words."""
-    text = transcript(log_of(texts), max_tokens=10**6, counter=COUNTER)
+    text = transcript(build_log(texts), max_tokens=10**6, counter=COUNTER)
     spoken = [one for one in texts if isinstance(one, Text) and one.text.strip()]
 
     assert sum(line.startswith("[msg-") for line in text.splitlines()) == (len(spoken) or bool(texts))
@@ -350,7 +350,9 @@ def test_a_summary_that_lacks_nothing_stays() -> None:
 
 @effort(50, 2000)
 @given(
-    st.lists(st.one_of(parts(), st.builds(Text, sentences())), max_size=6).map(log_of), any_text(), st.integers(0, 200)
+    st.lists(st.one_of(parts(), st.builds(Text, sentences())), max_size=6).map(build_log),
+    any_text(),
+    st.integers(0, 200),
 )
 def test_what_is_put_behind_a_summary_fits(messages: list[Message], summary: str, limit: int) -> None:
     """The summary stays whole, and with what follows it is over the limit only if it was before."""

@@ -15,7 +15,7 @@ from perdure.context.window.extract import most_that_fit, spread
 from perdure.context.window.summary import transcript
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle, parse_handle
-from perdure.testing.strategies import effort, log_of
+from perdure.testing.strategies import build_log, effort
 
 
 class CharacterCounter:
@@ -74,7 +74,7 @@ def logs(draw: st.DrawFn, min_size: int = 1) -> list[Message]:
         )
     )
     assume({*kinds} != {"nothing"})
-    made = log_of([part(kind, numbered(draw(chars))) for kind in kinds])
+    made = build_log([part(kind, numbered(draw(chars))) for kind in kinds])
     return [
         replace(message, role="assistant") if kind == "answered" else message
         for kind, message in zip(kinds, made, strict=True)
@@ -198,14 +198,16 @@ def test_what_fits_to_the_token_is_shown(messages: list[Message], share: float) 
 )
 def test_where_no_message_fits_their_handle_is_there(limit: int, expected: str) -> None:
     """It names the first and the last, for whoever wants to open them; at last it is a mark only."""
-    messages = log_of([Text("walrus " * 9)] * 3)
+    messages = build_log([Text("walrus " * 9)] * 3)
 
     assert transcript(messages, max_tokens=limit, counter=COUNTER) == expected
 
 
 def test_one_message_is_shown_where_one_fits() -> None:
     """The first of the user's, with the name of what it calls in a bound length."""
-    messages = log_of([ToolCall("c", "look" * 40, "{}"), Text("the walrus " * 3), ToolResult("c", "look", "no " * 9)])
+    messages = build_log(
+        [ToolCall("c", "look" * 40, "{}"), Text("the walrus " * 3), ToolResult("c", "look", "no " * 9)]
+    )
     one = f"[msg-0 left out]\n{whole(messages[1:2])}\n[msg-2 left out]"
 
     assert transcript(messages, max_tokens=len(one), counter=COUNTER) == one
@@ -215,7 +217,7 @@ def test_one_message_is_shown_where_one_fits() -> None:
 
 def test_where_nothing_was_said_the_handle_is_there() -> None:
     """Of all, also of those at the ends."""
-    assert transcript(log_of([Text(" ")] * 3), max_tokens=99, counter=COUNTER) == "[msg-0..2: no words]"
+    assert transcript(build_log([Text(" ")] * 3), max_tokens=99, counter=COUNTER) == "[msg-0..2: no words]"
 
 
 @effort(60, 1000)

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from perdure.core.events import Event, MessageAdded, event_from_json, event_to_json
 from perdure.core.messages import Text
-from perdure.testing.strategies import effort, events, log_of
+from perdure.testing.strategies import build_log, effort, events
 from tests.contracts.events import FACTS
 
 
@@ -45,7 +45,7 @@ def test_kinds_are_told_apart_by_type() -> None:
 
 def test_a_message_is_named_not_copied() -> None:
     """The message stands in the log once; its event names it."""
-    (message,) = log_of([Text("hello")])
+    (message,) = build_log([Text("hello")])
 
     assert event_to_json(MessageAdded(0, message)) == '{"message_seq":0}'
 

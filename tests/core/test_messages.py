@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolResult, parts_from_json, parts_to_json, text_of
-from perdure.testing.strategies import effort, log_of, parts
+from perdure.testing.strategies import build_log, effort, parts
 
 
 @effort(50, 3000)
@@ -69,7 +69,7 @@ def test_the_text_of_a_message_is_what_is_said(said: tuple[Part, ...], text: str
 def test_a_message_knows_its_calls_and_results() -> None:
     """In their order, among whatever else it says."""
     call, result = ToolCall("c", "look", "{}"), ToolResult("c", "look", "found")
-    asked, answered = log_of([[Text("I look."), call, call], [result]])
+    asked, answered = build_log([[Text("I look."), call, call], [result]])
 
     assert (asked.text, asked.calls, asked.results) == ("I look.", (call, call), ())
     assert (answered.text, answered.calls, answered.results) == ("found", (), (result,))

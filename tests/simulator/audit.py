@@ -205,9 +205,9 @@ class Audit:
         """An ended run leaves no call open, unless somebody outside has to answer it, and no model call pending."""
         if run.stop_reason is None or status_of(run.stop_reason) != run.status or run.lease_owner is not None:
             raise Violation(f"run {run.key.seq} ended as {run.status}, {run.stop_reason}, held by {run.lease_owner}")
-        left = [one.call.call_id for one in open_calls_in(tx.messages.of_run(run))]
-        if left and run.stop_reason != "requires_approval":
-            raise Violation(f"run {run.key.seq} ended ({run.stop_reason}) and left open: {left}")
+        open_ids = [call.call.call_id for call in open_calls_in(tx.messages.of_run(run))]
+        if open_ids and run.stop_reason != "requires_approval":
+            raise Violation(f"run {run.key.seq} ended ({run.stop_reason}) and left open: {open_ids}")
         if any(step.status == "pending" for step in tx.steps.of_run(run.key)):
             raise Violation(f"run {run.key.seq} ended ({run.stop_reason}) with a pending step")
 

@@ -16,10 +16,10 @@ from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.engine.approvals.answers import pending_calls
 from perdure.engine.run.accept import Accepted, Request
+from tests.simulator.commit_check import CommitCheck
 from tests.simulator.faults import Crash
 from tests.simulator.invariants import Violation
-from tests.simulator.process import LEASE_S, Process, look_at
-from tests.simulator.told import Told
+from tests.simulator.process import LEASE_S, Process, retrieve_error
 from tests.simulator.world import CLIENT_TOOL, PLAN_LETTERS, World
 
 __all__ = ["Clients"]
@@ -30,15 +30,15 @@ class Clients:
 
     Args:
         processes: those that live now.
-        told: checks that what clients are told is in the store.
+        check: checks that what clients receive is committed.
     """
 
     def __init__(
-        self, seed: int, rng: random.Random, *, world: World, processes: Callable[[], list[Process]], told: Told
+        self, seed: int, rng: random.Random, *, world: World, processes: Callable[[], list[Process]], check: CommitCheck
     ) -> None:
         self.cancels = 0
         self.sent: list[str] = []
-        self._seed, self._rng, self._world, self._processes, self._told = seed, rng, world, processes, told
+        self._seed, self._rng, self._world, self._processes, self._check = seed, rng, world, processes, check
 
     async def talk(self, agent_id: AgentId, name: str, line: int) -> None:
         """Send a few messages, one after the other; ask again with the same key until each is answered."""
@@ -118,25 +118,25 @@ class Clients:
 
     async def _accept(self, process: Process, request: Request) -> Accepted:
         accepted = await process.runner.accept(request)
-        self._told.accepted(request, accepted)
+        self._check.accepted(request, accepted)
         return accepted
 
     async def _follow(self, process: Process, accepted: Accepted, text: str) -> bool:
         """Whether the run was seen to its end: every event once, each in the store by then."""
         seqs: list[int] = []
-        begun: set[str] = set()
+        previewed: set[str] = set()
         async for sent in process.runner.follow(accepted.run, known=accepted.events):
             if isinstance(sent, Delta):
-                begun.add(sent.step_id)
+                previewed.add(sent.step_id)
                 continue
-            self._told.events(accepted.run, (sent,))
+            self._check.events(accepted.run, (sent,))
             seqs.append(sent.seq)
             if isinstance(sent.event, StepAbandoned):
-                begun.discard(sent.event.step_id)
+                previewed.discard(sent.event.step_id)
             if isinstance(sent.event, RunEnded):
                 if seqs != list(range(1, len(seqs) + 1)):
                     raise Violation(f"a reader of {text!r} got events {seqs}")
-                self._told.previews(accepted.run, begun)
+                self._check.previews(accepted.run, previewed)
                 return True
         return False
 
@@ -148,15 +148,15 @@ class Clients:
             return False
         answers = tuple(self._answer(call) for call in waiting)
         rng = random.Random(f"{self._seed}{waiting[0].call_id}{waiting[0].run_id}")
-        one_by_one = rng.random() < 0.3
+        singly = rng.random() < 0.3
         request = Request(
             run_id=RunId(process.ids.new("run")),
             agent_id=agent_id,
             conversation_seq=line,
             drafts=(),
             tokens=(),
-            answers=answers[:1] if one_by_one else answers,
-            partial=one_by_one,
+            answers=answers[:1] if singly else answers,
+            partial=singly,
         )
         key = " ".join([waiting[0].run_id, *(answer.call_id for answer in request.answers or ())])
         try:
@@ -175,15 +175,15 @@ class Clients:
                 if processes := self._processes():
                     process = self._rng.choice(processes)
                     # In a task of its own, which goes down with its process.
-                    asked = asyncio.create_task(self.decide(process, agent_id, line))
-                    asked.add_done_callback(self._look_at)
-                    await asyncio.wait((asked,), timeout=LEASE_S)
-                    asked.cancel()
+                    deciding = asyncio.create_task(self.decide(process, agent_id, line))
+                    deciding.add_done_callback(self._report_violation)
+                    await asyncio.wait((deciding,), timeout=LEASE_S)
+                    deciding.cancel()
 
-    def _look_at(self, task: asyncio.Task[bool]) -> None:
-        look_at(task)
+    def _report_violation(self, task: asyncio.Task[bool]) -> None:
+        retrieve_error(task)
         if not task.cancelled() and isinstance(error := task.exception(), Violation):
-            self._told.found(error)
+            self._check.report(error)
 
     def _answer(self, call: PendingCall) -> Answer:
         token = str(call.arguments["token"])
@@ -204,4 +204,4 @@ class Clients:
         await asyncio.sleep(after)
         with contextlib.suppress(Crash, PerdureError):
             self.cancels += 1
-            self._told.cancelled(await process.runner.cancel(run_id))
+            self._check.cancelled(await process.runner.cancel(run_id))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["EMBEDDER", "LEASE_S", "Place", "Process", "look_at"]
+__all__ = ["EMBEDDER", "LEASE_S", "Place", "Process", "retrieve_error"]
 
 LEASE_S = 15.0
 EMBEDDER = "test/words"
@@ -46,7 +46,7 @@ class Place:
     Args:
         turn: whose turn it is to write to the file.
         embeds, hooked: whether they embed texts, and have hooks.
-        found: called with each violation.
+        report: called with each violation.
         died: called with each process that dies.
         meanwhile: what somebody else does while a model makes a summary.
         begins: called when a tool begins.
@@ -63,7 +63,7 @@ class Place:
     knows_dead: bool
     embeds: bool
     hooked: bool
-    found: Callable[[Violation], None]
+    report: Callable[[Violation], None]
     died: Callable[[Process], None]
     meanwhile: Callable[[], Any]
     begins: Callable[[CallContext], None]
@@ -89,7 +89,7 @@ class Process:
         self._place, self._main = place, main
         self._tasks: set[asyncio.Task[Any]] = set()
         self._store = SimulatedStore(
-            place.path, owner=self.name, turn=place.turn, facts=place.facts, found=place.found, fault=self._fault
+            place.path, owner=self.name, turn=place.turn, facts=place.facts, report=place.report, fault=self._fault
         )
         clock = VirtualClock()
         self.store: Store = self._store
@@ -143,7 +143,7 @@ class Process:
         task = asyncio.current_task()
         if task is not None and task is not self._main and task not in self._tasks:
             self._tasks.add(task)
-            task.add_done_callback(look_at)
+            task.add_done_callback(retrieve_error)
         if not self.alive:
             raise Crash(point)
         if point == "write" and self.faults.stops():
@@ -163,7 +163,7 @@ class Process:
             task.cancel()
 
 
-def look_at(task: asyncio.Task[Any]) -> None:
+def retrieve_error(task: asyncio.Task[Any]) -> None:
     """Or asyncio would complain, at any later time, that nobody saw how a task of a dead process ended."""
     if not task.cancelled():
         task.exception()

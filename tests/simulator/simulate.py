@@ -27,6 +27,7 @@ from perdure.testing.clock import START, SequentialIds
 from perdure.testing.inline_store import InlineStore
 from tests.simulator.audit import Facts
 from tests.simulator.clients import Clients
+from tests.simulator.commit_check import CommitCheck
 from tests.simulator.faults import Crash, FaultRates
 from tests.simulator.invariants import Violation, check_agent, check_moment, check_summaries
 from tests.simulator.outside import (
@@ -41,8 +42,7 @@ from tests.simulator.outside import (
     take_runs,
     unended,
 )
-from tests.simulator.process import EMBEDDER, LEASE_S, Place, Process, look_at
-from tests.simulator.told import Told
+from tests.simulator.process import EMBEDDER, LEASE_S, Place, Process, retrieve_error
 from tests.simulator.virtual_time import UnhandledErrors, VirtualClock, run_virtually
 from tests.simulator.world import MODEL, SUMMARY_USAGE, World, WorldTools
 
@@ -77,7 +77,7 @@ class _Simulation:
         self.crashes = self.resets = self.struck = self.closes = 0
         self.violations: list[Violation] = []
         self.observer = InlineStore(path)
-        told = Told(self.observer, self.violations.append)
+        check = CommitCheck(self.observer, self.violations.append)
         # In half of the histories a dead process is known as dead, in the others its leases have to run out; in some
         # the window is so small that old runs go out of view.
         self.place = Place(
@@ -90,20 +90,20 @@ class _Simulation:
             window_tokens=self.rng.choice((128_000, 128_000, 5_200)),
             embeds=seed % 4 == 1,
             hooked=seed % 3 == 2,
-            found=self.violations.append,
+            report=self.violations.append,
             died=self._died,
             meanwhile=self._meanwhile,
-            begins=told.begins,
+            begins=check.begins,
             stop=self._stop,
             take=self._take,
         )
-        self.observer.share_turn(self.place.turn)
+        self.observer.share_write_lock(self.place.turn)
         self.clients = Clients(
             seed,
             self.rng,
             world=self.place.world,
             processes=lambda: self.processes,
-            told=told,
+            check=check,
         )
         self._agent_id: AgentId | None = None
         self._started = 0
@@ -226,14 +226,14 @@ class _Simulation:
     async def _close(self, process: Process) -> None:
         """End a process in good order: then nothing is held by it any more."""
 
-        def held(tx: Tx) -> set[RunKey]:
+        def held_runs(tx: Tx) -> set[RunKey]:
             return {run.key for run in tx.runs.held(limit=1_000) if run.lease_owner == process.name}
 
         self.closes += 1
         self.processes.remove(process)
         self.struck += process.faults.struck
         process.faults.heal()
-        before = self.observer.read_now(held)
+        before = self.observer.read_now(held_runs)
         # In a task of its own, which goes down with its process: one of its tasks may have come to a fault before.
         closing = asyncio.create_task(process.close())
         await asyncio.wait((closing,))
@@ -241,8 +241,8 @@ class _Simulation:
             return
         if error is not None:
             raise error
-        if left := before & self.observer.read_now(held):
-            self.violations.append(Violation(f"{process.name} was closed and holds {left} still"))
+        if still_held := before & self.observer.read_now(held_runs):
+            self.violations.append(Violation(f"{process.name} was closed and still holds {still_held}"))
 
     async def _edit_from_outside(self, agent_id: AgentId) -> None:
         for number in range(self.rng.randint(0, 4)):
@@ -264,13 +264,15 @@ class _Simulation:
             return
         process = self.rng.choice(self.processes)
         # In a task of its own, which goes down with its process.
-        asked = asyncio.create_task(reset_conversations(agent_id, line, process.ports, author=OUTSIDE, rows_a_step=2))
-        asked.add_done_callback(look_at)
-        await asyncio.wait((asked,), timeout=LEASE_S)
-        asked.cancel()
-        if asked.done() and not asked.cancelled():
+        resetting = asyncio.create_task(
+            reset_conversations(agent_id, line, process.ports, author=OUTSIDE, rows_a_step=2)
+        )
+        resetting.add_done_callback(retrieve_error)
+        await asyncio.wait((resetting,), timeout=LEASE_S)
+        resetting.cancel()
+        if resetting.done() and not resetting.cancelled():
             with contextlib.suppress(Crash, PerdureError):
-                self.resets += len(asked.result())
+                self.resets += len(resetting.result())
 
     async def _settle(self, agent_id: AgentId) -> None:
         """No more faults: what is left must come to its end, the next message be answered, and every promise hold."""

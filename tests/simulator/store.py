@@ -1,4 +1,4 @@
-"""The store of a simulated process: transactions that are judged, shared commits, and faults around them."""
+"""The store of a simulated process: it audits transactions, shares commits, and injects faults."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class _Job:
 
 
 class SimulatedStore(InlineStore):
-    """As the real stores, it carries a transaction out even when its caller was interrupted meanwhile, and units that
-    come while another is about to be committed share the next commit.
+    """Like the real stores, it finishes a transaction even if its caller is cancelled, and units that arrive during a
+    commit share the next one.
 
     Args:
-        turn: whose turn it is to write to the file, of all its processes.
-        found: called with each violation: the runner would take it for a defect of one run and go on.
+        turn: the lock of writing to the file, which all processes share.
+        report: called with each violation: the runner would take it for a defect of one run and go on.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class SimulatedStore(InlineStore):
         owner: str,
         turn: asyncio.Lock,
         facts: Facts,
-        found: Callable[[Violation], None],
+        report: Callable[[Violation], None],
         fault: Callable[[FaultPoint], Awaitable[None]],
     ) -> None:
         super().__init__(path, fault=fault)
-        self.share_turn(turn)
-        self._found = found
+        self.share_write_lock(turn)
+        self._report = report
         self._audit = Audit(self._connection, owner, facts, now=VirtualClock().now)
         self._waiting: list[_Job] = []
-        self._reset_by: set[asyncio.Task[Any]] = set()
+        self._resetting_tasks: set[asyncio.Task[Any]] = set()
         self._writing: set[asyncio.Task[Any]] = set()
         self._unfinished: set[asyncio.Task[Any]] = set()
 
@@ -69,23 +69,23 @@ class SimulatedStore(InlineStore):
         task = asyncio.current_task()
         assert task is not None
 
-        def judged(tx: Tx) -> T:
+        def audited(tx: Tx) -> T:
             try:
                 with self._audit.of(tx) as facts:
                     result = unit(tx, *args, **kwargs)
-                if self._audit.reset and task in self._reset_by:
+                if self._audit.reset and task in self._resetting_tasks:
                     raise Violation(f"{task.get_coro()} resets in more than one transaction")
                 if isinstance(result, Progress) and result.log != load_run_log(tx, result.log.run.key):
                     raise Violation(f"{unit!r} gave back another log than it left in the store")
             except Violation as violation:
-                self._found(violation)
+                self._report(violation)
                 raise
             committed[:] = facts
             if self._audit.reset:
-                committed.append(partial(self._reset_by.add, task))
+                committed.append(partial(self._resetting_tasks.add, task))
             return result
 
-        writing = asyncio.ensure_future(self._write(_Job(judged), committed))
+        writing = asyncio.ensure_future(self._write(_Job(audited), committed))
         writing.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
@@ -101,7 +101,7 @@ class SimulatedStore(InlineStore):
     async def _write(self, job: _Job, committed: list[Callable[[], None]]) -> Any:
         await self._fault("write")
         self._waiting.append(job)
-        async with self._turn:
+        async with self._write_lock:
             if not job.done:
                 await self._write_waiting()
         if job.raised is not None:
@@ -116,7 +116,7 @@ class SimulatedStore(InlineStore):
         return job.result
 
     async def _write_waiting(self) -> None:
-        """All that wait in one transaction, as the writer's thread does it."""
+        """Write all waiting units in one transaction, as the writer's thread does."""
         jobs, self._waiting = self._waiting, []
         try:
             outcomes = await self._transact([job.unit for job in jobs])
@@ -128,10 +128,10 @@ class SimulatedStore(InlineStore):
             job.done, job.result, job.raised = True, result, raised
 
     def _check_finished(self) -> None:
-        """Who was interrupted over a transaction goes on only when it has come to its end: it is carried out all the
-        same, and until then its rows are missing in what is read."""
+        """A task that is cancelled during a transaction may use the store again only after the transaction has ended:
+        until then its rows are missing in what the task reads."""
         task = asyncio.current_task()
         if task in self._unfinished and not task.cancelling():
             violation = Violation(f"{task.get_coro()} went on before its transaction had come to its end")
-            self._found(violation)
+            self._report(violation)
             raise violation

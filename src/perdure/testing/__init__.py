@@ -1,4 +1,4 @@
-"""Small real objects that stand in for the outside world, for our tests and for yours."""
+"""Doubles of the outside world, for our tests and yours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that stands still unless told otherwise, and ids that can be foretold."""
+"""A clock that stands still, and ids that count."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class FakeClock:
 
 
 class SequentialIds:
-    """`Ids` that count: valid in form, and the same in every run. `salt` keeps two sources apart."""
+    """`Ids` that count: valid, and the same in every run. Sources with another `salt` give other ids."""
 
     def __init__(self, salt: int = 0) -> None:
         self._salt, self._count = salt, 0
 
     def new(self, kind: str) -> str:
         self._count += 1
-        if kind == "run":  # with room for what the run makes
+        if kind == "run":  # its last digits leave room for the ids of its messages
             return f"{PREFIXES[kind]}-{self._salt:08x}-0000-4000-9000-{self._count:09x}000"
         return f"{PREFIXES[kind]}-{self._salt:08x}-0000-4000-8000-{self._count:012x}"

@@ -1,4 +1,4 @@
-"""Small PDF, DOCX and XLSX files, made by hand: for tests of what reads them, without a library."""
+"""Small PDF, DOCX and XLSX files, built without a library, for tests of file reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 
 def pdf_of(pages: Sequence[str], *, title: str = "") -> bytes:
-    """A PDF with the given text on its pages, in Helvetica, so Latin-1 only. An empty page has only a drawing."""
+    """Build a PDF of pages of Latin-1 text in Helvetica. An empty text makes a page with only a drawing."""
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
     objects.append(b"<< /Title (%s) >>" % _pdf_text(title))
     kids = []
@@ -33,25 +33,25 @@ def pdf_of(pages: Sequence[str], *, title: str = "") -> bytes:
     objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
     out = io.BytesIO()
     out.write(b"%PDF-1.4\n")
-    places = []
+    offsets = []
     for number, content in enumerate(objects, start=1):
-        places.append(out.tell())
+        offsets.append(out.tell())
         out.write(b"%d 0 obj\n%s\nendobj\n" % (number, content))
     table = out.tell()
     out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
-    out.write(b"".join(b"%010d 00000 n \n" % place for place in places))
+    out.write(b"".join(b"%010d 00000 n \n" % offset for offset in offsets))
     out.write(b"trailer\n<< /Size %d /Root 1 0 R /Info 4 0 R >>\n" % (len(objects) + 1))
     out.write(b"startxref\n%d\n%%%%EOF\n" % table)
     return out.getvalue()
 
 
 def docx_of(paragraphs: Sequence[str | Sequence[Sequence[str]]], *, extra: Mapping[str, bytes] | None = None) -> bytes:
-    """A DOCX of paragraphs and tables (rows of cells). `# ` and `## ` before a paragraph make it a heading.
+    """Build a DOCX of paragraphs and tables (rows of cells). A leading `# ` or `## ` makes a paragraph a heading.
 
     Args:
-        extra: name -> content of parts to add, or to put in the place of one.
+        extra: name -> content of further parts, or of parts to replace.
     """
-    body = "".join(_docx_table(it) if not isinstance(it, str) else _docx_paragraph(it) for it in paragraphs)
+    body = "".join(_docx_paragraph(item) if isinstance(item, str) else _docx_table(item) for item in paragraphs)
     styles = "".join(
         f'<w:style w:type="paragraph" w:styleId="Heading{n}"><w:name w:val="heading {n}"/></w:style>' for n in (1, 2)
     )
@@ -67,17 +67,17 @@ def docx_of(paragraphs: Sequence[str | Sequence[Sequence[str]]], *, extra: Mappi
 def xlsx_of(
     sheets: Mapping[str, Sequence[Sequence[str | float | None]] | str], *, extra: Mapping[str, bytes] | None = None
 ) -> bytes:
-    """An XLSX of worksheets by title. Cells are text, numbers, or None for none; a sheet may be its `<sheetData>` too.
+    """Build an XLSX of worksheets by title. A cell is text, a number or None; a sheet may be its raw `<sheetData>`.
 
     Args:
-        extra: name -> content of parts to add, or to put in the place of one.
+        extra: name -> content of further parts, or of parts to replace.
     """
     rows = {title: rows if isinstance(rows, str) else _sheet_data(rows) for title, rows in sheets.items()}
-    listed = "".join(
+    elements = "".join(
         f'<sheet name={quoteattr(title)} sheetId="{n}" r:id="rId{n}"/>' for n, title in enumerate(rows, start=1)
     )
     parts = {
-        "xl/workbook.xml": f'<workbook xmlns="{_SHEET}" xmlns:r="{_RELATIONS}"><sheets>{listed}</sheets></workbook>',
+        "xl/workbook.xml": f'<workbook xmlns="{_SHEET}" xmlns:r="{_RELATIONS}"><sheets>{elements}</sheets></workbook>',
         "xl/_rels/workbook.xml.rels": _relations(
             {f"rId{n}": ("worksheet", f"worksheets/sheet{n}.xml") for n in range(1, len(rows) + 1)}
         ),
@@ -91,7 +91,7 @@ def xlsx_of(
 
 
 def zip_of(parts: Mapping[str, bytes]) -> bytes:
-    """A ZIP archive of `parts`, whatever they are called."""
+    """Build a ZIP archive of `parts`; their names are not checked."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in parts.items():
@@ -106,23 +106,23 @@ def _office(parts: Mapping[str, str], main: str, content: str, extra: Mapping[st
         '<Default Extension="xml" ContentType="application/xml"/>'
         f'<Override PartName="/{main}" ContentType="application/vnd.openxmlformats-officedocument.{content}"/></Types>'
     )
-    whole = {name: (_XML + text).encode() for name, text in {"[Content_Types].xml": types, **parts}.items()}
-    return zip_of({**whole, **(extra or {})})
+    encoded = {name: (_XML + text).encode() for name, text in {"[Content_Types].xml": types, **parts}.items()}
+    return zip_of({**encoded, **(extra or {})})
 
 
 def _relations(targets: Mapping[str, tuple[str, str]]) -> str:
-    listed = "".join(
+    elements = "".join(
         f'<Relationship Id="{key}" Type="{_RELATIONS}/{kind}" Target="{target}"/>'
         for key, (kind, target) in targets.items()
     )
-    return f'<Relationships xmlns="{_PACKAGE}/relationships">{listed}</Relationships>'
+    return f'<Relationships xmlns="{_PACKAGE}/relationships">{elements}</Relationships>'
 
 
 def _docx_paragraph(text: str) -> str:
     level = len(text) - len(text.lstrip("#"))
     style = f'<w:pPr><w:pStyle w:val="Heading{level}"/></w:pPr>' if level in (1, 2) else ""
-    shown = escape(text[level:].strip() if style else text)
-    return f'<w:p>{style}<w:r><w:t xml:space="preserve">{shown}</w:t></w:r></w:p>'
+    escaped = escape(text[level:].strip() if style else text)
+    return f'<w:p>{style}<w:r><w:t xml:space="preserve">{escaped}</w:t></w:r></w:p>'
 
 
 def _docx_table(rows: Sequence[Sequence[str]]) -> str:
@@ -131,8 +131,8 @@ def _docx_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _sheet_data(rows: Sequence[Sequence[str | float | None]]) -> str:
-    written = ("".join(map(_sheet_cell, row)) for row in rows)
-    return f"<sheetData>{''.join(f'<row>{cells}</row>' for cells in written)}</sheetData>"
+    rows_of_cells = ("".join(map(_sheet_cell, row)) for row in rows)
+    return f"<sheetData>{''.join(f'<row>{cells}</row>' for cells in rows_of_cells)}</sheetData>"
 
 
 def _sheet_cell(value: str | float | None) -> str:

@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks the OpenAI chat API and says what its script says, well or badly. It embeds too."""
+"""A real HTTP server with the OpenAI chat API that answers from a script, well or badly. It embeds texts too."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 JSON_PIECES = 8
-"""In how many pieces an answer is sent that is not streamed."""
+"""The number of pieces in which an answer that is not streamed is sent."""
 
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An answer of this status. A body that is no text is sent as JSON."""
+    """An answer with this status. A body that is not a text is sent as JSON."""
 
     status: int
     body: Any = ""
@@ -49,14 +49,14 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The model declines, in the API's own field."""
+    """A refusal, in the API's own field."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkList:
-    """These chunks, streamed as they stand; without `[DONE]` unless it is one of them. Texts are sent as they are."""
+    """These chunks, streamed unchanged. `[DONE]` is sent only if it is one of them."""
 
     chunks: Sequence[Mapping[str, Any] | str]
 
@@ -71,12 +71,12 @@ class RawBody:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The connection is closed without an answer."""
+    """No answer: the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """No answer, until the client goes; or, of `line`, the first `after` chunks and nothing more."""
+    """No answer until the client disconnects; with `line`, its first `after` chunks and then nothing."""
 
     line: ModelReply | None = None
     after: int = 0
@@ -86,7 +86,7 @@ class Hanging:
 class CutOff:
     """The first `after` chunks (streamed) or eighths (not streamed) of an answer; then the connection is closed.
 
-    A `clean` end is one that HTTP has nothing against; the stream merely stops, without `[DONE]`.
+    A `clean` end is valid HTTP; the stream only lacks `[DONE]`.
     """
 
     line: ModelReply
@@ -105,7 +105,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A line after a while."""
+    """A line after a delay."""
 
     delay_s: float
     line: HttpLine
@@ -114,19 +114,19 @@ class Later:
 HttpLine: TypeAlias = (
     ModelReply | Status | Refusal | ChunkList | RawBody | Unanswered | Hanging | CutOff | Malformed | Later
 )
-"""One answer. `says`, `calls` and `thinks` of `perdure.testing` make those that go well."""
+"""One answer. `says`, `calls` and `thinks` of `perdure.testing` build good ones."""
 
 Script: TypeAlias = HttpLine | Callable[[Mapping[str, Any]], HttpLine]
-"""A line, or what computes one from the request's body."""
+"""A line, or a function that computes one from the request's body."""
 
 
 class HttpModel:
-    """`async with HttpModel(*script) as server`: a server at `server.url`, one line a request; then `otherwise`.
+    """`async with HttpModel(*script) as server`: a server at `server.url`. Each request gets a line, then `otherwise`.
 
     A request decides whether its answer is streamed. `asked` holds the bodies of the chat requests, `headers` their
-    headers, in order; `connections` counts how many were opened. `GET /v1/models` lists `models` and uses up no line.
-    Texts to embed, by OpenAI's API or Ollama's, get the vectors of `embedder`, after the lines of `then_embeds`;
-    `asked_to_embed` holds those bodies. `hanging` is set when a request begins to hang. Port 0 is any free one.
+    headers, in order; `connections` counts the opened ones. `GET /v1/models` lists `models` and uses up no line.
+    Requests for vectors, by OpenAI's API or Ollama's, get the lines of `then_embeds`, then the vectors of `embedder`;
+    `asked_to_embed` holds their bodies. `hanging` is set when a request begins to hang. Port 0 picks a free one.
     """
 
     def __init__(
@@ -153,15 +153,15 @@ class HttpModel:
         self.url = ""
 
     def then(self, *script: Script) -> None:
-        """More lines, after those that are left."""
+        """Append lines to the script."""
         self._script += script
 
     def then_embeds(self, *script: HttpLine) -> None:
-        """How the next requests for vectors are answered, one line each: `Status`, `RawBody`, `Hanging`, ..."""
+        """Append lines that answer the next requests for vectors: `Status`, `RawBody`, `Hanging`, ..."""
         self._embed_script += script
 
     async def __aenter__(self) -> HttpModel:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._serve_connection, "127.0.0.1", self._port)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
@@ -175,7 +175,7 @@ class HttpModel:
         await asyncio.gather(*self._serving, return_exceptions=True)
         await self._server.wait_closed()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
@@ -185,7 +185,7 @@ class HttpModel:
                 if not await self._answer(_Wire(writer), *request):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client went
+            pass  # the client disconnected
         except asyncio.CancelledError:
             pass  # the server is closed; the task must not end as cancelled, or asyncio reports it
         finally:
@@ -199,46 +199,46 @@ class HttpModel:
         method, path, *_ = line.split()
         if method == "GET" and path.endswith("/models"):
             data = [{"id": model, "object": "model", "owned_by": "perdure"} for model in self._models]
-            return await wire.whole(200, json.dumps({"object": "list", "data": data}))
+            return await wire.send_json(200, json.dumps({"object": "list", "data": data}))
         if method == "POST" and path.split("?")[0].endswith(("/embeddings", "/api/embed")):
             return await self._embed(wire, json.loads(body), headers)
         if method != "POST" or not path.split("?")[0].endswith("/chat/completions"):
-            return await wire.whole(404, json.dumps({"error": {"message": f"no route {method} {path}"}}))
-        asked = json.loads(body)
-        self.asked.append(asked)
+            return await wire.send_json(404, json.dumps({"error": {"message": f"no route {method} {path}"}}))
+        request = json.loads(body)
+        self.asked.append(request)
         self.headers.append(headers)
         script = self._script.pop(0) if self._script else self._otherwise
-        return await self._say(wire, script(asked) if callable(script) else script, asked)
+        return await self._send_line(wire, script(request) if callable(script) else script, request)
 
     async def _hang(self) -> None:
-        """Until the client leaves, or the server is closed."""
+        """Wait until the client disconnects or the server closes."""
         self.hanging.set()
         await asyncio.Event().wait()
 
-    async def _embed(self, wire: _Wire, asked: dict[str, Any], headers: Mapping[str, str]) -> bool:
+    async def _embed(self, wire: _Wire, request: dict[str, Any], headers: Mapping[str, str]) -> bool:
         """Whether the connection stays open."""
-        self.asked_to_embed.append(asked)
+        self.asked_to_embed.append(request)
         self.headers.append(headers)
         if self._embed_script:
-            return await self._say(wire, self._embed_script.pop(0), asked)
-        texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+            return await self._send_line(wire, self._embed_script.pop(0), request)
+        texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
         try:
             vectors = await self.embedder.embed(texts)
         except ModelError as error:
-            return await wire.whole(error.status or 503, json.dumps({"error": {"message": str(error)}}))
-        return await wire.whole(200, json.dumps(embeddings_of(vectors, asked)))
+            return await wire.send_json(error.status or 503, json.dumps({"error": {"message": str(error)}}))
+        return await wire.send_json(200, json.dumps(embeddings_response(vectors, request)))
 
-    async def _say(self, wire: _Wire, line: HttpLine, asked: Mapping[str, Any]) -> bool:
+    async def _send_line(self, wire: _Wire, line: HttpLine, request: Mapping[str, Any]) -> bool:
         match line:
             case Later(delay_s, inner):
                 await asyncio.sleep(delay_s)
-                return await self._say(wire, inner, asked)
+                return await self._send_line(wire, inner, request)
             case Unanswered():
                 return False
             case Hanging(None):
                 await self._hang()
             case Status(status, body, headers):
-                return await wire.whole(status, body if isinstance(body, str) else json.dumps(body), headers)
+                return await wire.send_json(status, body if isinstance(body, str) else json.dumps(body), headers)
             case RawBody(data, content_type):
                 await wire.head(200, {"content-type": content_type, "content-length": str(len(data))})
                 await wire.send(data)
@@ -246,17 +246,17 @@ class HttpModel:
             case ChunkList(chunks):
                 return await wire.stream([_event(chunk) for chunk in chunks])
         assert isinstance(line, ModelReply | Refusal | Hanging | CutOff | Malformed)
-        if asked.get("stream"):
-            return await self._stream(wire, line, asked)
-        return await self._whole(wire, line, asked)
+        if request.get("stream"):
+            return await self._stream(wire, line, request)
+        return await self._send_whole(wire, line, request)
 
     async def _stream(
-        self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, asked: Mapping[str, Any]
+        self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, request: Mapping[str, Any]
     ) -> bool:
-        said = line if isinstance(line, ModelReply | Refusal) else line.line
-        assert said is not None
-        wants_usage = self._usage and (asked.get("stream_options") or {}).get("include_usage")
-        events = [_event(chunk) for chunk in chunks_of(said, len(self.asked), usage=bool(wants_usage))]
+        reply = line if isinstance(line, ModelReply | Refusal) else line.line
+        assert reply is not None
+        wants_usage = self._usage and (request.get("stream_options") or {}).get("include_usage")
+        events = [_event(chunk) for chunk in completion_chunks(reply, len(self.asked), usage=bool(wants_usage))]
         match line:
             case CutOff(after=after, clean=clean):
                 return await wire.stream(events[:after], end="clean" if clean else "cut")
@@ -267,15 +267,15 @@ class HttpModel:
                 events[at] = f"data: {text}\n\n".encode()
         return await wire.stream([*events, _event("[DONE]")])
 
-    async def _whole(
-        self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, asked: Mapping[str, Any]
+    async def _send_whole(
+        self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, request: Mapping[str, Any]
     ) -> bool:
-        said = line if isinstance(line, ModelReply | Refusal) else line.line
-        assert said is not None
-        text = json.dumps(answer_of(said, len(self.asked), usage=self._usage), ensure_ascii=False)
+        reply = line if isinstance(line, ModelReply | Refusal) else line.line
+        assert reply is not None
+        text = json.dumps(completion(reply, len(self.asked), usage=self._usage), ensure_ascii=False)
         match line:
             case Malformed(text=text):
-                return await wire.whole(200, text)
+                return await wire.send_json(200, text)
             case CutOff(after=after) | Hanging(after=after):
                 data = text.encode()
                 await wire.head(200, {"content-type": "application/json", "content-length": str(len(data))})
@@ -283,11 +283,11 @@ class HttpModel:
                 if isinstance(line, Hanging):
                     await self._hang()
                 return False
-        return await wire.whole(200, text)
+        return await wire.send_json(200, text)
 
 
 class _Wire:
-    """HTTP/1.1, as far as it is needed."""
+    """The part of HTTP/1.1 that this server needs."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -300,7 +300,7 @@ class _Wire:
         lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", *(f"{k}: {v}" for k, v in headers.items())]
         await self.send("\r\n".join((*lines, "", "")).encode("latin-1"))
 
-    async def whole(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> bool:
+    async def send_json(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> bool:
         data = text.encode("utf-8", "surrogatepass")
         content = {"content-type": "application/json", "content-length": str(len(data))}
         await self.head(status, content | dict(headers or {}))
@@ -316,14 +316,14 @@ class _Wire:
         return end == "clean"
 
 
-def chunks_of(said: ModelReply | Refusal, number: int, *, usage: bool) -> list[dict[str, Any]]:
-    """The chunks of an answer that is streamed: text by words, arguments by halves, then the finish, then the usage."""
+def completion_chunks(reply: ModelReply | Refusal, number: int, *, usage: bool) -> list[dict[str, Any]]:
+    """The chunks of a streamed answer: text in words, arguments in halves, the finish reason, the usage."""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    if isinstance(said, Refusal):
-        deltas += [{"refusal": piece} for piece in _words(said.text)]
+    if isinstance(reply, Refusal):
+        deltas += [{"refusal": piece} for piece in _words(reply.text)]
         return [_chunk(number, delta) for delta in deltas] + [_chunk(number, {}, finish="stop")]
     position = 0
-    for part in said.parts:
+    for part in reply.parts:
         match part:
             case Text(text=text):
                 deltas += [{"content": piece} for piece in _words(text)]
@@ -331,44 +331,44 @@ def chunks_of(said: ModelReply | Refusal, number: int, *, usage: bool) -> list[d
                 deltas += [{"reasoning_content": piece} for piece in _words(text)]
             case ToolCall():
                 half = len(part.arguments) // 2
-                whole = _call(part, number, position) | {"index": position}
-                deltas.append({"tool_calls": [whole | {"function": {"name": part.name, "arguments": ""}}]})
+                call = _call(part, number, position) | {"index": position}
+                deltas.append({"tool_calls": [call | {"function": {"name": part.name, "arguments": ""}}]})
                 deltas += [
                     {"tool_calls": [{"index": position, "function": {"arguments": piece}}]}
                     for piece in (part.arguments[:half], part.arguments[half:])
                     if piece
                 ]
                 position += 1
-    chunks = [_chunk(number, delta) for delta in deltas] + [_chunk(number, {}, finish=_finish(said))]
+    chunks = [_chunk(number, delta) for delta in deltas] + [_chunk(number, {}, finish=_finish(reply))]
     if usage:
-        chunks.append(_chunk(number, None) | {"usage": _usage(said)})
+        chunks.append(_chunk(number, None) | {"usage": _usage(reply)})
     return chunks
 
 
-def answer_of(said: ModelReply | Refusal, number: int, *, usage: bool) -> dict[str, Any]:
-    """An answer that is not streamed."""
+def completion(reply: ModelReply | Refusal, number: int, *, usage: bool) -> dict[str, Any]:
+    """The body of an answer that is not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": None}
-    if isinstance(said, Refusal):
-        message["refusal"] = said.text
+    if isinstance(reply, Refusal):
+        message["refusal"] = reply.text
         return _shape(number, "chat.completion", [{"index": 0, "message": message, "finish_reason": "stop"}])
-    calls = [part for part in said.parts if isinstance(part, ToolCall)]
-    text = "".join(part.text for part in said.parts if isinstance(part, Text))
-    thought = "".join(part.text for part in said.parts if isinstance(part, Reasoning))
+    calls = [part for part in reply.parts if isinstance(part, ToolCall)]
+    text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+    thought = "".join(part.text for part in reply.parts if isinstance(part, Reasoning))
     message["content"] = text or None
     if thought:
         message["reasoning_content"] = thought
     if calls:
         message["tool_calls"] = [_call(call, number, position) for position, call in enumerate(calls)]
-    shape = _shape(number, "chat.completion", [{"index": 0, "message": message, "finish_reason": _finish(said)}])
-    return shape | ({"usage": _usage(said)} if usage else {})
+    shape = _shape(number, "chat.completion", [{"index": 0, "message": message, "finish_reason": _finish(reply)}])
+    return shape | ({"usage": _usage(reply)} if usage else {})
 
 
-def embeddings_of(vectors: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer with vectors, in the shape of both APIs; in base64 if that was asked for."""
-    base64 = asked.get("encoding_format") == "base64"
+def embeddings_response(vectors: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of an answer with vectors, in the shapes of both APIs; in base64 if the request asks for it."""
+    base64 = request.get("encoding_format") == "base64"
     rows = [b64encode(row.tobytes()).decode() if base64 else row.tolist() for row in vectors]
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
-    return {"object": "list", "model": asked.get("model"), "data": data, "embeddings": vectors.tolist()}
+    return {"object": "list", "model": request.get("model"), "data": data, "embeddings": vectors.tolist()}
 
 
 def _chunk(number: int, delta: Mapping[str, Any] | None, *, finish: str | None = None) -> dict[str, Any]:
@@ -388,14 +388,14 @@ def _call(call: ToolCall, number: int, position: int) -> dict[str, Any]:
     }
 
 
-def _finish(said: ModelReply) -> str:
-    if said.stop_reason == "max_tokens_exceeded":
+def _finish(reply: ModelReply) -> str:
+    if reply.stop_reason == "max_tokens_exceeded":
         return "length"
-    return "tool_calls" if any(isinstance(part, ToolCall) for part in said.parts) else "stop"
+    return "tool_calls" if any(isinstance(part, ToolCall) for part in reply.parts) else "stop"
 
 
-def _usage(said: ModelReply) -> dict[str, Any]:
-    usage = said.usage
+def _usage(reply: ModelReply) -> dict[str, Any]:
+    usage = reply.usage
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,

@@ -1,5 +1,4 @@
-"""An HTTP server that answers with given bytes and keeps every request: what really reaches the wire, without a
-provider."""
+"""An HTTP server that answers with fixed bytes and keeps every request, to test what reaches the wire."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ class Payload:
 
     Args:
         body: sent as it is.
-        cut: the connection breaks after the body, in the middle of an answer.
-        delay_s: how long nothing is sent at first, in seconds.
+        cut: the connection breaks after the body, before the end of the answer.
+        delay_s: the delay before the answer, in seconds.
     """
 
     body: bytes = b""
@@ -48,7 +47,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """One request; names of headers in lower case."""
+    """One request, with the names of headers in lower case."""
 
     method: str
     path: str
@@ -61,9 +60,9 @@ class Received:
 
 
 class PayloadServer:
-    """Gives its payloads in order, one a request, whatever the path; after the last one that again.
+    """Answers each request with the next payload, for any path; the last payload repeats.
 
-    `url` is where it listens, on 127.0.0.1; `received` holds the requests, in order.
+    `url` is its address on 127.0.0.1; `received` holds the requests, in order.
 
         async with PayloadServer(Payload.json({})) as server:
             ...
@@ -89,7 +88,7 @@ class PayloadServer:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._answering:  # an answer with a delay, whose caller has gone
+        for task in self._answering:  # a delayed answer whose client has disconnected
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
         await self._server.wait_closed()
@@ -106,7 +105,7 @@ class PayloadServer:
             await asyncio.sleep(payload.delay_s)
             await _write(writer, payload)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the caller has gone
+            pass  # the client disconnected
         finally:
             self._answering.discard(task)
             writer.close()
@@ -115,7 +114,7 @@ class PayloadServer:
 
 
 async def _read(reader: asyncio.StreamReader) -> Received | None:
-    """One request, with its body; None if the caller only opened the connection."""
+    """Read one request; None if the client only opened the connection."""
     head = await reader.readuntil(b"\r\n\r\n")
     if not head.strip():
         return None
@@ -127,7 +126,7 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
 
 
 async def _write(writer: asyncio.StreamWriter, payload: Payload) -> None:
-    """The answer; a cut one is announced in chunks and never gets its last."""
+    """Write the answer. One that is cut is sent in chunks without the last."""
     headers = {"connection": "close"} | dict(payload.headers)
     if payload.cut:
         headers["transfer-encoding"] = "chunked"

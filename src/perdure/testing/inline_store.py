@@ -21,20 +21,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FaultPoint = Literal["read", "write", "commit", "committed"]
-"""Where a fault may strike: before a read, before a write, between its unit and its commit, and after the commit before
-the caller is told."""
+"""Where a fault may strike: before a read, before a write, between its unit and its commit, or after the commit before
+the caller gets the result."""
 
 
 async def no_faults(point: FaultPoint) -> None:
-    """Nothing goes wrong."""
+    """The fault function that injects none."""
 
 
 class InlineStore:
     """`Store` without threads.
 
-    `fault` is awaited at every point where something may go wrong. What it raises is raised to the caller: at `write`
-    and `commit` nothing is written, at `committed` everything is. While it takes its time at `commit`, others read what
-    was committed before. A crash is `crash`: closed without commit.
+    `fault` is awaited at every `FaultPoint`. Its error is raised to the caller: at `write` and `commit` nothing is
+    written, at `committed` everything is. While it waits at `commit`, readers see what was committed before. `crash`
+    closes the store without a commit.
     """
 
     def __init__(
@@ -47,32 +47,32 @@ class InlineStore:
         durable: bool = False,
     ) -> None:
         self._path = Path(path)
-        in_file = str(path) != ":memory:"
+        is_file = str(path) != ":memory:"
         self._connection = (
-            connect(self._path) if in_file else sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            connect(self._path) if is_file else sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         )
         upgrade(self._connection, self._path, at=at)
-        if not durable:  # a simulated crash loses no page cache, so there is nothing to sync for
+        if not durable:  # a simulated crash loses no page cache, so no sync is needed
             self._connection.execute("PRAGMA synchronous = OFF")
-        # A store in memory has one connection: who reads there waits for who is about to commit.
-        self._reader = connect(self._path, read_only=True) if in_file else self._connection
+        # A store in memory has one connection, so its readers wait for a commit.
+        self._reader = connect(self._path, read_only=True) if is_file else self._connection
         self._database = SqliteDatabase(self._connection)
         self._tx = Tx(self._database, org_id)
-        self._seen = Tx(SqliteDatabase(self._reader, read_only=True), org_id)
+        self._read_tx = Tx(SqliteDatabase(self._reader, read_only=True), org_id)
         self._fault = fault
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._open = True
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("read")
         if self._reader is self._connection:
-            async with self._turn:
+            async with self._write_lock:
                 return self._read(lambda tx: unit(tx, *args, **kwargs))
         return self._read(lambda tx: unit(tx, *args, **kwargs))
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("write")
-        async with self._turn:
+        async with self._write_lock:
             ((result, raised),) = await self._transact([lambda tx: unit(tx, *args, **kwargs)])
         if raised is not None:
             try:
@@ -84,21 +84,21 @@ class InlineStore:
         return cast(T, result)
 
     def read_now(self, unit: Callable[[Tx], T]) -> T:
-        """What a unit reads of a file, without a fault, and without giving others a turn. Raises: StoreError."""
+        """Read without faults and without yielding to other tasks; for stores in a file. Raises: StoreError."""
         return self._read(unit)
 
-    def share_turn(self, turn: asyncio.Lock) -> None:
-        """Wait with writing until nobody else has this turn: another store on the same file."""
-        self._turn = turn
+    def share_write_lock(self, lock: asyncio.Lock) -> None:
+        """Write only while holding this lock, which other stores on the same file share."""
+        self._write_lock = lock
 
     def fail_at_commit(self) -> None:
-        """Called inside each write, after its unit and before its commit; a subclass may raise here."""
+        """A hook for subclasses, called in each write between its unit and its commit; it may raise."""
 
     def crash(self) -> None:
         """Close without commit, as a killed process does."""
         if self._open:
             self._open = False
-            if self._connection.in_transaction:  # closing alone leaves the file locked while a statement is kept
+            if self._connection.in_transaction:  # `close` alone leaves the file locked while a statement is cached
                 self._connection.execute("ROLLBACK")
             self._connection.close()
             self._reader.close()
@@ -107,7 +107,7 @@ class InlineStore:
         self.crash()
 
     async def _transact(self, units: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
-        """Run the units in one transaction and commit it. Who calls this has the turn. Raises: nothing is written."""
+        """Run the units in one transaction; the caller holds the lock. If it raises, nothing is written."""
         self._check_open()
         try:
             self._database.begin()
@@ -130,7 +130,7 @@ class InlineStore:
         try:
             self._reader.execute("BEGIN")
             try:
-                return unit(self._seen)
+                return unit(self._read_tx)
             finally:
                 self._reader.execute("ROLLBACK")
         except sqlite3.Error as error:

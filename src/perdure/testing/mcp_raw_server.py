@@ -1,9 +1,9 @@
-"""A small MCP server without the SDK, over stdin and stdout, that lists whatever it is told to. It is run as a program:
+"""A small MCP server without the SDK, over stdin and stdout, that lists any entries. It runs as a program:
 
     python -P mcp_raw_server.py FILE
 
-FILE is JSON, read whenever the tools are listed: the entries of the listing, whether they are tools or not. Every tool
-answers with its own name.
+FILE is JSON, read at each listing of the tools: the entries of the listing, valid tools or not. Every tool returns its
+own name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ METHOD_NOT_FOUND = -32601
 
 
 def answer(method: str, params: dict[str, Any], listing: Path) -> dict[str, Any] | None:
-    """The result of a request; None: it is not known here."""
+    """The result of a request; None: the method is unknown."""
     match method:
         case "initialize":
             return {
@@ -39,16 +39,16 @@ def answer(method: str, params: dict[str, Any], listing: Path) -> dict[str, Any]
 def main() -> None:
     listing = Path(sys.argv[1])
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "id" not in asked:
+        request = json.loads(line)
+        if "id" not in request:
             continue
-        result = answer(asked["method"], asked.get("params", {}), listing)
-        told: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
+        result = answer(request["method"], request.get("params", {}), listing)
+        response: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         if result is None:
-            told["error"] = {"code": METHOD_NOT_FOUND, "message": f"no method {asked['method']}"}
+            response["error"] = {"code": METHOD_NOT_FOUND, "message": f"no method {request['method']}"}
         else:
-            told["result"] = result
-        print(json.dumps(told), flush=True)
+            response["result"] = result
+        print(json.dumps(response), flush=True)
 
 
 if __name__ == "__main__":

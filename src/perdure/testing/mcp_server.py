@@ -1,10 +1,10 @@
-"""A small MCP server, written with the official SDK, that can misbehave. It is run as a program of its own:
+"""A small MCP server on the official SDK that can misbehave. It runs as a program of its own:
 
     python -P mcp_server.py [--state FILE] [--http PORT | --sse PORT]
 
-Without a port it speaks over stdin and stdout. FILE is JSON, read whenever the tools are listed: `described` is what
-the tool `look` is said to do, `without` are tools that are left out, `more` is one that is offered besides, with
-`schema` as its input schema.
+Without a port it uses stdin and stdout. FILE is JSON, read at each listing of the tools: `described` is the description
+of the tool `look`, `without` are tools to leave out, and `more` is the name of one more tool, with `schema` as its
+input schema.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import Any
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.types import Tool, ToolAnnotations
 
-__all__ = ["make"]
+__all__ = ["build_server"]
 
 
-class Changing(MCPServer):
-    """A server whose definitions come from a file as well."""
+class ChangingServer(MCPServer):
+    """A server whose tool definitions also depend on a file."""
 
     state: Path | None = None
 
     async def list_tools(self) -> list[Tool]:
-        said: dict[str, Any] = json.loads(self.state.read_text()) if self.state and self.state.exists() else {}
-        tools = [tool for tool in await super().list_tools() if tool.name not in said.get("without", ())]
+        state: dict[str, Any] = json.loads(self.state.read_text()) if self.state and self.state.exists() else {}
+        tools = [tool for tool in await super().list_tools() if tool.name not in state.get("without", ())]
         for tool in tools:
-            if tool.name == "look" and "described" in said:
-                tool.description = said["described"]
-        if "more" in said:
-            tools.append(Tool(name=said["more"], input_schema=said.get("schema", {"type": "object"})))
+            if tool.name == "look" and "described" in state:
+                tool.description = state["described"]
+        if "more" in state:
+            tools.append(Tool(name=state["more"], input_schema=state.get("schema", {"type": "object"})))
         return tools
 
 
-def make() -> Changing:
-    """The server and its tools."""
-    server = Changing("testing", log_level="CRITICAL")
+def build_server() -> ChangingServer:
+    """Build the server with its tools."""
+    server = ChangingServer("testing", log_level="CRITICAL")
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     def add(a: int, b: int) -> int:
@@ -59,7 +59,7 @@ def make() -> Changing:
 
     @server.tool()
     async def hang(mark: str = "") -> str:
-        """Never answer; a file `mark` is made when it begins."""
+        """Never answer. It creates the file `mark` when it begins."""
         if mark:
             Path(mark).touch()  # noqa: ASYNC240 - nothing else waits here
         await asyncio.sleep(3_600)
@@ -95,13 +95,13 @@ def main() -> None:
     parser.add_argument("--state", type=Path)
     parser.add_argument("--http", type=int)
     parser.add_argument("--sse", type=int)
-    chosen = parser.parse_args()
-    server = make()
-    server.state = chosen.state
-    if chosen.http is not None:
-        server.run("streamable-http", port=chosen.http)
-    elif chosen.sse is not None:
-        server.run("sse", port=chosen.sse)
+    options = parser.parse_args()
+    server = build_server()
+    server.state = options.state
+    if options.http is not None:
+        server.run("streamable-http", port=options.http)
+    elif options.sse is not None:
+        server.run("sse", port=options.sse)
     else:
         server.run()
 

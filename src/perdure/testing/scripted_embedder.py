@@ -1,4 +1,4 @@
-"""An embedder without a model: texts that share words are near to each other."""
+"""An embedder without a model: texts that share words get similar vectors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ HANG_S = 0.01
 
 
 class ScriptedEmbedder:
-    """`Embedder` and `WordEmbedder` by hashed words: the same text always gets the same vector, on every machine.
+    """`Embedder` and `WordEmbedder` by hashed words: a text has the same vector on every machine.
 
-    A text's vector is the sum of those of its words (stems), so that the cosine of two texts grows with the words they
-    share. `asked` holds the texts of each call, in order, also of those that failed; `closed` is whether `close` was
+    A text's vector is the sum of the vectors of its stemmed words, so the cosine of two texts grows with the words they
+    share. `asked` holds the texts of each call, in order, failed calls included; `closed` says whether `close` was
     called.
 
     Args:
-        fails: errors of the first calls, one each; later ones succeed.
+        fails: the errors of the first calls; later calls succeed.
     """
 
     def __init__(
@@ -41,26 +41,26 @@ class ScriptedEmbedder:
         self.handle, self.dimensions, self.local = handle, dimensions, local
         self.asked: list[tuple[str, ...]] = []
         self.closed = False
-        self._fails = list(fails)
-        self._down: ModelError | None = None
+        self._errors = list(fails)
+        self._failure: ModelError | None = None
         self._hangs = False
 
     def fail(self, error: ModelError | None = None) -> None:
-        """Every call fails from now on, with `error` or as if nobody answered, until `recover`."""
-        self._down = error or ModelUnreachable("the scripted embedder is down")
+        """Let every call fail with `error`, by default as unreachable, until `recover`."""
+        self._failure = error or ModelUnreachable("the scripted embedder is down")
 
     def hang(self) -> None:
-        """Calls from now on wait for `recover`."""
+        """Let every call wait for `recover`."""
         self._hangs = True
 
     def recover(self) -> None:
-        """Answer again; calls that hang go on."""
-        self._down, self._hangs = None, False
+        """Answer again; waiting calls continue."""
+        self._failure, self._hangs = None, False
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         import numpy as np
 
-        await self._called(texts)
+        await self._record_call(texts)
         rows = np.stack([self._words(text).sum(axis=0) for text in texts]) if texts else np.zeros((0, self.dimensions))
         unit: npt.NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
         return unit
@@ -68,24 +68,24 @@ class ScriptedEmbedder:
     async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
         import numpy as np
 
-        await self._called(texts)
+        await self._record_call(texts)
         return [self._words(text).astype(np.float32) for text in texts]
 
     async def close(self) -> None:
         self.closed = True
 
-    async def _called(self, texts: Sequence[str]) -> None:
+    async def _record_call(self, texts: Sequence[str]) -> None:
         self.asked.append(tuple(texts))
-        await asyncio.sleep(0)  # as with a real one, others have their turn meanwhile
+        await asyncio.sleep(0)  # yield to other tasks, as a real embedder does
         while self._hangs:  # noqa: ASYNC110 - `recover` may come from another thread
             await asyncio.sleep(HANG_S)
-        if self._fails:
-            raise self._fails.pop(0)
-        if self._down is not None:
-            raise self._down
+        if self._errors:
+            raise self._errors.pop(0)
+        if self._failure is not None:
+            raise self._failure
 
     def _words(self, text: str) -> npt.NDArray[np.float64]:
-        """One unit row for each word; a text without any has one of its own."""
+        """One row of length 1 for each word; a text without words counts as one word."""
         import numpy as np
 
         rows = []

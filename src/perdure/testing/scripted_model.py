@@ -1,4 +1,4 @@
-"""A model that says what its script says."""
+"""A model that answers from a script."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from perdure.core.runs import Usage
 __all__ = ["Line", "ScriptedModel", "calls", "fails", "says", "thinks"]
 
 Line = ModelReply | ModelError | Callable[[ModelRequest], ModelReply]
-"""One answer: given, failing, or computed from the request."""
+"""One answer: a reply, an error, or a function of the request."""
 
 
 def says(text: str, *, usage: Usage | None = None) -> ModelReply:
-    """A plain reply; it ends the run."""
+    """A reply of text, which ends the run."""
     return ModelReply(parts=(Text(text),), usage=usage or Usage(input_tokens=10, output_tokens=2))
 
 
-def calls(name: str, *more: ToolCall, call_id: str = "", **arguments: Any) -> ModelReply:
-    """A reply with a tool call, and those in `more` after it. An empty id is filled by the model."""
+def calls(name: str, *further_calls: ToolCall, call_id: str = "", **arguments: Any) -> ModelReply:
+    """A reply with a tool call, followed by `further_calls`. The model fills in an empty id."""
     call = ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False))
-    return ModelReply(parts=(call, *more), usage=Usage(input_tokens=10, output_tokens=5))
+    return ModelReply(parts=(call, *further_calls), usage=Usage(input_tokens=10, output_tokens=5))
 
 
 def thinks(thought: str, reply: ModelReply) -> ModelReply:
@@ -40,10 +40,10 @@ def fails(message: str = "the provider is down", *, kind: str = "llm_error") -> 
 
 
 class ScriptedModel:
-    """`Model` that gives the lines of its script, one a request; after the last one it repeats `otherwise`.
+    """`Model` that answers each request with the next line of its script, and with `otherwise` after the last.
 
-    `asked` holds the requests for an answer, `asked_summaries` those for a summary, in order. A summary is
-    `summarises`, whatever the script; without one it fails, and an extract is made.
+    `asked` holds the requests for an answer, `asked_summaries` those for a summary, in order. Requests for a summary
+    get `summarises`; without it they fail, and the engine makes an extract instead.
     """
 
     def __init__(self, *script: Line, otherwise: Line | None = None, summarises: Line | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the values of the core, and how hard property tests try."""
+"""Hypothesis strategies for the values of the core, and the number of examples."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall
 from perdure.core.runs import Failure, Usage
 from perdure.testing.clock import START
 
-__all__ = ["any_text", "blocks", "effort", "events", "log_of", "parts", "sentences", "words"]
+__all__ = ["any_text", "blocks", "build_log", "effort", "events", "parts", "sentences", "words"]
 
 
 def effort(few: int, many: int) -> settings:
-    """How many examples: `few` by default, `many` under PERDURE_FAULTS=full (`make faults`)."""
+    """Settings with `few` examples by default, and `many` under PERDURE_FAULTS=full (`make faults`)."""
     full = os.environ.get("PERDURE_FAULTS") == "full"
     return settings(
         max_examples=many if full else few,
@@ -52,14 +52,14 @@ def effort(few: int, many: int) -> settings:
 
 
 def any_text(max_size: int = 30) -> st.SearchStrategy[str]:
-    """Text of any characters: lone surrogates, NUL and escapes more often than chance would have it."""
+    """Text of any characters, with lone surrogates, NUL and escapes more often than by chance."""
     anything = st.text(st.characters(exclude_categories=()), max_size=max_size)
     awkward = st.text("\x00\x1b\ud800\udfffd80 \"'*\\\n字é🧭", max_size=max_size)
     return st.one_of(anything, awkward, st.tuples(awkward, anything).map("".join))
 
 
 def words() -> st.SearchStrategy[str]:
-    """Words that search must find, of several scripts; each is one unit for its search."""
+    """Words of several scripts that search must find; each is one unit of search."""
     return st.sampled_from(
         [
             "walrus",
@@ -122,7 +122,7 @@ def blocks() -> st.SearchStrategy[Block]:
 
 
 def events() -> st.SearchStrategy[Event]:
-    """Any event; an added message is named only, as it is stored."""
+    """Any event; one of an added message holds only its number, as stored."""
     text, number = any_text(10), st.integers(0, 2**53)
     usage = st.builds(
         Usage,
@@ -176,13 +176,13 @@ def events() -> st.SearchStrategy[Event]:
     )
 
 
-def log_of(turns: Sequence[Part | Sequence[Part]]) -> list[Message]:
-    """Messages in a row: results are said by tools, calls and reasoning by the assistant, texts by the user."""
+def build_log(turns: Sequence[Part | Sequence[Part]]) -> list[Message]:
+    """A log with one message per turn: the role of results is tool, of texts user, of all else assistant."""
     messages = []
     for seq, turn in enumerate(turns):
-        said = tuple(turn) if isinstance(turn, Sequence) else (turn,)
-        role: Role = "user" if all(isinstance(part, Text) for part in said) else "assistant"
-        if any(isinstance(part, ToolResult) for part in said):
+        parts_of_turn = tuple(turn) if isinstance(turn, Sequence) else (turn,)
+        role: Role = "user" if all(isinstance(part, Text) for part in parts_of_turn) else "assistant"
+        if any(isinstance(part, ToolResult) for part in parts_of_turn):
             role = "tool"
         messages.append(
             Message(
@@ -191,7 +191,7 @@ def log_of(turns: Sequence[Part | Sequence[Part]]) -> list[Message]:
                 seq=seq,
                 conversation_seq=0,
                 role=role,
-                parts=said,
+                parts=parts_of_turn,
                 created_at=START + timedelta(seconds=seq),
                 occurred_at=START + timedelta(seconds=seq),
             )
