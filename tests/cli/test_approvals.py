@@ -56,7 +56,7 @@ async def test_arguments_can_be_edited_until_they_fit() -> None:
     async with paying(calls("pay", n=1), says("Done.")) as chat:
         await chat.take("pay", "e", '{"n": ', '["n"]', '{"n": "much"}', '{"n": true}', '{"n": 5}')
 
-        assert [prefill for question, prefill in chat.source.asked if question == "arguments: "] == [
+        assert [prefill for question, prefill in chat.source.questions if question == "arguments: "] == [
             '{"n": 1}',
             '{"n": ',
             '["n"]',

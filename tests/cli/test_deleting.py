@@ -16,7 +16,7 @@ def test_an_agent_is_deleted_only_if_somebody_agrees(tmp_path: Path) -> None:
         store.create_agent("ann")
         store.create_agent("ben")
     unasked = called(tmp_path, "agents", "--delete", "ann")
-    assert (unasked.returncode, "say so with --yes" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
     assert "agent 'eve' not found" in called(tmp_path, "agents", "--delete", "eve", "--yes").stderr
 
     done = called(tmp_path, "agents", "--delete", "ann", "--yes", "--json")
@@ -37,12 +37,12 @@ def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
     assert "docs/b.txt · 1 line" in called(tmp_path, "files", "ann").stdout
     assert called(tmp_path, "files", "ann", "--delete", "b.txt").returncode == 1
     unasked = called(tmp_path, "files", "docs", "--delete", "b.txt")
-    assert (unasked.returncode, "say so with --yes" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
     assert called(tmp_path, "files", "docs", "--delete", "b.txt", "--yes").stdout == "a.txt · 1 line\n"
     assert "'c.txt' not found" in called(tmp_path, "files", "docs", "--delete", "c.txt").stderr
     assert called(tmp_path, "folders", "--detach", "docs", "ann").stdout == "docs · 1 file · 0 agents\n"
     unasked = called(tmp_path, "folders", "--delete", "docs")
-    assert (unasked.returncode, "say so with --yes" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
     gone = called(tmp_path, "folders", "--delete", "docs", "--yes")
     assert (gone.returncode, gone.stdout) == (0, "")
 
@@ -73,7 +73,7 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
         wrong = called(tmp_path, "archives", *options)
         assert (wrong.returncode, "not found" in wrong.stderr, "Traceback" in wrong.stderr) == (1, True, False)
     unasked = called(tmp_path, "archives", "--delete", "house")
-    assert (unasked.returncode, "say so with --yes" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
     refused = called(tmp_path, "archives", "--delete", files.id, "--yes")
     assert (refused.returncode, "folder" in refused.stderr) == (1, True)
 

@@ -80,7 +80,7 @@ async def test_providers_and_the_model_are_told_without_keys(tmp_path: Path) -> 
     provider = checks_of(good)["provider"]["text"]
     assert good.returncode == 0
     assert provider == (
-        f"mistral (from MISTRAL_BASE_URL, MISTRAL_API_KEY) at {answers.url}/v1, key given, not shown:"
+        f"mistral (from MISTRAL_BASE_URL, MISTRAL_API_KEY) at {answers.url}/v1, key set, not shown:"
         " 2 models, such as mistral-small-latest, mistral-embed"
     )
     assert checks_of(good)["model"]["text"].startswith("mistral/mistral-small-latest (from MISTRAL_BASE_URL")
@@ -161,7 +161,7 @@ def test_a_store_that_can_not_be_used_is_broken(tmp_path: Path) -> None:
     for rest in tmp_path.glob("perdure.db-*"):
         rest.unlink()
     assert "can't be read" in broken(tmp_path)
-    assert "is no folder" in broken(file)
+    assert "is not a folder" in broken(file)
 
 
 async def test_who_answers_on_the_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

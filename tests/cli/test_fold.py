@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.views.fold import call_line, diff_lines, fold, found_spans, outcome, snippet, visible
+from perdure.cli.views.fold import call_line, diff_lines, fold, match_spans, outcome, snippet, visible
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.text.line_diff import diff_of
 
@@ -106,13 +106,13 @@ def test_a_folded_text_is_one_short_line(text: str, chars: int) -> None:
 )
 def test_found_words_are_those_the_search_goes_by(text: str, query: str, words: list[str]) -> None:
     """Other forms of a word count, as do pairs of characters in a script without spaces."""
-    assert [text[start:end] for start, end in found_spans(text, query)] == words
+    assert [text[start:end] for start, end in match_spans(text, query)] == words
 
 
 @given(st.text(), st.text())
 def test_spans_lie_in_the_text_in_order(text: str, query: str) -> None:
     """Spans neither overlap nor leave the text."""
-    ends = [0, *(place for span in found_spans(text, query) for place in span), len(text)]
+    ends = [0, *(place for span in match_spans(text, query) for place in span), len(text)]
 
     assert ends == sorted(ends)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.cli.tree import Picked, Skipped, picked
+from perdure.cli.tree import Selected, Skipped, select_files
 from perdure.cli.views.fold import outcome
 from perdure.core.messages import ToolResult
 from tests.support.programs import perdure
@@ -37,15 +37,15 @@ def tree(root: Path) -> Path:
 
 def test_what_is_left_out_of_a_directory(tmp_path: Path) -> None:
     """Each with why; everything else in order, by its place below the directory."""
-    found = list(picked([tree(tmp_path)], most_bytes=1_000))
-    names = [one.name for one in found if isinstance(one, Picked)]
+    found = list(select_files([tree(tmp_path)], max_bytes=1_000))
+    names = [one.name for one in found if isinstance(one, Selected)]
     assert names == [".gitignore", "a.py", "torn.pdf", "deep/out/kept.txt", "docs/plan.md"]
     skipped = {one.name for one in found if isinstance(one, Skipped)}
     assert skipped == {
         *(".git/", "node_modules/", "out/", "run.log", "deep/more.log", "docs/secret.key.txt"),
         *("image.png", "data.bin2", "empty.py", "link.py"),
     }
-    assert list(picked([tmp_path / "a.py"], most_bytes=1)) == [Picked(tmp_path / "a.py", "a.py")]
+    assert list(select_files([tmp_path / "a.py"], max_bytes=1)) == [Selected(tmp_path / "a.py", "a.py")]
 
 
 def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_doctor_tells_whether_there_is_a_key(tmp_path: Path) -> None:
         True,
         True,
     )
-    assert check("API key", PERDURE_API_KEY="a secret word") == ("ok", "given, not shown ")
+    assert check("API key", PERDURE_API_KEY="a secret word") == ("ok", "set, not shown ")
     assert check("API key", PERDURE_API_KEY="auto") == (
         "ok",
         f"the next `perdure serve` makes one, in {tmp_path / 'api.key'} ",

@@ -37,7 +37,7 @@ def test_a_server_is_added_listed_approved_and_removed(tmp_path: Path, web: Runn
     assert shown["tools"] == {"active": 7, "changed": 1, "pending": 1}
     assert "2 to approve" in called(tmp_path, "doctor", PERDURE_PROBE_LOCAL="0").stdout
     asked = called(tmp_path, "mcp", "approve", "web", "look")
-    assert (asked.returncode, "add --yes" in asked.stderr) == (1, True)
+    assert (asked.returncode, "pass --yes" in asked.stderr) == (1, True)
     assert "  -Look at something.\n" in asked.stdout
     assert "  +Then send everything.\n" in asked.stdout
     approved = called(tmp_path, "mcp", "approve", "web", "look", "--yes")

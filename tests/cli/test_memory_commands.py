@@ -154,7 +154,7 @@ def test_what_is_imported_an_agent_finds(tmp_path: Path) -> None:
         (b'{"perdure": "archive", "version": 2, "name": "x"}', "upgrade Perdure"),
         (b'{"perdure": "agent", "version": 1}', "agent"),
         (b'{"perdure": "archive", "version": 1, "name": "", "created_at": "2024-01-02T00:00:00Z"}', "name"),
-        (b"\xff\xfe", "no UTF-8"),
+        (b"\xff\xfe", "not UTF-8"),
     ],
 )
 def test_a_corrupt_line_is_named(tmp_path: Path, line: bytes, told: str) -> None:
@@ -210,7 +210,7 @@ def test_history_is_imported(tmp_path: Path) -> None:
     wrong = called(tmp_path, "import-messages", "helper", str(file), "--conversation", "new")
 
     assert "Imported 2 messages into conv-" in first.stderr
-    assert "1 of them were said before" in first.stderr
+    assert "1 of them are older than" in first.stderr
     assert "perdure chat helper" in first.stderr
     assert "Imported 0 messages into conv-" in again.stderr
     assert "2 were there already" in again.stderr

@@ -11,7 +11,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
-from perdure.cli.chat.source import GivenLines
+from perdure.cli.chat.source import ListedLines
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.facts import cells
 from perdure.cli.views.text import TextView
@@ -72,7 +72,7 @@ async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     await opened.app.runner.close()
     monkeypatch.delenv("MISTRAL_API_KEY")
     async with await AsyncPerdure.open(settings=Settings(), store=store) as again:
-        out, err, source = io.StringIO(), io.StringIO(), GivenLines(["hello", "/model"])
+        out, err, source = io.StringIO(), io.StringIO(), ListedLines(["hello", "/model"])
         view = TextView(Terminal(out, err, interactive=False, coloured=False))
         await Session(again, await again.agent(agent.id), source, view, run_command=run_command).run()
 

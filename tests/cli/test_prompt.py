@@ -14,7 +14,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from perdure.cli.chat.prompt import HISTORY_FILE, PromptLines
-from perdure.cli.chat.slash import names
+from perdure.cli.chat.slash import command_help
 
 
 class Prompt:
@@ -23,7 +23,7 @@ class Prompt:
     def __init__(self, folder: Path, keys: PipeInput) -> None:
         self.hints: list[str] = []
         self._keys = keys
-        self._lines = PromptLines(folder, names(), self.hints.append)
+        self._lines = PromptLines(folder, command_help(), self.hints.append)
 
     async def read(self, *typed: str) -> str | None:
         """What a read gives for these keys; they come one after the other, as from a person."""

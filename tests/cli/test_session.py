@@ -14,7 +14,7 @@ from perdure import AsyncPerdure, MessageAdded, tool
 from perdure.cli.chat.render import RunRenderer
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
-from perdure.cli.chat.source import GivenLines
+from perdure.cli.chat.source import ListedLines
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.text import TextView
 from perdure.core.events import Delta, Event, StepAbandoned, StoredEvent
@@ -144,7 +144,7 @@ async def test_lines_that_were_read_are_listed_where_they_do_not_fit_beside_the_
             occurred_at=START,
         )
         event = MessageAdded(seq, message)
-        renderer.saw(StoredEvent(agent_id=message.agent_id, run_seq=0, seq=seq, event=event, created_at=START))
+        renderer.show_event(StoredEvent(agent_id=message.agent_id, run_seq=0, seq=seq, event=event, created_at=START))
 
     assert out.getvalue().splitlines() == listed
 
@@ -253,10 +253,10 @@ async def test_a_preview_whose_step_was_abandoned_is_said_to_be_void() -> None:
         occurred_at=START,
     )
 
-    renderer.saw(Delta(step, MessageId("message-1"), "text", "Hel"))
+    renderer.show_event(Delta(step, MessageId("message-1"), "text", "Hel"))
     events: list[Event] = [StepAbandoned(step), MessageAdded(1, message)]
     for seq, event in enumerate(events):
-        renderer.saw(StoredEvent(agent_id=agent, run_seq=0, seq=seq, event=event, created_at=START))
+        renderer.show_event(StoredEvent(agent_id=agent, run_seq=0, seq=seq, event=event, created_at=START))
 
     partial, void, answer = out.getvalue().splitlines()
     assert partial == "Hel"
@@ -326,7 +326,7 @@ async def test_an_agent_that_gets_a_model_from_here_can_be_talked_to(tmp_path: P
         await program.create_agent("guide")
     async with await AsyncPerdure.open(tmp_path / "agents.db") as perdure:
         agent = await perdure.agent("guide")
-        out, err, source = io.StringIO(), io.StringIO(), GivenLines([], interactive=True)
+        out, err, source = io.StringIO(), io.StringIO(), ListedLines([], interactive=True)
         view = TextView(Terminal(out, err, interactive=True, coloured=False))
         session = Session(perdure, agent, source, view, run_command=run_command)
         source.lines.append("I live in Turin.")
@@ -365,7 +365,7 @@ async def test_a_long_wait_shows_a_status_that_vanishes(monkeypatch: pytest.Monk
     monkeypatch.setenv("TERM", "xterm")
     out = Screen()
     terminal = Terminal(out, out, interactive=True, coloured=True)
-    terminal.waiting("thinking…")
+    terminal.show_status("thinking…")
     await asyncio.sleep(0.6)
     waited = out.getvalue()
     terminal.words("Hello")

@@ -18,7 +18,7 @@ from perdure import AsyncPerdure
 from perdure.cli.app import app
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
-from perdure.cli.chat.source import GivenLines
+from perdure.cli.chat.source import ListedLines
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.text import TextView
 from perdure.library.agent import AsyncAgent
@@ -96,7 +96,7 @@ class Chat:
     view: TextView
     out: io.StringIO
     err: io.StringIO
-    source: GivenLines
+    source: ListedLines
     session: Session
 
     async def take(self, *lines: str | None) -> int:
@@ -122,5 +122,5 @@ async def open_chat(
         agent = await store.create_agent("Ada's helper", model=MODEL)
         out, err = (Screen() if terminal else io.StringIO()), io.StringIO()
         view = TextView(Terminal(out, err, interactive=person, coloured=False))
-        source = GivenLines([], interactive=person)
+        source = ListedLines([], interactive=person)
         yield Chat(store, agent, view, out, err, source, Session(store, agent, source, view, run_command=run_command))

@@ -10,7 +10,7 @@ import typer
 from perdure.cli.commands.mcp_arguments import mcp_app
 from perdure.cli.commands.secret_arguments import secret_app
 from perdure.cli.commands.tool_arguments import tool_app
-from perdure.cli.exit import leave as _leave
+from perdure.cli.exit import run_and_exit
 
 __all__ = ["app"]
 
@@ -93,7 +93,7 @@ def chat(
         raise typer.BadParameter("an agent that is made has none yet: leave it out", param_hint="--conversation")
     from perdure.cli.chat.chat import chat
 
-    _leave(chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation))
+    run_and_exit(chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation))
 
 
 @app.command()
@@ -113,7 +113,7 @@ def conversations(
     """List an agent's conversations, oldest first, or change one of them."""
     from perdure.cli.commands.conversations import conversations
 
-    _leave(conversations(agent, rename=rename, delete=delete, yes=yes, as_json=as_json))
+    run_and_exit(conversations(agent, rename=rename, delete=delete, yes=yes, as_json=as_json))
 
 
 @app.command()
@@ -127,7 +127,7 @@ def agents(
     """List the agents, the one used last first."""
     from perdure.cli.commands.agents import agents
 
-    _leave(agents(delete=delete, yes=yes, as_json=as_json))
+    run_and_exit(agents(delete=delete, yes=yes, as_json=as_json))
 
 
 @app.command()
@@ -135,7 +135,7 @@ def approvals(as_json: Annotated[bool, typer.Option("--json", help="Print one JS
     """List the calls of agents that wait for a person, or for the program that sent the message."""
     from perdure.cli.commands.approvals import approvals
 
-    _leave(approvals(as_json=as_json))
+    run_and_exit(approvals(as_json=as_json))
 
 
 OfCall = Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")]
@@ -157,7 +157,7 @@ def approve(
     """Let calls of an agent run that wait for it, and print what the agent then says."""
     from perdure.cli.commands.approvals import decide
 
-    _leave(decide(agent, call, approve=True, reason=None, arguments=arguments, conversation=conversation))
+    run_and_exit(decide(agent, call, approve=True, reason=None, arguments=arguments, conversation=conversation))
 
 
 @app.command()
@@ -170,7 +170,7 @@ def deny(
     """Refuse calls of an agent that wait for it, and print what the agent then says."""
     from perdure.cli.commands.approvals import decide
 
-    _leave(decide(agent, call, approve=False, reason=reason, arguments=None, conversation=conversation))
+    run_and_exit(decide(agent, call, approve=False, reason=reason, arguments=None, conversation=conversation))
 
 
 @app.command()
@@ -183,7 +183,7 @@ def cancel(
     """Cancel what an agent has under way; calls that wait are given up. No model is asked."""
     from perdure.cli.commands.approvals import cancel
 
-    _leave(cancel(agent, conversation=conversation))
+    run_and_exit(cancel(agent, conversation=conversation))
 
 
 @app.command()
@@ -197,7 +197,7 @@ def reset(
     """
     from perdure.cli.commands.reset import reset
 
-    _leave(reset(agent, yes=yes))
+    run_and_exit(reset(agent, yes=yes))
 
 
 @app.command()
@@ -235,7 +235,7 @@ def context(
         raise typer.BadParameter("it prints JSON lines already: leave --json out", param_hint="--raw")
     from perdure.cli.commands.context import context
 
-    _leave(context(name=agent, step=step, pair=diff, raw=raw, as_json=as_json))
+    run_and_exit(context(name=agent, step=step, pair=diff, raw=raw, as_json=as_json))
 
 
 @app.command()
@@ -256,7 +256,7 @@ def archives(
     """List the archives and which agents have them, or change one of them."""
     from perdure.cli.commands.archives import archives
 
-    _leave(archives(attach=attach, detach=detach, delete=delete, yes=yes, as_json=as_json))
+    run_and_exit(archives(attach=attach, detach=detach, delete=delete, yes=yes, as_json=as_json))
 
 
 @app.command()
@@ -287,7 +287,7 @@ def search(
         raise typer.BadParameter("it is searched by itself: leave --agent out", param_hint="--archive")
     from perdure.cli.commands.search import search
 
-    _leave(
+    run_and_exit(
         search(
             text=text,
             agent=agent,
@@ -316,7 +316,7 @@ def export_archives(
         raise typer.BadParameter("write `perdure export ARCHIVE FILE`, or `perdure export --all FILE`")
     from perdure.cli.commands.transfer import export_archives
 
-    _leave(export_archives(name=None if every else names[0], file=names[-1], overwrite=overwrite))
+    run_and_exit(export_archives(name=None if every else names[0], file=names[-1], overwrite=overwrite))
 
 
 @app.command("import")
@@ -333,7 +333,7 @@ def import_archives(
     """Read archives from lines of JSON. What is there already is skipped."""
     from perdure.cli.commands.transfer import import_archives
 
-    _leave(import_archives(file=file, into=into, agent=agent))
+    run_and_exit(import_archives(file=file, into=into, agent=agent))
 
 
 @app.command("import-messages")
@@ -352,7 +352,7 @@ def import_messages(
     """
     from perdure.cli.commands.transfer import import_messages
 
-    _leave(import_messages(agent=agent, file=file, conversation=conversation))
+    run_and_exit(import_messages(agent=agent, file=file, conversation=conversation))
 
 
 @app.command()
@@ -360,7 +360,7 @@ def key() -> None:
     """Print the API key that the server asks for, such as the one of PERDURE_API_KEY=auto."""
     from perdure.cli.commands.key import key
 
-    _leave(key())
+    run_and_exit(key())
 
 
 @app.command()
@@ -373,7 +373,7 @@ def serve(
     """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
     from perdure.cli.commands.serve import loop_factory, serve
 
-    _leave(serve(host=host, port=port), loop_factory=loop_factory())
+    run_and_exit(serve(host=host, port=port), loop_factory=loop_factory())
 
 
 @app.command()
@@ -381,7 +381,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     """Check models, data and ports, and say what helps. Exit code 1: something is broken."""
     from perdure.cli.commands.doctor import doctor
 
-    _leave(doctor(as_json=as_json))
+    run_and_exit(doctor(as_json=as_json))
 
 
 @app.command()
@@ -400,7 +400,7 @@ def reindex(
     """
     from perdure.cli.commands.reindex import reindex
 
-    _leave(reindex(archive=archive, agent=agent, again=again))
+    run_and_exit(reindex(archive=archive, agent=agent, again=again))
 
 
 @app.command()
@@ -420,7 +420,7 @@ def upload(
     """
     from perdure.cli.commands.folders import upload
 
-    _leave(upload(paths=paths, folder=folder, agent=agent))
+    run_and_exit(upload(paths=paths, folder=folder, agent=agent))
 
 
 @app.command()
@@ -437,7 +437,7 @@ def folders(
     """List the folders of files, or change one of them."""
     from perdure.cli.commands.folders import folders
 
-    _leave(folders(attach=attach, detach=detach, delete=delete, yes=yes))
+    run_and_exit(folders(attach=attach, detach=detach, delete=delete, yes=yes))
 
 
 @app.command()
@@ -449,7 +449,7 @@ def files(
     """List the files of a folder, and how far each is."""
     from perdure.cli.commands.folders import files
 
-    _leave(files(name=name, delete=delete, yes=yes))
+    run_and_exit(files(name=name, delete=delete, yes=yes))
 
 
 @app.command()
@@ -465,4 +465,4 @@ def verify(
     """
     from perdure.cli.commands.verify import verify
 
-    _leave(verify(repair=repair, accept_loss=accept_loss))
+    run_and_exit(verify(repair=repair, accept_loss=accept_loss))

@@ -1,4 +1,4 @@
-"""A person is asked before something is gone for good."""
+"""Ask a person before something is deleted for good."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import sys
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["agreed"]
+__all__ = ["confirm"]
 
 
-def agreed(question: str, *, whether: str) -> bool:
-    """What a person answers; no is what Enter says.
+def confirm(question: str, *, action: str, yes: bool) -> bool:
+    """Whether to go on: true with `yes`, else what the person at the terminal answers; Enter means no.
 
     Args:
-        whether: what it is about, behind "asked whether".
-    Raises: InvalidInput: nobody is there.
+        action: what the question is about, for the error: "delete the agent".
+    Raises: InvalidInput: stdin is no terminal.
     """
+    if yes:
+        return True
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput(f"nobody is there to be asked whether {whether}: say so with --yes")
+        raise InvalidInput(f"there is no terminal to ask at: pass --yes to {action} without a question")
     import typer
 
     return typer.confirm(question, default=False, err=True)

@@ -1,4 +1,4 @@
-"""How a command ends: its work is done in a loop, and its exit code is the program's."""
+"""Run the work of a command, and exit with its code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import typer
 
-__all__ = ["leave"]
+__all__ = ["run_and_exit"]
 
-INTERRUPTED = 130  # what shells report for a program that SIGINT ended
+INTERRUPTED = 130  # the code of shells for an end by SIGINT
 
 
-def leave(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:
-    """Do the work, in a loop of this kind, and exit with its code."""
+def run_and_exit(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:
+    """Run the work in an event loop, and exit with the code that it returns."""
     import asyncio
 
     try:

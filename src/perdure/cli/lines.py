@@ -1,4 +1,4 @@
-"""Files of lines, read twice: once to look at all of them, once to take them; and a bar that shows how far it is."""
+"""Files of lines to import and export."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any, BinaryIO
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["STDIN", "InputLines", "output_lines", "progress_bar"]
+__all__ = ["STDIN", "InputLines", "output_lines"]
 
 STDIN = "-"
-KEPT_BYTES = 16_000_000  # of stdin in memory; more is put into a file
+MEMORY_BYTES = 16_000_000  # of stdin; more goes to a temporary file
 
 
 class InputLines:
-    """The lines of a file, or of stdin for `-`; each iteration begins anew.
+    """The lines of a file, or of stdin for `-`; each iteration starts at the first line.
 
-    Raises: InvalidInput: it can't be read; while iterating, a line is no UTF-8.
+    Raises: InvalidInput: the file can't be read; while iterating, a line is not UTF-8.
     """
 
     def __init__(self, name: str) -> None:
         self.name = "stdin" if name == STDIN else name
         try:
-            self._file: BinaryIO = _kept(sys.stdin.buffer) if name == STDIN else Path(name).expanduser().open("rb")
+            self._file: BinaryIO = _seekable(sys.stdin.buffer) if name == STDIN else Path(name).expanduser().open("rb")
         except OSError as error:
             raise InvalidInput(f"{name} can't be read: {error.strerror or error}") from error
 
@@ -39,7 +39,7 @@ class InputLines:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise InvalidInput(
-                    f"line {number}: it is no UTF-8 ({error.reason} at byte {error.start + 1})"
+                    f"line {number}: it is not UTF-8 ({error.reason} at byte {error.start + 1})"
                 ) from error
             yield text.removeprefix("\ufeff") if number == 1 else text
 
@@ -47,19 +47,19 @@ class InputLines:
         self._file.close()
 
 
-def _kept(stream: BinaryIO) -> BinaryIO:
-    """What a stream holds, as a file that can be read again."""
-    file: Any = tempfile.SpooledTemporaryFile(max_size=KEPT_BYTES)  # noqa: SIM115  # whoever reads it closes it
+def _seekable(stream: BinaryIO) -> BinaryIO:
+    """A file with the content of a stream, at its end; the caller closes it."""
+    file: Any = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115
     shutil.copyfileobj(stream, file)
-    kept: BinaryIO = file
-    return kept
+    copy: BinaryIO = file
+    return copy
 
 
 @contextmanager
 def output_lines(name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
-    """Writes a line each time it is called; the file is there when all of them are.
+    """A function that writes one line; the file appears under its name when all lines are written.
 
-    Raises: InvalidInput: it can't be written, or it is there already.
+    Raises: InvalidInput: the file can't be written, or it exists.
     """
     file = Path(name).expanduser()
     if file.exists() and not overwrite:
@@ -73,18 +73,3 @@ def output_lines(name: str, *, overwrite: bool) -> Iterator[Callable[[str], None
         raise InvalidInput(f"{name} can't be written: {error.strerror or error}") from error
     finally:
         part.unlink(missing_ok=True)
-
-
-@contextmanager
-def progress_bar(what: str, total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, told how much is done; nothing where nobody watches."""
-    if not shown:
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)

@@ -1,4 +1,4 @@
-"""Which files of a directory to upload: no version control, no packages of others, nothing that is no text."""
+"""Select the files of directories to upload: no version control, no installed packages, no binary files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from perdure.app import check_file
 from perdure.core.errors import InvalidInput
 
-__all__ = ["Picked", "Skipped", "picked"]
+__all__ = ["Selected", "Skipped", "select_files"]
 
 DIRECTORIES = frozenset(
     {
@@ -24,8 +24,8 @@ HEAD_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
-    """A file to upload, and what it is called below its folder."""
+class Selected:
+    """A file to upload, and its name below its folder."""
 
     path: Path
     name: str
@@ -33,7 +33,7 @@ class Picked:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What is left out, and why."""
+    """A file or directory that is not uploaded, and why."""
 
     name: str
     why: str
@@ -42,68 +42,66 @@ class Skipped:
         return f"{self.name}: {self.why}"
 
 
-def picked(paths: Sequence[Path], *, most_bytes: int) -> Iterator[Picked | Skipped]:
-    """The files at these paths, those of directories in the order of their names. A file that is named itself is never
-    left out: it is uploaded, or refused with what is wrong.
+def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[Selected | Skipped]:
+    """The files at these paths, those of a directory ordered by name; a file in `paths` itself is never skipped.
 
-    Raises: InvalidInput: there is nothing at a path.
+    Raises: InvalidInput: a path does not exist.
     """
     for path in paths:
-        whole = path.expanduser()
-        if whole.is_dir():
-            yield from _of_directory(whole, most_bytes)
-        elif whole.is_file():
-            yield Picked(whole, whole.name)
+        expanded = path.expanduser()
+        if expanded.is_dir():
+            yield from _select_in(expanded, max_bytes)
+        elif expanded.is_file():
+            yield Selected(expanded, expanded.name)
         else:
             raise InvalidInput(f"there is no file or directory {str(path)!r:.200}")
 
 
-def _of_directory(root: Path, most_bytes: int) -> Iterator[Picked | Skipped]:
+def _select_in(root: Path, max_bytes: int) -> Iterator[Selected | Skipped]:
     ignored: list[tuple[str, str]] = []  # (directory, pattern)
-    for directory, below, files in os.walk(root):
-        here = Path(directory)
-        place = here.relative_to(root).as_posix()
-        ignored += [(place, pattern) for pattern in _patterns(here / ".gitignore")]
-        kept = []
-        for name in sorted(below):
-            inner = (here / name).relative_to(root).as_posix()
-            if name in DIRECTORIES or (here / name).is_symlink() or _is_ignored(inner, ignored, directory=True):
-                yield Skipped(f"{inner}/", "not a part of the sources" if name in DIRECTORIES else "ignored")
+    for directory, folders, files in os.walk(root):
+        current = Path(directory)
+        ignored += [(current.relative_to(root).as_posix(), pattern) for pattern in _patterns(current / ".gitignore")]
+        descend = []
+        for folder in sorted(folders):
+            name = (current / folder).relative_to(root).as_posix()
+            if folder in DIRECTORIES:
+                yield Skipped(f"{name}/", "not a part of the sources")
+            elif (current / folder).is_symlink() or _is_ignored(name, ignored, directory=True):
+                yield Skipped(f"{name}/", "ignored")
             else:
-                kept.append(name)
-        below[:] = kept
-        for name in sorted(files):
-            path = here / name
-            inner = path.relative_to(root).as_posix()
-            yield _looked_at(path, inner, most_bytes, ignored)
+                descend.append(folder)
+        folders[:] = descend
+        for path in (current / file for file in sorted(files)):
+            yield _select(path, path.relative_to(root).as_posix(), max_bytes, ignored)
 
 
-def _looked_at(path: Path, name: str, most_bytes: int, ignored: Sequence[tuple[str, str]]) -> Picked | Skipped:
+def _select(path: Path, name: str, max_bytes: int, ignored: Sequence[tuple[str, str]]) -> Selected | Skipped:
     if path.is_symlink() or not path.is_file():
-        return Skipped(name, "no plain file")
+        return Skipped(name, "not a plain file")
     if _is_ignored(name, ignored, directory=False):
         return Skipped(name, "ignored by .gitignore")
     try:
         size = path.stat().st_size
-        with path.open("rb") as opened:
-            head = opened.read(HEAD_BYTES)
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
     except OSError as error:
         return Skipped(name, error.strerror or str(error))
     if not size:
         return Skipped(name, "empty")
-    if size > most_bytes:
-        return Skipped(name, f"{size:,} bytes, the limit is {most_bytes:,}")
+    if size > max_bytes:
+        return Skipped(name, f"{size:,} bytes, the limit is {max_bytes:,}")
     if b"\0" in head and path.suffix.lower() not in (".pdf", ".docx", ".xlsx", ".xlsm"):
         return Skipped(name, "binary")
     try:
         check_file(name, head)
     except InvalidInput as error:
         return Skipped(name, str(error))
-    return Picked(path, name)
+    return Selected(path, name)
 
 
 def _patterns(file: Path) -> list[str]:
-    """The lines of a .gitignore that leave something out; what takes something in again is not looked at."""
+    """The patterns of a .gitignore; negated ones are not supported and left out."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -112,14 +110,14 @@ def _patterns(file: Path) -> list[str]:
 
 
 def _is_ignored(name: str, ignored: Sequence[tuple[str, str]], *, directory: bool) -> bool:
-    for place, pattern in ignored:
-        if place != "." and not name.startswith(f"{place}/"):
+    for folder, pattern in ignored:
+        if folder != "." and not name.startswith(f"{folder}/"):
             continue
-        inner = name if place == "." else name[len(place) + 1 :]
         if pattern.endswith("/") and not directory:
             continue
-        bare = pattern.strip("/")
+        below = name if folder == "." else name[len(folder) + 1 :]
         anchored = "/" in pattern.rstrip("/")
-        if fnmatch(inner, bare) or (not anchored and fnmatch(inner.rpartition("/")[2], bare)):
+        stripped = pattern.strip("/")
+        if fnmatch(below, stripped) or (not anchored and fnmatch(below.rpartition("/")[2], stripped)):
             return True
     return False

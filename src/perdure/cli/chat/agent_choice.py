@@ -1,4 +1,4 @@
-"""Which agent a chat is with: the one used last, one by name, or one that is made."""
+"""The agent that a chat is with: the one used last, one by name, or a new one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import shlex
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from perdure.app import model_registry
 from perdure.cli.chat.models import known_models, what_helps, with_help
+from perdure.cli.pages import load_conversations
+from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
@@ -22,12 +23,12 @@ from perdure.settings import Settings
 __all__ = [
     "FIRST_NAME",
     "ModelElsewhere",
-    "Opened",
+    "Target",
+    "chat_command",
     "check_first_model",
-    "choose",
+    "choose_model",
     "context_command",
     "existing_agent",
-    "go_on_with",
     "greet",
     "last_conversation",
     "open_agent",
@@ -40,15 +41,16 @@ KNOWN_AGENTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Target:
+    """The agent of a chat, whether it is new, and its conversation used last; None is the agent's first."""
+
     agent: AsyncAgent
-    made: bool
+    is_new: bool
     conversation: ConversationId | None
-    """The one used last; None is the agent's first."""
 
 
 class ModelElsewhere(ModelNotFound):
-    """The agent is here, its model is not: another program brought it along."""
+    """The agent's model is not available in this program; another program brings it."""
 
     def __init__(self, agent: AsyncAgent, perdure: AsyncPerdure) -> None:
         known = perdure.models
@@ -56,104 +58,99 @@ class ModelElsewhere(ModelNotFound):
         self.args = (
             f"model {agent.info.model!r} is not available here: there are {known_models(known)}. Nothing was sent."
             f" {what_helps(agent, perdure.app)}, or give the agent another model: /model {known[0]} in"
-            f" `{go_on_with(agent)}`",
+            f" `{chat_command(agent)}`",
         )
 
 
 def check_first_model(settings: Settings, model: str | None) -> None:
-    """Nothing, when a first agent could be made: an unknown model must not leave an empty store behind.
-
-    Raises: ModelNotFound.
-    """
+    """Check the model of a first agent, so that an unknown one leaves no empty store behind. Raises: ModelNotFound."""
     handle, models = settings.model if model is None else model, model_registry()
     if handle and not models.takes(handle) and not settings.store_path.exists():
         raise with_help(ModelNotFound(handle, known=models.handles()), models)
 
 
-async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: View) -> Opened:
+async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: View) -> Target:
     """The agent to chat with.
 
     Args:
-        name: by default the one used last; when there is none at all, one is made.
-        new: make it, under this name.
-        model: the handle of an agent that is made.
-    Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent is there, with another model.
+        name: by default the agent used last; without any agent, a first one is made.
+        new: make an agent of this name.
+        model: the handle for a new agent.
+    Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent has another model.
     """
     agent = await _existing(perdure, name, new=new)
     if agent is None:
         if model is None:
-            await choose(perdure, view)
+            await choose_model(perdure, view)
         try:
-            made = await perdure.create_agent(
+            agent = await perdure.create_agent(
                 name or FIRST_NAME, model=model, timezone=local_zone(), settings={"auto_recall": True}
             )
         except ModelNotFound as error:
             raise with_help(error, perdure.app.models) from error
-        return Opened(made, True, None)
+        return Target(agent, True, None)
     if model is not None and model != agent.info.model:
         raise InvalidInput(
             f"agent {agent.name!r} has the model {agent.info.model}: --model is for an agent that is made,"
             " as in `perdure chat NAME --new --model HANDLE`"
         )
-    return Opened(agent, False, await last_conversation(agent))
+    return Target(agent, False, await last_conversation(agent))
 
 
-async def existing_agent(perdure: AsyncPerdure, name: str | None) -> Opened | None:
+async def existing_agent(perdure: AsyncPerdure, name: str | None) -> Target | None:
     """The agent of this name, or the one used last, in its last conversation; None when there is none at all.
 
     Raises: NotFound: there is none of this name.
     """
     agent = await _existing(perdure, name, new=False)
-    return None if agent is None else Opened(agent, False, await last_conversation(agent))
+    return None if agent is None else Target(agent, False, await last_conversation(agent))
 
 
-async def choose(perdure: AsyncPerdure, view: View) -> None:
-    """Find out which model new agents get, and tell what was tried in vain."""
-    choice = await perdure.app.choose(progress=view.waiting)
-    view.idle()
+async def choose_model(perdure: AsyncPerdure, view: View) -> None:
+    """Choose the model of new agents, and show what was tried in vain."""
+    choice = await perdure.app.choose(progress=view.show_status)
+    view.clear_status()
     for note in choice.notes:
         view.note(note)
 
 
-async def greet(opened: Opened, view: View, *, path: Path, why: str) -> None:
-    """Say who answers: of a new agent where its memory is, which model it has and why; of an old one what it holds.
+async def greet(target: Target, view: View, *, path: Path, reason: str) -> None:
+    """Show which agent answers, and what it remembers or, for a new one, where its memory is.
 
     Args:
-        path: of the store; why: the reason for the model of an agent that was made.
+        path: of the store.
+        reason: why a new agent has its model.
     """
-    agent = opened.agent
-    if not opened.made:
-        count = await agent.message_count()
-        view.greet(
-            f"Agent {agent.name!r} (model {agent.info.model}), {count:,} message{'' if count == 1 else 's'} remembered."
-            " /help lists the commands."
-        )
+    agent = target.agent
+    if not target.is_new:
+        count = plural(await agent.message_count(), "message")
+        view.greet(f"Agent {agent.name!r} (model {agent.info.model}), {count} remembered. /help lists the commands.")
         return
     view.greet(
         f"Made agent {agent.name!r}; its memory is in {path}",
-        f"Model {agent.info.model} ({why}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
+        f"Model {agent.info.model} ({reason}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
     )
 
 
 def warn_of_model(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> None:
-    """Say beforehand that no message will be sent; the / commands work."""
+    """Show a note if the agent's model is not available; the / commands still work."""
     if agent.info.model not in perdure.models:
         view.note(f"The model {agent.info.model} is not available here: there are {known_models(perdure.models)}.")
 
 
-def go_on_with(agent: AsyncAgent) -> str:
-    """The command that goes on with this agent."""
+def chat_command(agent: AsyncAgent) -> str:
+    """The command that continues the chat with this agent."""
     return f"perdure chat {shlex.quote(agent.name)}"
 
 
 def context_command(agent: AsyncAgent) -> str:
-    """The command that shows what this agent's model was told."""
+    """The command that shows the requests of this agent."""
     return f"perdure context {shell_word(agent.name)}"
 
 
 def shell_word(name: str) -> str:
-    """An agent's name as a shell takes it for one word."""
-    # Names have no characters that double quotes would not keep; theirs read better, where a name has a single one.
+    """An agent's name, quoted for a shell where it needs quotes."""
+    # Names contain nothing that double quotes change, and they read better around an apostrophe.
     return name if shlex.quote(name) == name else f'"{name}"'
 
 
@@ -165,35 +162,32 @@ async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> As
     except NotFound as error:
         if new:
             return None
-        names = dict.fromkeys(known.name for known in await perdure.agents())  # several agents may have one name
+        names = dict.fromkeys(known.name for known in await perdure.agents())  # several agents can have one name
         known = ", ".join(map(repr, list(names)[:KNOWN_AGENTS]))
-        there = f"there are {known} (`perdure agents` lists all)" if known else "there is none yet"
-        raise NotFound("agent", name, hint=f"{there}; `perdure chat {shlex.quote(name)} --new` makes it") from error
+        hint = f"there are {known} (`perdure agents` lists all)" if known else "there is none yet"
+        raise NotFound("agent", name, hint=f"{hint}; `perdure chat {shlex.quote(name)} --new` makes it") from error
     if new:
         raise AlreadyExists("agent", name)
     return agent
 
 
 async def last_conversation(agent: AsyncAgent) -> ConversationId | None:
-    """The one used last of those that are not archived; None: the first."""
-    newest: tuple[datetime, ConversationId] | None = None
-    after = -1
-    while page := await agent.conversations(limit=100, after_seq=after):
-        for line in page:
-            at = line.last_message_at
-            if at is not None and line.archived_at is None and (newest is None or at >= newest[0]):
-                newest = (at, line.id)
-        after = page[-1].seq
-    return newest[1] if newest else None
+    """The conversation used last of those that are not archived; None: the first."""
+    used = [
+        (conversation.last_message_at, conversation.seq, conversation.id)
+        for conversation in await load_conversations(agent)
+        if conversation.last_message_at is not None and conversation.archived_at is None
+    ]
+    return max(used)[2] if used else None
 
 
 def local_zone() -> str:
-    """The IANA name of this machine's time zone; UTC if it has none that is known."""
+    """The IANA name of this machine's time zone; UTC if it is unknown."""
     try:
-        _, found, place = str(Path("/etc/localtime").resolve()).partition("/zoneinfo/")
+        _, _, file_zone = str(Path("/etc/localtime").resolve()).partition("/zoneinfo/")
     except OSError:
-        found = place = ""
-    for name in (os.environ.get("TZ", "").lstrip(":"), place if found else "", *time.tzname[:1]):
+        file_zone = ""
+    for name in (os.environ.get("TZ", "").lstrip(":"), file_zone, *time.tzname[:1]):
         if name and is_zone(name):
             return name
     return "UTC"

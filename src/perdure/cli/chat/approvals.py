@@ -1,4 +1,4 @@
-"""A person is asked about calls that wait, one after the other."""
+"""Ask a person about waiting calls, one after the other."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from perdure.core.answers import PendingCall
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolDecision
 
-__all__ = ["ask_about"]
+__all__ = ["ask_decisions"]
 
 QUESTION = "[y]es / [n]o / [e]dit: "
-WHAT_IT_MEANS = "y lets it run, n refuses it, e changes its arguments first; Ctrl-C decides nothing, and it waits on"
+HELP = "y lets it run, n refuses it, e changes its arguments first; Ctrl-C decides nothing, and it waits on"
 
 Check = Callable[[PendingCall, str], Awaitable[None]]
-"""Raises: AnswerInvalid: these arguments, as JSON, don't fit the call's tool."""
+"""Checks arguments in JSON for a call. Raises: AnswerInvalid: they don't fit the tool."""
 
 
-async def ask_about(
+async def ask_decisions(
     calls: Sequence[PendingCall], source: Source, view: View, check: Check
 ) -> tuple[ToolDecision, ...] | None:
-    """What a person decides about each of the calls; None: they went away before the last, so nothing is decided."""
+    """The decisions about all calls; None: the person gave up before the last one, so nothing is decided."""
     decisions: list[ToolDecision] = []
     for number, call in enumerate(calls, 1):
-        view.asked_about(call, number, len(calls))
+        view.show_question(call, number, len(calls))
         decision = await _ask(call, source, view, check)
         if decision is None:
             return None
@@ -37,8 +37,8 @@ async def ask_about(
 
 
 async def _ask(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
-    while (said := await source.ask(QUESTION)) is not None:
-        match said.strip().lower():
+    while (answer := await source.ask(QUESTION)) is not None:
+        match answer.strip().lower():
             case "y" | "yes":
                 return ToolDecision(call.call_id, True)
             case "n" | "no":
@@ -48,25 +48,25 @@ async def _ask(call: PendingCall, source: Source, view: View, check: Check) -> T
                 if (decision := await _edit(call, source, view, check)) is not None:
                     return decision
             case _:
-                view.hint(WHAT_IT_MEANS)
+                view.hint(HELP)
     return None
 
 
 async def _edit(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
-    """The call with other arguments; None: they shall stay as they are."""
-    typed = plain_json(call.arguments)
+    """An approval with other arguments; None: the person gave up the edit."""
+    draft = plain_json(call.arguments)
     view.hint(
-        "Enter runs it with what stands here then; Ctrl-C leaves it as it was"
+        "Enter runs it with these arguments; Ctrl-C leaves it as it was"
         if source.prefills
         else "type the arguments as JSON, in place of those above; Ctrl-C leaves them as they were"
     )
-    while (text := await source.ask("arguments: ", prefill=typed)) is not None:
-        typed = text
+    while (text := await source.ask("arguments: ", prefill=draft)) is not None:
+        draft = text
         try:
             arguments = json.loads(text)
             if not isinstance(arguments, dict):
                 raise AnswerInvalid("give a JSON object, as in {" + '"name": "value"' + "}")
-            if _canonical(arguments) == _canonical(call.arguments):  # 1 is not true here
+            if _canonical(arguments) == _canonical(call.arguments):  # unlike ==, JSON tells 1 from true
                 return ToolDecision(call.call_id, True)
             await check(call, text)
         except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a person is told of models: which there are, which one an agent has and why, what helps if it is not there."""
+"""Texts about models: which there are, which one an agent has and why, what to do if it is missing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from perdure.library.agent import AsyncAgent
 
 __all__ = ["known_models", "model_row", "price", "what_helps", "with_help"]
 
-SHOWN_MODELS = 8
+MODELS_MAX = 8
 
 
 def known_models(handles: Sequence[str]) -> str:
-    """Some of the handles, and how many more there are."""
-    shown = ", ".join(list(handles)[:SHOWN_MODELS])
-    return f"{shown}, and {len(handles) - SHOWN_MODELS:,} more" if len(handles) > SHOWN_MODELS else shown
+    """The first handles, and how many more there are."""
+    first = ", ".join(handles[:MODELS_MAX])
+    return f"{first}, and {len(handles) - MODELS_MAX:,} more" if len(handles) > MODELS_MAX else first
 
 
 def model_row(agent: AsyncAgent, app: App) -> ModelRow:
-    """The model of an agent, as it was looked up. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
+    """The model of an agent with its facts. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
     handle = agent.info.model
     problem = "" if app.models.takes(handle) else f"it is not available here: {what_helps(agent, app)}"
     reason = app.choice.reason if handle == app.choice.handle else "this agent's own"
@@ -29,17 +29,17 @@ def model_row(agent: AsyncAgent, app: App) -> ModelRow:
 
 
 def what_helps(agent: AsyncAgent, app: App) -> str:
-    """What to do about a model that is not here; how a sentence begins."""
+    """What to do about a model that is not available; the start of a sentence."""
     return app.models.what_helps(agent.info.model) or (
         f"Agent {agent.name!r} belongs to a program that brings this model along: talk to it from there"
     )
 
 
 def with_help(error: ModelNotFound, models: ModelRegistry) -> ModelNotFound:
-    """The same error, saying what to do, and naming only some of the models there are."""
-    missing = models.what_helps(error.handle)
-    told = f"model {error.handle!r} is not available here: there are {known_models(error.known)}"
-    error.args = (f"{told}. {missing}" if missing else told,)
+    """The error, with what to do and only the first of the known models."""
+    help = models.what_helps(error.handle)
+    text = f"model {error.handle!r} is not available here: there are {known_models(error.known)}"
+    error.args = (f"{text}. {help}" if help else text,)
     return error
 
 

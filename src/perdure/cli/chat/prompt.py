@@ -18,9 +18,9 @@ from prompt_toolkit.utils import is_dumb_terminal
 __all__ = ["HISTORY_FILE", "PromptLines"]
 
 HISTORY_FILE = "chat_history"
-LEAVE_WITHIN_S = 2.0
+DOUBLE_INTERRUPT_S = 2.0
 
-# Without it a terminal is asked where its cursor is, and its answer may arrive as typed text while a run is on.
+# Otherwise the terminal is asked for its cursor position, and its answer can arrive as typed text during a run.
 os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")
 
 
@@ -28,9 +28,9 @@ class PromptLines:
     """`Source` at a terminal. Enter sends, Alt-Enter begins a new line, Ctrl-D or Ctrl-C twice leaves.
 
     Args:
-        folder: where what was typed is kept.
+        folder: of the history file.
         commands: name with its slash -> what it does.
-        hint: tells the person how to leave.
+        hint: shows the person how to leave.
     """
 
     interactive = True
@@ -38,7 +38,7 @@ class PromptLines:
     def __init__(self, folder: Path, commands: Mapping[str, str], hint: Callable[[str], None]) -> None:
         self._hint = hint
         self.prefills = not is_dumb_terminal()
-        self._asking: PromptSession[str] | None = None
+        self._question: PromptSession[str] | None = None
         self._interrupted_at = float("-inf")
         self._session: PromptSession[str] = PromptSession(
             "> ",
@@ -54,31 +54,31 @@ class PromptLines:
     async def read(self) -> str | None:
         while True:
             try:
-                # SIGINT stays ours: prompt_toolkit would leave no handler behind. Ctrl-C is a key here.
+                # prompt_toolkit would remove our handler of SIGINT. Ctrl-C is a key here.
                 return await self._session.prompt_async(handle_sigint=False)
             except EOFError:
                 return None
             except KeyboardInterrupt:
-                if self._session.default_buffer.text:  # the line is given up, nothing else
+                if self._session.default_buffer.text:  # only the line is given up
                     self._interrupted_at = float("-inf")
                     continue
                 now = time.monotonic()
-                if now - self._interrupted_at < LEAVE_WITHIN_S:
+                if now - self._interrupted_at < DOUBLE_INTERRUPT_S:
                     return None
                 self._interrupted_at = now
                 self._hint("Ctrl-D or /quit leaves; so does Ctrl-C again")
 
     async def ask(self, question: str, *, prefill: str = "") -> str | None:
-        self._asking = PromptSession(question, history=DummyHistory(), reserve_space_for_menu=0)
+        self._question = PromptSession(question, history=DummyHistory(), reserve_space_for_menu=0)
         try:
-            return await self._asking.prompt_async(default=prefill if self.prefills else "", handle_sigint=False)
+            return await self._question.prompt_async(default=prefill if self.prefills else "", handle_sigint=False)
         except (EOFError, KeyboardInterrupt):
             return None
         finally:
-            self._asking = None
+            self._question = None
 
     def interrupt(self) -> None:
-        app = (self._asking or self._session).app
+        app = (self._question or self._session).app
         if app.is_running:
             app.exit(exception=KeyboardInterrupt())
 
@@ -98,22 +98,22 @@ def _keys() -> KeyBindings:
 
 
 class _Commands(Completer):
-    """The names of commands, while the first word is typed."""
+    """Completes the name of a command."""
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = commands
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        typed = document.text_before_cursor
-        if not typed.startswith("/"):
+        prefix = document.text_before_cursor
+        if not prefix.startswith("/"):
             return
         for name, help in self._commands.items():
-            if name.startswith(typed):
-                yield Completion(name, start_position=-len(typed), display_meta=help)
+            if name.startswith(prefix):
+                yield Completion(name, start_position=-len(prefix), display_meta=help)
 
 
 class _History(FileHistory):
-    """A history that only its owner can read, and without which the chat goes on."""
+    """A history that only its owner can read; the chat goes on if it can't be written."""
 
     def store_string(self, string: str) -> None:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A run's events on a terminal: words as they come, tool calls folded, memory edits as diffs."""
+"""The events of a run on a terminal: streamed text, folded tool calls, memory edits as diffs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text as Line
 
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.fold import call_line, diff_lines, outcome, places_read, visible
+from perdure.cli.views.fold import call_line, diff_lines, outcome, places_read, plural, visible
 from perdure.core.events import (
     Delta,
     DeltaStreamed,
@@ -37,73 +37,74 @@ _MAKING_ROOM = {
     "stub": "shortening what is longest…",
 }
 
-PLACES_NAMED = 8
-RECALLED_NAMED = 4
-DIFF_LINES = 40
+PLACES_MAX = 8
+RECALLED_MAX = 4
+DIFF_LINES_MAX = 40
 DIFF_STYLES = {"+": "green", "-": "red", " ": "dim", "…": "dim"}
 
 
 def diff_view(diff: str, *, indent: str = "    ") -> Line:
-    """The changed lines of a diff in their colours, at most 40 of them."""
+    """The lines of a diff in colours, at most 40."""
     lines = list(diff_lines(diff))
-    shown = Line("\n").join(
-        Line(f"{indent}{mark} {visible(text)}".rstrip(), style=DIFF_STYLES[mark]) for mark, text in lines[:DIFF_LINES]
+    view = Line("\n").join(
+        Line(f"{indent}{mark} {visible(text)}".rstrip(), style=DIFF_STYLES[mark])
+        for mark, text in lines[:DIFF_LINES_MAX]
     )
-    if len(lines) > DIFF_LINES:
-        shown.append(f"\n{indent}… {len(lines) - DIFF_LINES} more lines", style="dim")
-    return shown
+    if len(lines) > DIFF_LINES_MAX:
+        view.append(f"\n{indent}… {len(lines) - DIFF_LINES_MAX} more lines", style="dim")
+    return view
 
 
 class RunRenderer:
-    """Shows one run. Deltas are previews, the message that follows is the fact: of it only what they did not show is
-    printed. Without a streaming terminal there are no previews.
+    """Shows one run. Deltas are previews of a message; of the message itself only the rest is printed. Without a
+    streaming terminal there are no previews.
 
     Args:
-        decided: the calls that the run goes on with, which stand in an earlier one.
+        calls: of an earlier run, whose results this run begins with.
     """
 
-    def __init__(self, terminal: Terminal, decided: Sequence[ToolCall] = ()) -> None:
+    def __init__(self, terminal: Terminal, calls: Sequence[ToolCall] = ()) -> None:
         self._terminal = terminal
-        self._previews: dict[str, dict[str, str]] = {}  # message -> kind -> text that stands on the screen
-        self._previewing: StepId | None = None
-        self._calls = {call.call_id: call for call in decided}  # without a result yet, in their order
-        self._told: set[str] = set()  # calls whose line is printed already
+        self._previews: dict[str, dict[str, str]] = {}  # message id -> kind of delta -> text on the screen
+        self._preview_step: StepId | None = None
+        self._calls = {call.call_id: call for call in calls}  # without a result yet, in their order
+        self._printed: set[str] = set()  # ids of calls whose line is printed
 
-    def saw(self, sent: StoredEvent | Delta) -> None:
-        if isinstance(sent, Delta):
-            self._preview(sent)
+    def show_event(self, event: StoredEvent | Delta) -> None:
+        if isinstance(event, Delta):
+            self._preview(event)
             return
-        match sent.event:
+        match event.event:
             case RunQueued():
-                self._terminal.waiting("waiting for its turn…")
+                self._terminal.show_status("waiting for its turn…")
             case StepStarted():
-                self._terminal.waiting("thinking…")
+                self._terminal.show_status("thinking…")
             case DeltaStreamed(delta=delta):
                 self._preview(delta)
             case MessageAdded(message=Message(role="assistant") as message):
-                self._said(message)
+                self._show_message(message)
             case MessageAdded(message=Message(role="tool") as message):
                 for result in message.results:
-                    self._returned(result)
+                    self._show_result(result)
             case ToolStarted(name=name):
-                self._terminal.waiting(f"running {visible(name)}…")
+                self._terminal.show_status(f"running {visible(name)}…")
             case MemoryEdited() as edit:
-                self._edited(edit)
+                self._show_edit(edit)
             case MemoryRecalled() as recalled:
-                self._recalled(recalled)
+                self._show_recall(recalled)
             case ViewFull(by=by):
-                self._terminal.waiting("the window is full: " + _MAKING_ROOM[by])
+                self._terminal.show_status("the window is full: " + _MAKING_ROOM[by])
             case ViewCompacted(merged=False) as compacted:
-                self._compacted(compacted)
+                self._show_compaction(compacted)
             case RowsCut(stubs=stubs):
                 handles = ", ".join(map(message_handle, stubs))
                 self._terminal.note(Line(f"▤ {handles} is too long for the window: the model sees a part", style="dim"))
             case StepAbandoned(step_id=step_id):
-                self._abandoned(step_id)
+                self._show_abandoned(step_id)
             case RunCancelRequested():
-                self._terminal.waiting("cancelling…")
+                self._terminal.show_status("cancelling…")
             case RunEnded() as end:
-                self._ended(end)
+                self._show_end(end)
             case _:
                 pass
 
@@ -116,95 +117,96 @@ class RunRenderer:
             case "reasoning":
                 self._terminal.thought(delta.text)
             case "tool_name":
-                self._terminal.waiting(f"calling {visible(delta.text)}…")
+                self._terminal.show_status(f"calling {visible(delta.text)}…")
                 return
             case _:
                 return
-        self._previewing = delta.step_id
-        shown = self._previews.setdefault(delta.message_id, {})
-        shown[delta.kind] = shown.get(delta.kind, "") + delta.text
+        self._preview_step = delta.step_id
+        preview = self._previews.setdefault(delta.message_id, {})
+        preview[delta.kind] = preview.get(delta.kind, "") + delta.text
 
-    def _recalled(self, event: MemoryRecalled) -> None:
+    def _show_recall(self, event: MemoryRecalled) -> None:
         names = list(dict.fromkeys(visible(str(source["name"])) for source in event.sources))
-        more = f", and {len(names) - RECALLED_NAMED} more" if len(names) > RECALLED_NAMED else ""
-        told = f"recalled {len(event.sources)}: {', '.join(names[:RECALLED_NAMED])}{more}"
+        more = f", and {len(names) - RECALLED_MAX} more" if len(names) > RECALLED_MAX else ""
+        text = f"recalled {len(event.sources)}: {', '.join(names[:RECALLED_MAX])}{more}"
         if event.problem is not None:
-            told = f"nothing recalled: {visible(event.problem)}"
-        self._terminal.note(Line(f"◆ {told}", style="dim"))
+            text = f"nothing recalled: {visible(event.problem)}"
+        self._terminal.note(Line(f"◆ {text}", style="dim"))
 
-    def _said(self, message: Message) -> None:
-        shown = self._previews.pop(message.id, {})
-        self._previewing = None
-        thought = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
-        spoken = "".join(part.text for part in message.parts if isinstance(part, Text))
-        if thought.startswith(before := shown.get("reasoning", "")) and thought != before:
-            self._terminal.thought(thought[len(before) :])
-        before = shown.get("text", "")
-        if not spoken.startswith(before):
+    def _show_message(self, message: Message) -> None:
+        preview = self._previews.pop(message.id, {})
+        self._preview_step = None
+        reasoning = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+        text = "".join(part.text for part in message.parts if isinstance(part, Text))
+        printed = preview.get("reasoning", "")
+        if reasoning.startswith(printed) and reasoning != printed:
+            self._terminal.thought(reasoning[len(printed) :])
+        printed = preview.get("text", "")
+        if not text.startswith(printed):
             self._terminal.note(Line("(the answer became another one; this is what was kept:)", style="dim"))
-            before = ""
-        if not before:
-            spoken = message.text
-        if spoken != before:
-            self._terminal.words(spoken[len(before) :])
+            printed = ""
+        if not printed:
+            text = message.text
+        if text != printed:
+            self._terminal.words(text[len(printed) :])
         self._terminal.end_line()
         for call in message.calls:
             self._calls[call.call_id] = call
         if message.calls:
-            self._terminal.waiting(f"running {visible(message.calls[0].name)}…")
+            self._terminal.show_status(f"running {visible(message.calls[0].name)}…")
 
-    def _compacted(self, compacted: ViewCompacted) -> None:
-        which = message_handle(compacted.from_message_seq, compacted.upto_message_seq)
-        by = "by the model" if compacted.made_by == "model" else "an extract"
+    def _show_compaction(self, event: ViewCompacted) -> None:
+        which = message_handle(event.from_message_seq, event.upto_message_seq)
+        by = "by the model" if event.made_by == "model" else "an extract"
         text = f"▤ {which} left the window behind a summary ({by}); nothing is lost: /context, /search"
         self._terminal.note(Line(text, style="dim"))
 
-    def _edited(self, edit: MemoryEdited) -> None:
-        # A memory tool's edit is told right before its result, and memory tools run one after the other; what waits for
-        # somebody is not run before them.
+    def _show_edit(self, edit: MemoryEdited) -> None:
+        # Memory tools run one after the other, and an edit's event comes right before its result: the edit belongs to
+        # the first call that is open and does not wait for a decision.
         call = next((call for call in self._calls.values() if call.awaits is None), None)
-        if call is not None and call.call_id not in self._told:
+        if call is not None and call.call_id not in self._printed:
             self._tool_line(call_line(call))
-            self._told.add(call.call_id)
+            self._printed.add(call.call_id)
         self._terminal.note(
             Line.assemble("  ", (visible(edit.label), "bold"), (f"  version {edit.version}", "dim")),
             diff_view(edit.diff),
         )
 
-    def _returned(self, result: ToolResult) -> None:
+    def _show_result(self, result: ToolResult) -> None:
         call = self._calls.pop(result.call_id, None) or ToolCall(result.call_id, result.name, "")
         if result.question is not None:
-            return  # the agent says it next
-        if result.call_id in self._told and result.status == "success":
-            return  # its diff says it all
-        told, places = f"{call_line(call)} → {outcome(result)}", places_read(result)
-        if places and (told.endswith("…") or _line(told).cell_len > self._terminal.width):
-            self._tool_line(f"{call_line(call)} → {len(places):,} place{'s' * (len(places) > 1)}:")
-            for place in places[:PLACES_NAMED]:
+            return  # the agent's message has the question
+        if result.call_id in self._printed and result.status == "success":
+            return  # its diff is enough
+        text, places = f"{call_line(call)} → {outcome(result)}", places_read(result)
+        if places and (text.endswith("…") or _line(text).cell_len > self._terminal.width):
+            self._tool_line(f"{call_line(call)} → {plural(len(places), 'place')}:")
+            for place in places[:PLACES_MAX]:
                 self._terminal.note(Line(f"  {visible(place)}", style="dim"))
-            if len(places) > PLACES_NAMED:
-                self._terminal.note(Line(f"  … and {len(places) - PLACES_NAMED:,} more", style="dim"))
+            if len(places) > PLACES_MAX:
+                self._terminal.note(Line(f"  … and {len(places) - PLACES_MAX:,} more", style="dim"))
             return
-        self._tool_line(told, failed=result.status == "error")
+        self._tool_line(text, failed=result.status == "error")
 
     def _tool_line(self, text: str, *, failed: bool = False) -> None:
         line = _line(text, style="yellow" if failed else "dim")
-        if not failed:  # what went wrong is short, and read to its end
+        if not failed:  # an error is short, and shown in full
             line.truncate(max(20, self._terminal.width), overflow="ellipsis")
         self._terminal.note(line)
 
-    def _abandoned(self, step_id: StepId) -> None:
-        if self._previewing == step_id:
+    def _show_abandoned(self, step_id: StepId) -> None:
+        if self._preview_step == step_id:
             self._terminal.note(
                 Line("(the partial answer above is void: its process died; the model is asked again)", style="yellow")
             )
-            self._previewing = None
-        self._terminal.waiting("thinking…")
+            self._preview_step = None
+        self._terminal.show_status("thinking…")
 
-    def _ended(self, end: RunEnded) -> None:
-        partial = self._previewing is not None
+    def _show_end(self, end: RunEnded) -> None:
+        partial = self._preview_step is not None
         self._terminal.end_line()
-        self._terminal.idle()
+        self._terminal.clear_status()
         if end.failure is not None:
             void = "; the partial answer above is void" if partial else ""
             self._terminal.error(
@@ -217,7 +219,7 @@ class RunRenderer:
             self._terminal.note(
                 Line(f"stopped after {end.step_count} model calls (max_steps); say “go on” to continue", style="yellow")
             )
-        elif end.stop_reason not in ("end_turn", "tool_rule", "requires_approval"):  # of the last, whoever asks tells
+        elif end.stop_reason not in ("end_turn", "tool_rule", "requires_approval"):  # the session shows waiting calls
             self._terminal.note(Line(f"stopped: {end.stop_reason}", style="yellow"))
 
 

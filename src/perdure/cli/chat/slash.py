@@ -1,4 +1,4 @@
-"""The / commands of a chat: each parses its argument, calls the library, and gives the result to the view."""
+"""The / commands of a chat: each parses its argument, calls the library, and shows the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.cli.commands.conversations import conversation_named, conversation_
 from perdure.core.errors import InvalidInput, ModelNotFound
 from perdure.domain.agents.automatic import auto_recall_of
 
-__all__ = ["COMMANDS", "names", "run_command"]
+__all__ = ["COMMANDS", "command_help", "run_command"]
 
 SEARCH_LIMIT = 10
 
@@ -28,51 +28,55 @@ class Command:
 
 
 async def run_command(session: Session, line: str) -> None:
-    """Do what `line` asks for. Raises: InvalidInput: no such command, or not used so; what the library raises."""
+    """Run the command of a line. Raises: InvalidInput: unknown command or wrong usage; errors of the library."""
     name, _, argument = line.partition(" ")
     name = _ALIASES.get(name, name)
     command = COMMANDS.get(name)
     if command is None:
-        meant = f"did you mean {near}? " if (near := _near(name)) else ""
+        suggestion = f"did you mean {near}? " if (near := _near(name)) else ""
         raise InvalidInput(
-            f"there is no command {name}: {meant}/help lists them; // at the start sends the text itself"
+            f"there is no command {name}: {suggestion}/help lists them; // at the start sends the text itself"
         )
     await command.run(session, argument.strip())
 
 
 def _near(name: str) -> str | None:
-    """The command that was likely meant: begun and not ended, or mistyped."""
-    begun = [known for known in COMMANDS if len(name) > 1 and known.startswith(name)]
-    return next(iter(begun or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)), None)
+    """The command that `name` abbreviates or resembles."""
+    matches = [known for known in COMMANDS if len(name) > 1 and known.startswith(name)]
+    return next(iter(matches or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)), None)
 
 
-def names() -> Mapping[str, str]:
-    """Command name -> what it does, for completion."""
+def command_help() -> Mapping[str, str]:
+    """Command name -> help, for completion."""
     return {name: command.help for name, command in COMMANDS.items()}
+
+
+def _wrong_usage(name: str, more: str = "") -> InvalidInput:
+    return InvalidInput(f"that is not how {name} is used: {COMMANDS[name].usage}{more}")
 
 
 async def _memory(session: Session, argument: str) -> None:
     blocks, words = session.agent.blocks, argument.split()
     match words:
         case []:
-            session.view.blocks(await blocks.list())
+            session.view.show_blocks(await blocks.list())
             session.view.hint("/memory LABEL history shows how a block came to be what it is")
         case [label]:
-            session.view.blocks([await blocks.get(label)])
+            session.view.show_blocks([await blocks.get(label)])
             session.view.hint(f"/memory {label} history shows how it came to be what it is")
         case [label, "history"]:
             versions = await blocks.history(label)
-            session.view.versions(label, versions)
+            session.view.show_versions(label, versions)
             session.view.hint(f"/memory {label} restore N brings the value of version N back")
         case [label, "restore", number] if number.isdecimal():
             before = await blocks.get(label)
             block = await blocks.restore(label, int(number))
             changed = block.version != before.version
             diff = (await blocks.history(label, limit=1))[0].diff if changed else ""
-            session.view.restored(block, int(number), diff)
+            session.view.show_restore(block, int(number), diff)
             session.view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
         case _:
-            raise InvalidInput(f"that is not how /memory is used: {COMMANDS['/memory'].usage}")
+            raise _wrong_usage("/memory")
 
 
 async def _search(session: Session, argument: str) -> None:
@@ -80,7 +84,7 @@ async def _search(session: Session, argument: str) -> None:
         raise InvalidInput("there is nothing to look for: /search TEXT")
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
     passages = await session.agent.search_archive(argument, limit=SEARCH_LIMIT)
-    session.view.found(argument, [hit.message for hit in messages], [hit.passage for hit in passages])
+    session.view.show_results(argument, [hit.message for hit in messages], [hit.passage for hit in passages])
     session.view.hint('/search "some words" finds them only next to each other')
 
 
@@ -95,8 +99,8 @@ async def _approve(session: Session, argument: str) -> None:
 async def _deny(session: Session, argument: str) -> None:
     first, _, rest = argument.partition(" ")
     waiting = {call.call_id for call in await session.agent.pending(conversation=session.conversation)}
-    named = first in waiting
-    await session.decide(False, first if named else None, reason=(rest if named else argument).strip() or None)
+    has_id = first in waiting
+    await session.decide(False, first if has_id else None, reason=(rest if has_id else argument).strip() or None)
 
 
 async def _recall(session: Session, argument: str) -> None:
@@ -110,84 +114,84 @@ async def _recall(session: Session, argument: str) -> None:
         case "":
             pass
         case _:
-            raise InvalidInput(f"that is not how /recall is used: {COMMANDS['/recall'].usage}")
+            raise _wrong_usage("/recall")
     if argument:
         session.agent = await session.agent.update(settings=settings)
     setting = auto_recall_of(settings)
-    session.view.recall(None if setting is None else setting.budget_tokens)
+    session.view.show_recall(None if setting is None else setting.budget_tokens)
     session.view.hint("/recall off leaves it out" if setting else "/recall on has it look before each answer")
 
 
 async def _new(session: Session, argument: str) -> None:
     conversation = await session.agent.new_conversation(summary=argument or None)
-    await session.go_on_in(conversation.id)
-    session.view.conversation(conversation)
+    await session.switch_to(conversation.id)
+    session.view.show_new_conversation(conversation)
     session.view.hint("what was said before is still found: /search TEXT, or ask; /conversations leads back")
 
 
 async def _conversations(session: Session, argument: str) -> None:
-    session.view.conversations(await list_conversations(session.agent, current=session.conversation))
+    session.view.show_conversations(await list_conversations(session.agent, current=session.conversation))
     session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
 
 
 async def _switch(session: Session, argument: str) -> None:
     if not argument:
-        raise InvalidInput(f"that is not how /switch is used: {COMMANDS['/switch'].usage}; /conversations lists them")
-    line = await conversation_named(session.agent, argument)
-    session.view.goes_on_in(await conversation_row(session.agent, line, line.id))
-    await session.go_on_in(line.id)
+        raise _wrong_usage("/switch", "; /conversations lists them")
+    conversation = await conversation_named(session.agent, argument)
+    session.view.show_switch(await conversation_row(session.agent, conversation, conversation.id))
+    await session.switch_to(conversation.id)
     session.view.hint("what you say now goes there; memory and search are the same")
 
 
 async def _rename(session: Session, argument: str) -> None:
     if not argument:
-        raise InvalidInput(f"that is not how /rename is used: {COMMANDS['/rename'].usage}")
-    line = await session.agent.find_conversation(session.conversation)
-    line = await session.agent.update_conversation(line.id, summary=argument)
-    session.view.goes_on_in(await conversation_row(session.agent, line, line.id))
+        raise _wrong_usage("/rename")
+    conversation = await session.agent.find_conversation(session.conversation)
+    conversation = await session.agent.update_conversation(conversation.id, summary=argument)
+    session.view.show_switch(await conversation_row(session.agent, conversation, conversation.id))
     session.view.hint("/conversations lists it by this name")
 
 
 async def _reset(session: Session, argument: str) -> None:
     resets = await session.reset()
     if resets is not None:
-        session.view.reset(resets)
+        session.view.show_reset(resets)
 
 
 async def _model(session: Session, argument: str) -> None:
     app = session.perdure.app
     if not argument:
         if app.models.found and not app.models.listings:
-            await _ask_for_models(session)
-        session.agent = await session.perdure.agent(session.agent.id)  # it may have got another model since
-        session.view.model(model_row(session.agent, app))
+            await _refresh_models(session)
+        session.agent = await session.perdure.agent(session.agent.id)  # its model can have changed
+        session.view.show_model(model_row(session.agent, app))
         session.view.hint(f"/model HANDLE gives the agent another one: {known_models(session.perdure.models)}")
         return
     if app.models.found:
-        await _ask_for_models(session)
-    facts_of(argument)  # a catalog that can't be read is told before anything is changed
+        await _refresh_models(session)
+    facts_of(argument)  # fails before anything changes if the catalog is wrong
     try:
         session.agent = await session.agent.update(model=argument)
     except ModelNotFound as error:
         raise with_help(error, app.models) from error
-    session.view.model(model_row(session.agent, app))
+    session.view.show_model(model_row(session.agent, app))
     session.view.hint("it answers from the next message on; what was said and memory stay")
 
 
-async def _ask_for_models(session: Session) -> None:
-    session.view.waiting("asking for models…")
+async def _refresh_models(session: Session) -> None:
+    session.view.show_status("asking for models…")
     await session.perdure.app.models.refresh()
-    session.view.idle()
+    session.view.clear_status()
 
 
 async def _context(session: Session, argument: str) -> None:
-    session.view.context(await session.agent.context(conversation=session.conversation))
+    session.view.show_context(await session.agent.context(conversation=session.conversation))
     command = f"{context_command(session.agent)} --step last"
     session.view.hint(f"`{command}` explains the newest request; what leaves the window stays in /search and memory")
 
 
 async def _agents(session: Session, argument: str) -> None:
-    session.view.agents(await list_agents(session.perdure))
+    session.view.show_agents(await list_agents(session.perdure))
     session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
 
 
@@ -196,7 +200,7 @@ async def _quit(session: Session, argument: str) -> None:
 
 
 async def _help(session: Session, argument: str) -> None:
-    session.view.commands({command.usage: command.help for command in COMMANDS.values()})
+    session.view.show_commands({command.usage: command.help for command in COMMANDS.values()})
     session.view.hint("Enter sends, Alt-Enter begins a new line, Ctrl-C cancels the answer, Ctrl-D leaves")
 
 

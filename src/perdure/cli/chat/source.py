@@ -1,4 +1,4 @@
-"""Where messages come from when no person types them at a prompt: lines of stdin, or a script of a test."""
+"""Where the texts of a chat come from: stdin, or a list of lines. `prompt` has the one for a person."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-__all__ = ["GivenLines", "Source", "StdinLines"]
+__all__ = ["ListedLines", "Source", "StdinLines"]
 
 CHUNK_BYTES = 65_536
 LINES_AHEAD = 100
@@ -19,29 +19,29 @@ LINES_AHEAD = 100
 
 class Source(Protocol):
     interactive: bool
-    """A person types: an interruption ends what is going on, not the program."""
+    """A person types: an interruption ends the current run, not the program."""
 
     prefills: bool
-    """What `ask` begins the answer with is seen, and can be changed."""
+    """`ask` can start with a text that the person edits."""
 
     async def read(self) -> str | None:
         """The next text; None when there are no more."""
 
     async def ask(self, question: str, *, prefill: str = "") -> str | None:
-        """One line in answer to a question, for a person only; None: they don't answer.
+        """The answer of a person to a question, one line; None: no answer.
 
         Args:
-            prefill: what the answer begins with.
+            prefill: the start of the answer.
         """
 
     def interrupt(self) -> None:
-        """SIGINT came while nothing but the next text was waited for."""
+        """Handle SIGINT that comes while the chat waits for the next text."""
 
 
-class GivenLines:
-    """Lines that are known beforehand. None among them: Ctrl-C where something is asked, else the end.
+class ListedLines:
+    """Lines from a list. None among them stands for Ctrl-C at a question, elsewhere for the end.
 
-    `asked` holds what was asked, with what the answer began with.
+    `questions` holds each question with its prefill.
     """
 
     prefills = True
@@ -49,13 +49,13 @@ class GivenLines:
     def __init__(self, lines: Sequence[str | None], *, interactive: bool = False) -> None:
         self.lines = list(lines)
         self.interactive = interactive
-        self.asked: list[tuple[str, str]] = []
+        self.questions: list[tuple[str, str]] = []
 
     async def read(self) -> str | None:
         return self.lines.pop(0) if self.lines else None
 
     async def ask(self, question: str, *, prefill: str = "") -> str | None:
-        self.asked.append((question, prefill))
+        self.questions.append((question, prefill))
         return self.lines.pop(0) if self.lines else None
 
     def interrupt(self) -> None:
@@ -63,16 +63,16 @@ class GivenLines:
 
 
 class StdinLines:
-    """Lines of a file descriptor, decoded as UTF-8; a byte that is none is kept as a lone surrogate.
+    """Lines of a file descriptor in UTF-8; an invalid byte becomes a lone surrogate.
 
-    A thread reads, because a regular file can't be waited for. It reads the descriptor itself: a daemon thread inside
-    `sys.stdin` would hold its lock when the interpreter shuts down.
+    A thread reads, because an event loop can't wait for a regular file. It reads the descriptor and not `sys.stdin`,
+    whose lock it would hold when the interpreter shuts down.
     """
 
     interactive = prefills = False
 
     def __init__(self, fd: int | None = None) -> None:
-        # Without stdin its number may belong to another file, such as the store.
+        # Without stdin, descriptor 0 may be another file, such as the store.
         self._fd = (0 if sys.stdin is not None else None) if fd is None else fd
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._room = threading.Semaphore(LINES_AHEAD)
@@ -88,41 +88,41 @@ class StdinLines:
         return line
 
     async def ask(self, question: str, *, prefill: str = "") -> str | None:
-        return None  # a line is a message, never an answer that nobody there could have been asked for
+        return None  # a line is a message, never the answer to a question that nobody sees
 
     def interrupt(self) -> None:
         self._lines.put_nowait(None)
 
     def _read_all(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody wants more
-            for line in self._decoded():
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            for line in self._lines_of_fd():
                 self._room.acquire()
                 loop.call_soon_threadsafe(self._lines.put_nowait, line)
             loop.call_soon_threadsafe(self._lines.put_nowait, None)
 
-    def _decoded(self) -> Iterator[str]:
-        pieces: list[bytes] = []  # of the line that is not ended yet
-        while chunk := self._chunk():
+    def _lines_of_fd(self) -> Iterator[str]:
+        pieces: list[bytes] = []  # of the unfinished line
+        while chunk := self._read_chunk():
             first, *more = chunk.split(b"\n")
             pieces.append(first)
             if more:
-                yield _text(b"".join(pieces))
-                yield from map(_text, more[:-1])
+                yield _decode(b"".join(pieces))
+                yield from map(_decode, more[:-1])
                 pieces = [more[-1]]
         if rest := b"".join(pieces):
-            yield _text(rest)
+            yield _decode(rest)
 
-    def _chunk(self) -> bytes:
+    def _read_chunk(self) -> bytes:
         if self._fd is None:
             return b""
         while True:
             try:
                 return os.read(self._fd, CHUNK_BYTES)
-            except BlockingIOError:  # whoever gave us stdin made it non-blocking
+            except BlockingIOError:  # stdin is non-blocking
                 select.select([self._fd], [], [])
             except OSError:
                 return b""
 
 
-def _text(line: bytes) -> str:
+def _decode(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape").removesuffix("\r")

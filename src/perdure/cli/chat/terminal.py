@@ -1,4 +1,4 @@
-"""The terminal: what is said goes to stdout, what is told about it beside it; plain text where it is no terminal."""
+"""The terminal: answers go to stdout, notes beside them; plain text where a stream is no terminal."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from perdure.cli.views.fold import visible
 __all__ = ["Terminal", "standard_streams"]
 
 STATUS_AFTER_S = 0.5
-PIPE_WIDTH = 1_000  # nobody wraps lines for a pipe
+PIPE_WIDTH = 1_000  # lines for a pipe are not wrapped
 
 ERASE_LINE = "\r\x1b[2K"
 
 
 def standard_streams() -> tuple[TextIO, TextIO]:
-    """stdout and stderr, which take any text: what their encoding lacks becomes a question mark."""
+    """stdout and stderr; a character that their encoding lacks becomes a question mark."""
     streams: list[TextIO] = []
     for stream in (sys.stdout, sys.stderr):
-        if stream is None:  # closed by whoever started us
+        if stream is None:  # the parent process closed it
             stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # as long as the process
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -33,37 +33,37 @@ def standard_streams() -> tuple[TextIO, TextIO]:
 
 
 class Terminal:
-    """Where a chat is shown.
+    """Writes a chat and the results of commands.
 
     Args:
-        interactive: a person sits here: notes stand between the words, on `out`; else they go to `err`.
-        coloured: None asks the streams and the environment.
+        interactive: a person chats here: notes go to `out`, between the answers; else to `err`.
+        coloured: by default the streams and the environment decide.
     """
 
     def __init__(self, out: TextIO, err: TextIO, *, interactive: bool, coloured: bool | None = None) -> None:
         self._out, self._err = _console(out, coloured), _console(err, coloured)
         self._notes = self._out if interactive else self._err
         self.interactive = interactive
-        # In a pipe nobody watches, and a preview can't be taken back: only what is a fact is written there.
+        # A preview in a pipe can't be taken back, so only facts are written there.
         self.streaming = out.isatty()
-        self._line: Literal["words", "thought"] | None = None  # what the unfinished line is
+        self._line: Literal["words", "thought"] | None = None  # kind of the unfinished line
         self._status = _Status(self._notes)
 
     @property
     def width(self) -> int:
-        """Of the notes, in cells."""
+        """The width of the notes, in cells."""
         return self._notes.width
 
     def words(self, piece: str) -> None:
-        """Go on with what the agent says."""
+        """Continue the answer of the agent."""
         self._write(piece, "words")
 
     def thought(self, piece: str) -> None:
-        """Go on with what the agent thinks."""
+        """Continue the reasoning of the agent."""
         self._write(piece, "thought")
 
     def end_line(self) -> None:
-        """Finish the line that was begun, if one was."""
+        """End the unfinished line, if there is one."""
         self._status.hide()
         if self._line is not None:
             console = self._out if self._line == "words" else self._notes
@@ -72,27 +72,26 @@ class Terminal:
             self._line = None
 
     def note(self, *notes: RenderableType) -> None:
-        """Something about what is said: a tool call, an edit, a greeting."""
+        """Print something about the chat: a tool call, an edit, a greeting."""
         self._print(self._notes, *notes)
 
     def show(self, *results: RenderableType) -> None:
-        """The result of a command."""
+        """Print the result of a command."""
         self._print(self._out, *results)
 
     def hint(self, text: str) -> None:
-        """What to do next."""
+        """Print what to do next."""
         self.note(Text(visible(text), style="dim"))
 
     def error(self, message: str) -> None:
         self._print(self._err, Text.assemble(("error: ", "bold red"), visible(message)))
 
-    def waiting(self, what: str) -> None:
-        """Say what is waited for, should it take long; it vanishes with the next output."""
-        self._status.arm(what if self._line is None else "")
+    def show_status(self, text: str) -> None:
+        """Show what is going on if it takes long; the next output erases it."""
+        self._status.set(text if self._line is None else "")
 
-    def idle(self) -> None:
-        """Nothing is waited for any more."""
-        self._status.arm("")
+    def clear_status(self) -> None:
+        self._status.set("")
 
     def _write(self, piece: str, kind: Literal["words", "thought"]) -> None:
         if self._line not in (None, kind):
@@ -101,7 +100,7 @@ class Terminal:
         piece = visible(piece)
         if kind == "thought":
             self._notes.out(piece, style="dim italic", highlight=False, end="")
-        else:  # not by rich, which would make spaces of tabs
+        else:  # rich would turn tabs into spaces
             self._out.file.write(piece)
             self._out.file.flush()
         if piece:
@@ -112,46 +111,46 @@ class Terminal:
         if console.is_terminal:
             console.print(*renderables, sep="\n")
             return
-        with console.capture() as captured:
+        with console.capture() as capture:
             console.print(*renderables, sep="\n")
-        # Tables fill their cells with spaces, which in a file are only in the way.
-        lines = (line.rstrip() for line in captured.get().splitlines())
+        # A table fills its cells with spaces, which don't belong in a file.
+        lines = (line.rstrip() for line in capture.get().splitlines())
         console.file.write("".join(f"{line}\n" for line in lines))
         console.file.flush()
 
 
 class _Status:
-    """One dim line that appears when nothing else did for a while. Only where a line can be erased again."""
+    """A dim line that appears after a delay and is erased by the next output; only on terminals that can erase."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._lively = console.is_terminal and console.color_system is not None
-        self._what, self._shown = "", False
+        self._erasable = console.is_terminal and console.color_system is not None
+        self._text, self._visible = "", False
         self._timer: asyncio.TimerHandle | None = None
 
-    def arm(self, what: str) -> None:
+    def set(self, text: str) -> None:
         self.hide()
-        self._what = what if self._lively else ""
-        if self._what:
+        self._text = text if self._erasable else ""
+        if self._text:
             self._timer = asyncio.get_running_loop().call_later(STATUS_AFTER_S, self._show)
 
     def _show(self) -> None:
-        self._timer, self._shown = None, True
-        self._console.out(self._what, style="dim", highlight=False, end="")
+        self._timer, self._visible = None, True
+        self._console.out(self._text, style="dim", highlight=False, end="")
 
     def hide(self) -> None:
-        """Make room for output."""
+        """Erase the line before other output."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._shown:
-            self._shown = False
+        if self._visible:
+            self._visible = False
             self._console.file.write(ERASE_LINE)
             self._console.file.flush()
 
 
 def _console(stream: TextIO, coloured: bool | None) -> Console:
-    """Colours on a terminal that has them and a person who wants them (https://no-color.org), else no escape code."""
+    """A console; without colours (no terminal, NO_COLOR, a dumb terminal) it writes no escape codes."""
     terminal = stream.isatty()
     if coloured is None:
         coloured = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")

@@ -1,4 +1,4 @@
-"""A run that is followed to its end, and can be interrupted meanwhile."""
+"""Follow one run to its end; it can be interrupted."""
 
 from __future__ import annotations
 
@@ -14,54 +14,56 @@ __all__ = ["Turn"]
 
 
 class Turn:
-    """What was said or answered, and its run.
+    """One message or answer and its run.
 
     Args:
-        sent: the run's events and previews, as they come.
+        events: of the run, with previews, as they come.
     """
 
-    def __init__(self, agent: AsyncAgent, sent: AsyncIterator[StoredEvent | Delta]) -> None:
-        self._agent, self._sent = agent, sent
+    def __init__(self, agent: AsyncAgent, events: AsyncIterator[StoredEvent | Delta]) -> None:
+        self._agent, self._events = agent, events
         self._run_id: RunId | None = None
         self._interruptions = 0
-        self._following: asyncio.Task[Reply | None] | None = None
-        self._cancelling: asyncio.Task[object] | None = None
-        self.left = False
-        """It was not waited for to its end."""
+        self._follow_task: asyncio.Task[Reply | None] | None = None
+        self._cancel_task: asyncio.Task[object] | None = None
+        self.abandoned = False
+        """A second interruption ended the waiting; the run ends by itself."""
 
-    async def follow(self, saw: Callable[[StoredEvent | Delta], None]) -> Reply | None:
-        """The reply, its events given to `saw`; None if it is not waited for any longer, or nothing was run. Raises:
-        PerdureError."""
-        self._following = asyncio.create_task(self._follow(saw))
+    async def follow(self, show: Callable[[StoredEvent | Delta], None]) -> Reply | None:
+        """Give each event to `show` and return the reply; None if the turn is abandoned or no run began.
+
+        Raises: PerdureError.
+        """
+        self._follow_task = asyncio.create_task(self._follow(show))
         try:
-            await asyncio.wait([self._following])
+            await asyncio.wait([self._follow_task])
         finally:
-            self._following.cancel()
-        if self._cancelling is not None:
-            await self._cancelling
-        self.left = self._following.cancelled()
-        return None if self.left else self._following.result()
+            self._follow_task.cancel()
+        if self._cancel_task is not None:
+            await self._cancel_task
+        self.abandoned = self._follow_task.cancelled()
+        return None if self.abandoned else self._follow_task.result()
 
     def interrupt(self) -> None:
-        """Ask the run to stop; the second time, stop waiting for it."""
+        """Cancel the run; the second time, stop waiting for it."""
         self._interruptions += 1
         if self._interruptions == 1:
             self._cancel()
-        elif self._following is not None:
-            self._following.cancel()
+        elif self._follow_task is not None:
+            self._follow_task.cancel()
 
-    async def _follow(self, saw: Callable[[StoredEvent | Delta], None]) -> Reply | None:
-        events: list[StoredEvent] = []
-        async for sent in self._sent:
-            saw(sent)
-            if isinstance(sent, StoredEvent):
-                events.append(sent)
-                if isinstance(sent.event, RunQueued):
-                    self._run_id = sent.event.run_id
+    async def _follow(self, show: Callable[[StoredEvent | Delta], None]) -> Reply | None:
+        stored: list[StoredEvent] = []
+        async for event in self._events:
+            show(event)
+            if isinstance(event, StoredEvent):
+                stored.append(event)
+                if isinstance(event.event, RunQueued):
+                    self._run_id = event.event.run_id
                     self._cancel()
-        return Reply.of(events) if events else None
+        return Reply.of(stored) if stored else None
 
     def _cancel(self) -> None:
-        """Cancel the run once it is both wanted and known, which may come in any order."""
-        if self._interruptions and self._run_id is not None and self._cancelling is None:
-            self._cancelling = asyncio.create_task(self._agent.cancel(self._run_id))
+        """Cancel the run once it is both interrupted and known; these come in any order."""
+        if self._interruptions and self._run_id is not None and self._cancel_task is None:
+            self._cancel_task = asyncio.create_task(self._agent.cancel(self._run_id))

@@ -1,24 +1,25 @@
-"""`perdure archives`: the archives of the store and who has them; given to agents, taken from them, deleted."""
+"""`perdure archives`: list archives with their agents; attach, detach or delete one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.cli.confirm import agreed
-from perdure.cli.open_store import Shown, with_store
-from perdure.cli.views.fold import local_time, visible
+from perdure.cli.confirm import confirm
+from perdure.cli.open_store import Output, with_store
+from perdure.cli.pages import load_agents, load_archives
+from perdure.cli.views.fold import local_time, plural, visible
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, ArchiveId
-from perdure.library.agent import AsyncAgent
-from perdure.library.archives import AsyncArchive
+from perdure.core.ids import ArchiveId
 from perdure.library.perdure import AsyncPerdure
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["archives"]
 
-PAGE = 100
-NOTHING_YET = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
+NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,91 +45,75 @@ class _Row:
 async def archives(
     *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool, as_json: bool
 ) -> int:
-    """Print the archives of the data folder, once what is asked for has been done to one of them; the exit code. A
-    folder that is not there is left so.
+    """Change an archive if one is named, print the archives, and return the exit code. No store is made.
 
     Args:
-        attach, detach: an archive and an agent.
+        attach, detach: (archive, agent), each by name or id.
     """
-    shown = Shown(as_json=as_json)
+    output = Output(as_json=as_json)
 
     async def work(perdure: AsyncPerdure) -> int:
         if attach is not None:
-            archive, agent = await _both(perdure, attach)
-            await agent.archives.attach(archive.id)
+            archive = await perdure.archives.get(attach[0])
+            await (await perdure.agent(attach[1])).archives.attach(archive.id)
         if detach is not None:
-            archive, agent = await _both(perdure, detach)
-            await agent.archives.detach(archive.id)
-        if delete is not None and not await _deleted(perdure, delete, yes=yes):
-            shown.view.hint("Nothing was deleted.")
+            archive = await perdure.archives.get(detach[0])
+            await (await perdure.agent(detach[1])).archives.detach(archive.id)
+        if delete is not None and not await _delete(perdure, delete, yes=yes):
+            output.view.hint("Nothing was deleted.")
             return 1
         rows = await _rows(perdure)
         if as_json:
-            shown.json([row.shape() for row in rows])
+            output.json([row.shape() for row in rows])
         elif not rows:
-            shown.view.hint(NOTHING_YET)
+            output.view.hint(NO_ARCHIVE)
         else:
-            shown.terminal.show(_table(rows))
-            shown.view.hint(
+            output.terminal.show(_table(rows))
+            output.view.hint(
                 "`perdure search TEXT --archive NAME` looks into one; `perdure export NAME FILE.jsonl` writes it out."
             )
         return 0
 
-    asked = attach or detach or delete
-    if asked is None:
-        return await with_store(shown, work, empty=NOTHING_YET)
-    name = asked if isinstance(asked, str) else asked[0]
-    return await with_store(shown, work, empty=NotFound("archive", name, hint="there is none yet"))
+    names = [delete] if delete is not None else [*(attach or detach or ())]
+    if names:
+        return await with_store(output, work, empty=NotFound("archive", names[0], hint="there is none yet"))
+    return await with_store(output, work, empty=NO_ARCHIVE)
 
 
-async def _both(perdure: AsyncPerdure, names: tuple[str, str]) -> tuple[AsyncArchive, AsyncAgent]:
-    """An archive and an agent, by their names or ids."""
-    return await perdure.archives.get(names[0]), await perdure.agent(names[1])
-
-
-async def _deleted(perdure: AsyncPerdure, name: str, *, yes: bool) -> bool:
-    """Whether a person wanted it so."""
+async def _delete(perdure: AsyncPerdure, name: str, *, yes: bool) -> bool:
+    """Delete an archive after a question; False: the person says no."""
     archive = await perdure.archives.get(name)
-    count = archive.info.passage_count
-    having = [agent for row in await _rows(perdure) if row.id == archive.id for agent in row.agents]
-    also = f", also for {visible(', '.join(having))}" if having else ""
-    told = (
-        f"Archive {visible(archive.name)!r} ({archive.id}) with {count:,} passage{'' if count == 1 else 's'} will be"
+    users = [agent for row in await _rows(perdure) if row.id == archive.id for agent in row.agents]
+    also = f", also for {visible(', '.join(users))}" if users else ""
+    question = (
+        f"Archive {visible(archive.name)!r} ({archive.id}) with {plural(archive.info.passage_count, 'passage')} will be"
         f" gone for good{also}. Delete?"
     )
-    if not yes and not agreed(told, whether="the archive shall be deleted"):
+    if not confirm(question, action="delete the archive", yes=yes):
         return False
     await perdure.archives.delete(archive.id)
     return True
 
 
 async def _rows(perdure: AsyncPerdure) -> list[_Row]:
-    """Every archive, oldest first."""
-    having: dict[ArchiveId, list[str]] = {}
-    last: AgentId | None = None
-    while agents := await perdure.agents(limit=PAGE, after=last):
-        for agent in agents:
-            for archive in await agent.archives.list():
-                having.setdefault(archive.id, []).append(agent.name)
-        last = agents[-1].id
-    rows: list[_Row] = []
-    after: ArchiveId | None = None
-    while page := await perdure.archives.list(limit=PAGE, after=after):
-        for archive in page:
-            info = archive.info
-            names = having.get(info.id, [])
-            rows.append(_Row(info.id, info.name, info.description, info.passage_count, names, info.updated_at))
-        after = page[-1].id
-    return rows
+    """Every archive with the names of its agents, oldest first."""
+    users: dict[ArchiveId, list[str]] = {}
+    for agent in await load_agents(perdure):
+        for archive in await agent.archives.list():
+            users.setdefault(archive.id, []).append(agent.name)
+    infos = [archive.info for archive in await load_archives(perdure)]
+    return [
+        _Row(info.id, info.name, info.description, info.passage_count, users.get(info.id, []), info.updated_at)
+        for info in infos
+    ]
 
 
-def _table(rows: list[_Row]) -> Any:
-    from rich.table import Table
+def _table(rows: list[_Row]) -> Table:
     from rich.text import Text
 
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("name", "id", "passages", "agents", "changed"):
-        table.add_column(name, overflow="fold", justify="right" if name == "passages" else "left")
+    from perdure.cli.views.table import new_table
+
+    table = new_table("name", "id", "passages", "agents", "changed", right=("passages",))
     for row in rows:
         table.add_row(
             Text(visible(row.name), style="bold"),

@@ -1,4 +1,4 @@
-"""One line of `perdure doctor`, and how all of them are shown to people."""
+"""The checks of `perdure doctor`, and how they are shown to people."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SIGNS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "broken": ("✗", "b
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found out about one thing.
+    """The result of one check.
 
     Args:
-        status: "note" is something to know of, or that is not set up; "broken" makes the exit code 1.
-        fix: what helps; empty where nothing needs help.
+        status: "note" is worth knowing, or not set up; "broken" makes the exit code 1.
+        fix: what to do; empty if there is nothing to do.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class _Hanging:
-    """A text behind its head, below which nothing stands where the text is wrapped."""
+    """A text with a hanging indent: wrapped lines begin below the body, not below the head."""
 
     head: Text
     body: Text
@@ -48,7 +48,7 @@ class _Hanging:
 
 
 def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
-    """A line for each check, what helps under it, and the sum at the end."""
+    """A line for each check, its fix below it, and the result of all at the end."""
     width = max((len(check.name) for check in checks), default=0)
     for check in checks:
         sign, style = _SIGNS[check.status]

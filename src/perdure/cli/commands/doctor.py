@@ -1,4 +1,4 @@
-"""`perdure doctor`: what is set up, what works, and what helps where something does not."""
+"""`perdure doctor`: what is set up, what works, and what to do where something does not."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from perdure.cli.chat.models import price
 from perdure.cli.commands.checks import Check, checks_view
 from perdure.cli.commands.hooks import hooks_check
 from perdure.cli.commands.store_checks import store_checks
+from perdure.cli.open_store import Output
+from perdure.cli.views.fold import plural
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.pip_line import pip_line
 from perdure.settings import Settings
@@ -39,37 +41,31 @@ __all__ = ["doctor", "examine"]
 DEFAULT_PORT = 8283
 ASK_TIMEOUT_S = 2.0
 EMBED_TIMEOUT_S = 10.0
-MODELS_SHOWN = 3
+MODELS_MAX = 3
 PORT_MAX = 65_535
 READ_OUTSIDE = "files and web pages are read in a plain process, with limits on its time and memory only"
 SMALL_WINDOW_TOKENS = 16_000
 
 
 async def doctor(*, as_json: bool) -> int:
-    """Print every check; the exit code is 1 if one of them found something broken."""
-    from perdure.cli.chat.terminal import Terminal, standard_streams
-
-    out, err = standard_streams()
-    terminal = Terminal(out, err, interactive=False)
-    checks = [check async for check in examine(progress=terminal.waiting)]
-    terminal.idle()
-    terminal.end_line()
+    """Print every check; the exit code is 1 if one of them is broken."""
+    output = Output(as_json=as_json)
+    checks = [check async for check in examine(progress=output.terminal.show_status)]
+    output.terminal.clear_status()
     broken = any(check.status == "broken" for check in checks)
     if as_json:
-        from perdure.cli.views.json import to_line
-
-        print(to_line({"ok": not broken, "checks": [asdict(check) for check in checks]}, out), file=out)
+        output.json({"ok": not broken, "checks": [asdict(check) for check in checks]})
     else:
-        terminal.show(*checks_view(checks))
+        output.terminal.show(*checks_view(checks))
     return int(broken)
 
 
 async def examine(*, progress: Callable[[str], None], port: int | None = None) -> AsyncIterator[Check]:
-    """Every check, in the order in which it is told. No key is in any of them.
+    """Every check, in the order of the output. No check contains a key.
 
     Args:
-        progress: is told what is waited for.
-        port: where a server is looked for; by default where `perdure serve` would listen.
+        progress: shows what is being checked.
+        port: the port of the server; by default where `perdure serve` would listen.
     """
     yield _versions()
     settings = Settings()
@@ -128,18 +124,18 @@ def _version(package: str) -> str:
 
 
 def _providers(registry: ModelRegistry) -> Iterator[Check]:
-    for found in registry.found:
-        listing = registry.listings[found.provider]
-        named = f"{found.provider} (from {found.source})"
+    for provider in registry.found:
+        listing = registry.listings[provider.provider]
+        source = f"{provider.provider} (from {provider.source})"
         if listing.problem:
-            fix = f"correct {found.source}, or unset it" if found.source.isupper() or "_" in found.source else ""
-            yield Check("provider", "broken", f"{named}: {listing.problem}", fix)
+            fix = f"correct {provider.source}, or unset it" if "_" in provider.source else ""
+            yield Check("provider", "broken", f"{source}: {listing.problem}", fix)
             continue
-        count = len(listing.models)
-        shown = ", ".join(listing.models[:MODELS_SHOWN])
-        models = f"{count:,} model{'' if count == 1 else 's'}{f', such as {shown}' if shown else ''}"
-        key = "key given, not shown" if found.has_key else "no key"
-        yield Check("provider", "ok", f"{named} at {found.address}, {key}: {models}")
+        models = plural(len(listing.models), "model")
+        if listing.models:
+            models += f", such as {', '.join(listing.models[:MODELS_MAX])}"
+        key = "key set, not shown" if provider.has_key else "no key"
+        yield Check("provider", "ok", f"{source} at {provider.address}, {key}: {models}")
     if not registry.found:
         names = ", ".join(provider.keys[0] for provider in PROVIDERS.values() if provider.keys and not provider.local)
         yield Check(
@@ -153,13 +149,13 @@ def _providers(registry: ModelRegistry) -> Iterator[Check]:
 async def _model(setting: str, registry: ModelRegistry, progress: Callable[[str], None]) -> AsyncIterator[Check]:
     choice = await registry.choose(setting, progress=progress)
     for note in choice.notes:
-        if note not in {listing.problem for listing in registry.listings.values()}:  # these stand with their provider
+        if note not in {listing.problem for listing in registry.listings.values()}:  # their provider's check has these
             yield Check("model", "note", f"not chosen: {note}")
-    there = registry.provider_of(choice.handle)
-    if there is not None and there[0].provider not in {found.provider for found in registry.found}:
-        fix = f"start it, or say where it is: {' or '.join(PROVIDERS[there[0].provider].urls)}"
-        told = f"{choice.handle} ({choice.reason}): {there[0].provider} is not running on {there[0].source}"
-        yield Check("model", "broken", told, fix)
+    served = registry.provider_of(choice.handle)
+    if served is not None and served[0].provider not in {provider.provider for provider in registry.found}:
+        name, source = served[0].provider, served[0].source
+        fix = f"start it, or say where it is: {' or '.join(PROVIDERS[name].urls)}"
+        yield Check("model", "broken", f"{choice.handle} ({choice.reason}): {name} is not running on {source}", fix)
         return
     if not registry.takes(choice.handle):
         fix = "`PERDURE_MODEL` is provider/name, of a provider that is found above; unset it to let Perdure choose"
@@ -171,38 +167,42 @@ async def _model(setting: str, registry: ModelRegistry, progress: Callable[[str]
         yield Check("catalog", "broken", str(error), "correct the file, or unset PERDURE_CATALOG")
         yield Check("model", "ok", f"{choice.handle} ({choice.reason})")
         return
-    told = f"window {facts.window_tokens:,} tokens{'' if facts.known else ', a guess'}"
+    text = f"window {facts.window_tokens:,} tokens{'' if facts.known else ', a guess'}"
     if facts.input_price:
-        told += f", {price(facts.input_price)} in and {price(facts.output_price)} out for a million tokens"
-    yield Check("model", "ok", f"{choice.handle} ({choice.reason}): {told}")
+        text += f", {price(facts.input_price)} in and {price(facts.output_price)} out for a million tokens"
+    yield Check("model", "ok", f"{choice.handle} ({choice.reason}): {text}")
     async for check in _local_model(choice, bool(setting), registry, progress):
         yield check
 
 
 async def _local_model(
-    choice: Choice, given: bool, registry: ModelRegistry, progress: Callable[[str], None]
+    choice: Choice, untested: bool, registry: ModelRegistry, progress: Callable[[str], None]
 ) -> AsyncIterator[Check]:
-    """What a model on a server of one's own can be asked about: whether it calls tools, and what window it got."""
-    there = registry.provider_of(choice.handle)
-    if there is None or not there[0].local:
+    """Whether a model on a local server calls tools, and how large its window is.
+
+    Args:
+        untested: nobody has tried a tool call on the model yet.
+    """
+    served = registry.provider_of(choice.handle)
+    if served is None or not served[0].local:
         return
-    found, name = there
-    if given:  # else it was tried before it was chosen
+    provider, name = served
+    if untested:
         progress(f"trying a tool call on {choice.handle}…")
-        probe = await probe_tools(found, name)
+        probe = await probe_tools(provider, name)
         if probe.problem:
             fix = "take a model that calls tools, such as qwen3: without them an agent can't edit its memory"
             yield Check("tools", "broken", f"{choice.handle}: {probe.problem}", fix)
             return
-    yield Check("tools", "ok", f"{choice.handle} called a tool when it was asked to")
-    window = await served_window(found, name)
+    yield Check("tools", "ok", f"{choice.handle} called a tool when asked to")
+    window = await served_window(provider, name)
     if window is not None and window < SMALL_WINDOW_TOKENS:
         fix = "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling"
         yield Check("window", "note", f"Ollama runs {name} with a window of {window:,} tokens", fix)
 
 
 async def _embeddings(setting: str) -> Check:
-    """Which embedder makes the vectors, tried on a word; or why there is none."""
+    """Which embedder makes the vectors, tried on one word; or why there is none."""
     fix = "correct PERDURE_EMBEDDING; `none` searches by words alone"
     try:
         choice = choose_embedder(setting)
@@ -216,8 +216,8 @@ async def _embeddings(setting: str) -> Check:
         async with asyncio.timeout(EMBED_TIMEOUT_S):
             await embedder.embed(["hello"])
     except TimeoutError:
-        told = f"{embedder.handle} ({choice.reason}) did not answer within {EMBED_TIMEOUT_S:g} s"
-        return Check("embeddings", "broken", told, fix)
+        text = f"{embedder.handle} ({choice.reason}) did not answer within {EMBED_TIMEOUT_S:g} s"
+        return Check("embeddings", "broken", text, fix)
     except PerdureError as error:
         return Check("embeddings", "broken", f"{embedder.handle} ({choice.reason}): {error}", fix)
     finally:
@@ -226,36 +226,36 @@ async def _embeddings(setting: str) -> Check:
 
 
 async def _sandbox(settings: Settings) -> Check:
-    """Whether somebody's code can be run here, tried out; and what that means in plain words."""
+    """Whether the sandbox runs code here, tried out; and what that means in plain words."""
     sandbox = sandbox_of(settings)
     try:
-        found = await sandbox.isolation()
+        isolation = await sandbox.isolation()
     finally:
         await sandbox.close()
-    lacking = [f"{measure.name}: {measure.meaning}" for measure in found.measures if not measure.held]
-    told = "; ".join([found.summary, *(lacking if found.backend != "none" else [])])
-    if settings.sandbox_network == "on" and found.backend != "none":
-        told += "; tools may reach the hosts that they list"
-    told += "; files and web pages are read in it" if found.enough else f"; {READ_OUTSIDE}"
-    if found.unsafe:
-        return Check("sandbox", "broken", f"tools are run all the same: {told}", "unset PERDURE_SANDBOX")
-    if not found.enough:
+    lacking = [f"{measure.name}: {measure.meaning}" for measure in isolation.measures if not measure.held]
+    text = "; ".join([isolation.summary, *(lacking if isolation.backend != "none" else [])])
+    if settings.sandbox_network == "on" and isolation.backend != "none":
+        text += "; tools may reach the hosts that they list"
+    text += "; files and web pages are read in it" if isolation.enough else f"; {READ_OUTSIDE}"
+    if isolation.unsafe:
+        return Check("sandbox", "broken", f"tools run without one: {text}", "unset PERDURE_SANDBOX")
+    if not isolation.enough:
         fix = "" if settings.sandbox == "off" else "docs/sandbox.md says what the kernel or the container has to allow"
-        return Check("sandbox", "note", f"custom tools and run_code are refused: {told}", fix)
-    return Check("sandbox", "ok", told)
+        return Check("sandbox", "note", f"custom tools and run_code are refused: {text}", fix)
+    return Check("sandbox", "ok", text)
 
 
 def _files() -> Check:
     """Whether every kind of file can be read."""
     lacking = [kind for kind, package in (("PDF", "pypdf"), ("DOCX", "mammoth")) if find_spec(package) is None]
     if lacking:
-        told = f"{' and '.join(lacking)} can't be read; text, source code, HTML, CSV, JSON and XLSX can"
-        return Check("files", "note", told, pip_line("'perdure[files]'"))
+        text = f"{' and '.join(lacking)} can't be read; text, source code, HTML, CSV, JSON and XLSX can"
+        return Check("files", "note", text, pip_line("'perdure[files]'"))
     return Check("files", "ok", "PDF, DOCX, XLSX, HTML, source code and text can be read")
 
 
 def _web_search(settings: Settings) -> Check:
-    """Which engine `web_search` asks."""
+    """Which engine `web_search` uses."""
     name, variables = web_search_engine(settings)
     if name:
         return Check("web search", "ok", name)
@@ -263,20 +263,20 @@ def _web_search(settings: Settings) -> Check:
 
 
 def _api_key(config: ServerConfig) -> Check:
-    """Whether the server asks who is there, and where the key is."""
+    """Whether the server asks for a key, and where the key is."""
     if not config.api_key:
-        told = "none: every program and every user of this machine can talk to the agents that `perdure serve` serves"
-        return Check("API key", "note", told, "PERDURE_API_KEY=auto makes one and keeps it in the data folder")
+        text = "none: every program and every user of this machine can talk to the agents that `perdure serve` serves"
+        return Check("API key", "note", text, "PERDURE_API_KEY=auto makes one and keeps it in the data folder")
     file = config.key_file
     if file is None:
-        return Check("API key", "ok", "given, not shown")
+        return Check("API key", "ok", "set, not shown")
     if not file.exists():
         return Check("API key", "ok", f"the next `perdure serve` makes one, in {file}")
     return Check("API key", "ok", f"in {file}, which you alone can read; `perdure key` prints it")
 
 
 async def _port(port: int) -> Check:
-    """Whether `perdure serve` could listen there, or who answers."""
+    """Whether `perdure serve` can listen on the port, or who does."""
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -286,12 +286,12 @@ async def _port(port: int) -> Check:
         async with asyncio.timeout(ASK_TIMEOUT_S):
             request = f"GET /v1/health/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
             writer.write(request.encode())
-            answer = await reader.read(4_096)
+            reply = await reader.read(4_096)
     except (OSError, TimeoutError):
-        answer = b""
+        reply = b""
     finally:
         writer.close()
-    if b" 200 " in answer[:20] and b'"status"' in answer:
+    if b" 200 " in reply[:20] and b'"status"' in reply:
         return Check("port", "ok", f"a server answers on {port} already: http://127.0.0.1:{port}")
     fix = f"`perdure serve --port {port % PORT_MAX + 1}` takes another one"
     return Check("port", "note", f"{port} is taken by another program", fix)

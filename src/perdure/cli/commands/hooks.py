@@ -1,10 +1,10 @@
-"""The hooks of this machine: what is set, where it comes from, and when it is called."""
+"""`perdure hooks`, and the hooks' line of `perdure doctor`."""
 
 from __future__ import annotations
 
 from perdure.app import configured_hooks
 from perdure.cli.commands.checks import Check
-from perdure.cli.open_store import Shown
+from perdure.cli.open_store import Output
 from perdure.cli.views.fold import visible
 from perdure.core.errors import PerdureError
 from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
@@ -12,30 +12,30 @@ from perdure.settings import Settings
 
 __all__ = ["hooks_check", "list_hooks"]
 
-NOTHING_YET = "There are no hooks. A file hooks.toml in the data folder names commands; docs/hooks.md shows how."
+NO_HOOK = "There are no hooks. A file hooks.toml in the data folder names commands; docs/hooks.md shows how."
 
 
 def list_hooks(*, as_json: bool) -> int:
-    """Print the hooks in the order in which they are called; those of a program are known to it alone."""
-    shown = Shown(as_json=as_json)
+    """Print the configured hooks in the order of their calls, and return the exit code."""
+    output = Output(as_json=as_json)
     try:
         hooks = configured_hooks(Settings.from_environment())
     except PerdureError as error:
-        shown.view.error(error)
+        output.view.error(error)
         return 1
     if as_json:
-        shown.json([_shape(hook.info) | {"problem": _problem(hook) or None} for hook in hooks])
+        output.json([_shape(hook.info) | {"problem": _problem(hook) or None} for hook in hooks])
         return 0
     if not hooks:
-        shown.view.hint(NOTHING_YET)
+        output.view.hint(NO_HOOK)
     for hook in hooks:
         info = hook.info
         tools = f" of {', '.join(info.tools)}" if info.tools else ""
         fails = "blocks" if info.if_it_fails == "block" else "is passed over"
-        shown.print(f"{visible(info.name)}  {', '.join(_points(info))}{visible(tools)}")
-        shown.print(f"    from {visible(info.source)}; up to {info.timeout_s:g} s, and {fails} if it fails")
+        output.print(f"{visible(info.name)}  {', '.join(_points(info))}{visible(tools)}")
+        output.print(f"    from {visible(info.source)}; up to {info.timeout_s:g} s, and {fails} if it fails")
         if problem := _problem(hook):
-            shown.print(f"    {visible(problem)}: it fails each time")
+            output.print(f"    {visible(problem)}: it fails each time")
     return 0
 
 
@@ -50,13 +50,12 @@ def hooks_check(settings: Settings) -> Check:
     for hook in hooks:
         if problem := _problem(hook):
             return Check("hooks", "broken", f"hook {hook.info.name!r}: {problem}", "correct its command")
-    found = [hook.info for hook in hooks]
-    sources = dict.fromkeys(info.source for info in found)
-    return Check("hooks", "ok", f"{len(found)} from {', '.join(sources)}: {', '.join(info.name for info in found)}")
+    sources = ", ".join(dict.fromkeys(hook.info.source for hook in hooks))
+    return Check("hooks", "ok", f"{len(hooks)} from {sources}: {', '.join(hook.info.name for hook in hooks)}")
 
 
 def _problem(hook: Hook) -> str:
-    """What a command says of itself; functions have nothing of the kind."""
+    """Why a command hook can't run; empty for functions."""
     return str(getattr(hook, "problem", ""))
 
 

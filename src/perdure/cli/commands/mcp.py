@@ -1,15 +1,16 @@
-"""MCP servers from the command line: registered, listed, read anew, compared and approved, removed."""
+"""`perdure mcp`: add MCP servers, list them and their tools, refresh, approve and remove."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from perdure.cli.open_store import Shown, with_store
-from perdure.cli.views.fold import local_time, visible
-from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.cli.confirm import confirm
+from perdure.cli.open_store import Output, with_store
+from perdure.cli.views.fold import local_time, plural, visible
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
 from perdure.core.text.line_diff import diff_of
@@ -19,8 +20,9 @@ from perdure.settings import Settings
 
 __all__ = ["add_server", "approve", "list_servers", "list_tools", "refresh", "remove"]
 
-NOTHING_YET = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
-NAMES_SHOWN = 8
+NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
+NOT_FOUND = NotFound("MCP server", "", hint="there is none yet")
+NAMES_MAX = 8
 
 
 async def add_server(
@@ -36,151 +38,151 @@ async def add_server(
     private: bool | None,
 ) -> int:
     """Register a server and show its tools."""
-    shown = Shown(as_json=False)
-    try:
-        headers = dict(_header(one) for one in headers_from)
-        environment = dict(_environment(one) for one in variables)
-        token = None if token_from is None else _variable(token_from)
-        async with await AsyncPerdure.open(settings=Settings.from_environment()) as perdure:
-            shown.terminal.waiting(f"connecting to {name}…")
-            server = await perdure.mcp.add(
-                name,
-                url=url or "",
-                command=command[0] if command else "",
-                args=tuple(command[1:]),
-                transport="sse" if sse else None,
-                token=token,
-                headers=headers,
-                environment=environment,
-                trusted=trust,
-                private=private,
-            )
-            state = await perdure.mcp.get(server.name)
-            tools = [one.local_name for one in state.tools]
-    except PerdureError as error:
-        shown.view.error(error)
-        return 1
-    shown.terminal.idle()
-    names = ", ".join(tools[:NAMES_SHOWN]) + (f" and {len(tools) - NAMES_SHOWN} more" * (len(tools) > NAMES_SHOWN))
-    shown.view.hint(f"Registered {visible(name)} with {_count(len(tools))}{f': {names}' if tools else ''}.")
-    for one in state.server.left_out:
-        shown.view.hint(_left_out(one))
-    if tools:
-        shown.view.hint(f"`perdure tool attach {visible(tools[0])} --agent NAME` gives an agent one of them.")
-    return 0
+    output = Output()
+    credentials: dict[str, Any] = {}
+
+    def check(settings: Settings) -> None:
+        credentials["token"] = None if token_from is None else _read_variable(token_from)
+        credentials["headers"] = dict(_parse_header(option) for option in headers_from)
+        credentials["environment"] = dict(_parse_variable(option) for option in variables)
+
+    async def work(perdure: AsyncPerdure) -> int:
+        output.terminal.show_status(f"connecting to {name}…")
+        server = await perdure.mcp.add(
+            name,
+            url=url or "",
+            command=command[0] if command else "",
+            args=tuple(command[1:]),
+            transport="sse" if sse else None,
+            **credentials,
+            trusted=trust,
+            private=private,
+        )
+        output.terminal.clear_status()
+        state = await perdure.mcp.get(server.name)
+        tools = [tool.local_name for tool in state.tools]
+        listed = f": {_list_names(tools, ' and {} more')}" if tools else ""
+        output.view.hint(f"Registered {visible(name)} with {plural(len(tools), 'tool')}{listed}.")
+        for entry in state.server.left_out:
+            output.view.hint(_left_out(entry))
+        if tools:
+            output.view.hint(f"`perdure tool attach {visible(tools[0])} --agent NAME` gives an agent one of them.")
+        return 0
+
+    return await with_store(output, work, check=check)
 
 
 async def list_servers(*, as_json: bool) -> int:
-    """Print the servers. A data folder that is not there is left so."""
-    shown = Shown(as_json=as_json)
+    """Print the servers. No store is made."""
+    output = Output(as_json=as_json)
 
     async def work(perdure: AsyncPerdure) -> int:
         servers = await perdure.mcp.list()
         states = [(server, await perdure.mcp.tools(server.id)) for server in servers]
         if as_json:
-            shown.json([_server_json(server, tools) for server, tools in states])
-        elif not servers:
-            shown.view.hint(NOTHING_YET)
-        for server, tools in () if as_json else states:
-            read = "not read yet" if server.listed_at is None else f"read {local_time(server.listed_at)}"
-            waiting = sum(one.status in ("pending", "changed") for one in tools)
-            wait = f", {waiting} to approve" if waiting else ""
-            wait += f", {len(server.left_out)} left out" if server.left_out else ""
-            told = f"; failed: {server.failure}" if server.failure else ""
-            shown.print(
-                visible(f"{server.name}  {server.transport}  {server.place}  {_count(len(tools))}{wait}, {read}{told}")
-            )
+            output.json([_server_shape(server, tools) for server, tools in states])
+            return 0
+        if not servers:
+            output.view.hint(NO_SERVER)
+        for server, tools in states:
+            facts = plural(len(tools), "tool")
+            if waiting := sum(tool.status in ("pending", "changed") for tool in tools):
+                facts += f", {waiting} to approve"
+            if server.left_out:
+                facts += f", {len(server.left_out)} left out"
+            facts += ", not read yet" if server.listed_at is None else f", read {local_time(server.listed_at)}"
+            if server.failure:
+                facts += f"; failed: {server.failure}"
+            output.print(visible(f"{server.name}  {server.transport}  {server.place}  {facts}"))
         return 0
 
-    return await with_store(shown, work, empty=NOTHING_YET)
+    return await with_store(output, work, empty=NO_SERVER)
 
 
 async def list_tools(*, server: str, as_json: bool) -> int:
     """Print a server's tools with their states."""
+    output = Output(as_json=as_json)
 
-    async def work(perdure: AsyncPerdure, shown: Shown) -> None:
+    async def work(perdure: AsyncPerdure) -> int:
         state = await perdure.mcp.get(server)
-        tools, left_out = state.tools, state.server.left_out
         if as_json:
-            shown.json(
-                [
-                    {
-                        "name": one.name,
-                        "tool": one.local_name,
-                        "id": one.tool_id,
-                        "status": one.status,
-                        "problem": one.problem or None,
-                    }
-                    for one in tools
-                ]
-                + [
-                    {"name": one.name, "tool": None, "id": None, "status": "left_out", "problem": one.reason}
-                    for one in left_out
-                ]
-            )
-            return
-        for one in tools:
-            said = one.pinned or one.seen
-            about = "" if said is None else said.description.strip().partition("\n")[0][:100]
-            shown.print(visible(f"{one.local_name}  {one.status}  {one.problem or about}"))
-        for out in left_out:
-            shown.print(_left_out(out))
+            rows: list[tuple[str | None, ...]] = [
+                (tool.name, tool.local_name, tool.tool_id, tool.status, tool.problem or None) for tool in state.tools
+            ]
+            rows += [(entry.name, None, None, "left_out", entry.reason) for entry in state.server.left_out]
+            output.json([dict(zip(("name", "tool", "id", "status", "problem"), row, strict=True)) for row in rows])
+            return 0
+        for tool in state.tools:
+            definition = tool.pinned or tool.seen
+            about = "" if definition is None else definition.description.strip().partition("\n")[0][:100]
+            output.print(visible(f"{tool.local_name}  {tool.status}  {tool.problem or about}"))
+        for entry in state.server.left_out:
+            output.print(_left_out(entry))
+        return 0
 
-    return await _with_server(work, as_json=as_json)
+    return await with_store(output, work, empty=NOT_FOUND)
 
 
 async def refresh(*, server: str) -> int:
-    """Read the tools anew and print what that showed."""
+    """Read a server's tools again and print what changed."""
+    output = Output()
 
-    async def work(perdure: AsyncPerdure, shown: Shown) -> None:
-        shown.terminal.waiting(f"connecting to {server}…")
+    async def work(perdure: AsyncPerdure) -> int:
+        output.terminal.show_status(f"connecting to {server}…")
         synced = await perdure.mcp.refresh(server)
-        shown.terminal.idle()
-        shown.view.hint(_told(synced))
-        for one in synced.left_out:
-            shown.view.hint(_left_out(one))
+        output.view.hint(_summary(synced))
+        for entry in synced.left_out:
+            output.view.hint(_left_out(entry))
         if synced.pending or synced.changed or synced.removed:
-            shown.view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
+            output.view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
+        return 0
 
-    return await _with_server(work)
+    return await with_store(output, work, empty=NOT_FOUND)
 
 
 async def approve(*, server: str, tools: Sequence[str] | None, yes: bool) -> int:
     """Show the differences, ask, and approve exactly what was shown."""
+    output = Output()
 
-    async def work(perdure: AsyncPerdure, shown: Shown) -> None:
+    async def work(perdure: AsyncPerdure) -> int:
         known = await perdure.mcp.tools(server)
-        if tools is not None and (strange := [one for one in tools if not any(_is(other, one) for other in known)]):
-            raise NotFound("MCP tool", strange[0], hint=f"there are {', '.join(one.name for one in known)}")
-        left = ("active", "unusable") if tools is None else ("active",)
+        names = {name for tool in known for name in (tool.name, tool.local_name)}
+        if unknown := [name for name in tools or () if name not in names]:
+            raise NotFound("MCP tool", unknown[0], hint=f"there are {', '.join(tool.name for tool in known)}")
         waiting = [
-            one for one in known if one.status not in left and (tools is None or any(_is(one, name) for name in tools))
+            tool
+            for tool in known
+            if (tool.status not in ("active", "unusable") if tools is None else _is_named(tool, tools))
         ]
         if not waiting:
-            shown.view.hint("Nothing waits for approval.")
-            return
-        for one in waiting:
-            shown.print(visible(f"{one.local_name}: {one.status}"))
-            for line in difference(one):
-                shown.print(visible(line))
-        if not yes and not _agreed(len(waiting)):
-            shown.view.hint("Nothing was approved.")
-            return
-        expected = {one.name: one.seen.digest for one in waiting if one.seen is not None}
-        synced = await perdure.mcp.approve(server, [one.name for one in waiting], expected=expected)
-        shown.view.hint(_told(synced))
+            output.view.hint("Nothing waits for approval.")
+            return 0
+        for tool in waiting:
+            output.print(visible(f"{tool.local_name}: {tool.status}"))
+            for line in difference(tool):
+                output.print(visible(line))
+        question = f"Approve {plural(len(waiting), 'tool')}?"
+        if not confirm(question, action="approve these differences", yes=yes):
+            output.view.hint("Nothing was approved.")
+            return 0
+        expected = {tool.name: tool.seen.digest for tool in waiting if tool.seen is not None}
+        synced = await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)
+        output.view.hint(_summary(synced))
+        return 0
 
-    return await _with_server(work)
+    return await with_store(output, work, empty=NOT_FOUND)
 
 
 async def remove(*, server: str) -> int:
-    """Remove a server."""
+    """Remove a server and its tools."""
+    output = Output()
 
-    async def work(perdure: AsyncPerdure, shown: Shown) -> None:
+    async def work(perdure: AsyncPerdure) -> int:
         await perdure.mcp.remove(server)
-        shown.view.hint(f"Removed {visible(server)} and its tools.")
+        output.view.hint(f"Removed {visible(server)} and its tools.")
+        return 0
 
-    return await _with_server(work)
+    return await with_store(output, work, empty=NOT_FOUND)
 
 
 def difference(tool: McpTool) -> list[str]:
@@ -189,55 +191,41 @@ def difference(tool: McpTool) -> list[str]:
     return [f"  {line}" for line in diff_of("\n".join(before), "\n".join(after)).splitlines()]
 
 
-async def _with_server(work: Callable[[AsyncPerdure, Shown], Awaitable[None]], *, as_json: bool = False) -> int:
-    """Do something with the open store. Where there is none, there is no server either."""
-    shown = Shown(as_json=as_json)
-    try:
-        settings = Settings.from_environment()
-        if not settings.store_path.exists():
-            raise NotFound("MCP server", "", hint="there is none yet")
-        async with await AsyncPerdure.open(settings=settings) as perdure:
-            await work(perdure, shown)
-    except PerdureError as error:
-        shown.terminal.idle()
-        shown.view.error(error)
-        return 1
-    return 0
-
-
 def _lines(definition: Definition | None) -> list[str]:
     if definition is None:
         return []
-    told = {"input_schema": definition.parameters, "annotations": definition.annotations}
-    text = json.dumps(told, ensure_ascii=False, indent=1, sort_keys=True, default=dict)
+    schema = {"input_schema": definition.parameters, "annotations": definition.annotations}
+    text = json.dumps(schema, ensure_ascii=False, indent=1, sort_keys=True, default=dict)
     return [*definition.description.splitlines(), *text.splitlines()]
 
 
-def _agreed(count: int) -> bool:
-    """Whether a person says yes. Raises: InvalidInput: there is nobody to ask."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput("there is no terminal to ask at: look at the differences, then add --yes")
-    return input(f"Approve {_count(count)}? [y/N] ").strip().lower() in ("y", "yes")
+def _is_named(tool: McpTool, names: Sequence[str]) -> bool:
+    """Whether one of the names is the tool's and it can still be approved."""
+    return tool.status != "active" and not {tool.name, tool.local_name}.isdisjoint(names)
 
 
-def _is(tool: McpTool, name: str) -> bool:
-    return name in (tool.name, tool.local_name)
-
-
-def _told(synced: ToolsByStatus) -> str:
+def _summary(tools: ToolsByStatus) -> str:
+    """The names of a server's tools by status, on one line."""
     parts = [
-        f"{len(names)} {status}: {', '.join(names[:NAMES_SHOWN])}{'…' if len(names) > NAMES_SHOWN else ''}"
+        f"{len(names)} {status}: {_list_names(names, '…')}"
         for status in ("active", "pending", "changed", "missing", "removed", "unusable")
-        if (names := getattr(synced, status))
+        if (names := getattr(tools, status))
     ]
     return visible("; ".join(parts) or "The server has no tools.")
 
 
-def _left_out(one: LeftOut) -> str:
-    return visible(f"{one.name}  left out  {one.reason}")
+def _list_names(names: Sequence[str], more: str) -> str:
+    """The first names; `more` follows if there are others, with {} for their number."""
+    text = ", ".join(names[:NAMES_MAX])
+    return text + more.format(len(names) - NAMES_MAX) if len(names) > NAMES_MAX else text
 
 
-def _server_json(server: McpServer, tools: Sequence[McpTool]) -> dict[str, object]:
+def _left_out(entry: LeftOut) -> str:
+    return visible(f"{entry.name}  left out  {entry.reason}")
+
+
+def _server_shape(server: McpServer, tools: Sequence[McpTool]) -> dict[str, object]:
+    statuses = sorted({tool.status for tool in tools})
     return {
         "name": server.name,
         "id": server.id,
@@ -248,35 +236,31 @@ def _server_json(server: McpServer, tools: Sequence[McpTool]) -> dict[str, objec
         "listed_at": None if server.listed_at is None else server.listed_at.isoformat(),
         "failure": server.failure,
         "left_out": len(server.left_out),
-        "tools": {status: sum(one.status == status for one in tools) for status in sorted({o.status for o in tools})},
+        "tools": {status: sum(tool.status == status for tool in tools) for status in statuses},
     }
 
 
-def _header(given: str) -> tuple[str, str]:
-    name, is_there, variable = given.partition("=")
-    if not is_there:
+def _parse_header(option: str) -> tuple[str, str]:
+    name, equals, variable = option.partition("=")
+    if not equals:
         raise InvalidInput(f"--header-from-env {name!r:.80}: write HEADER=VARIABLE, as in X-Api-Key=MY_KEY")
-    return name, _variable(variable)
+    return name, _read_variable(variable)
 
 
-def _environment(given: str) -> tuple[str, str]:
-    name, is_there, value = given.partition("=")
-    if not is_there:
-        return name, _variable(name)
+def _parse_variable(option: str) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    if not equals:
+        return name, _read_variable(name)
     if not value.startswith(REFERENCE):
         raise InvalidInput(
-            f"--env {name[:80]}: other users of this machine see arguments, so write --env {name[:80]} alone, to have"
-            f" it as it is here, or --env {name[:80]}=secret:NAME"
+            f"--env {name[:80]}: other users of this machine see arguments, so write --env {name[:80]} alone, to take"
+            f" its value from this shell, or --env {name[:80]}=secret:NAME"
         )
     return name, value
 
 
-def _variable(name: str) -> str:
+def _read_variable(name: str) -> str:
     value = os.environ.get(name, "")
     if not value:
         raise InvalidInput(f"the variable {name[:80]!r} is not set in this shell")
     return value
-
-
-def _count(number: int) -> str:
-    return f"{number:,} tool{'' if number == 1 else 's'}"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.exit import leave
+from perdure.cli.exit import run_and_exit
 
 __all__ = ["mcp_app"]
 
@@ -58,7 +58,7 @@ def add_server(
         raise typer.BadParameter("give either --url URL, or -- and the command that runs the server")
     from perdure.cli.commands.mcp import add_server
 
-    leave(
+    run_and_exit(
         add_server(
             name=name,
             command=command or [],
@@ -78,7 +78,7 @@ def list_servers(as_json: AsJson = False) -> None:
     """List the servers and how they stand."""
     from perdure.cli.commands.mcp import list_servers
 
-    leave(list_servers(as_json=as_json))
+    run_and_exit(list_servers(as_json=as_json))
 
 
 @mcp_app.command("tools")
@@ -86,7 +86,7 @@ def list_tools(server: Server, as_json: AsJson = False) -> None:
     """List what is known of a server's tools."""
     from perdure.cli.commands.mcp import list_tools
 
-    leave(list_tools(server=server, as_json=as_json))
+    run_and_exit(list_tools(server=server, as_json=as_json))
 
 
 @mcp_app.command("refresh")
@@ -94,7 +94,7 @@ def refresh(server: Server) -> None:
     """Connect to a server and read its tools anew."""
     from perdure.cli.commands.mcp import refresh
 
-    leave(refresh(server=server))
+    run_and_exit(refresh(server=server))
 
 
 @mcp_app.command("approve")
@@ -111,7 +111,7 @@ def approve(
     """
     from perdure.cli.commands.mcp import approve
 
-    leave(approve(server=server, tools=tools or None, yes=yes))
+    run_and_exit(approve(server=server, tools=tools or None, yes=yes))
 
 
 @mcp_app.command("remove")
@@ -119,4 +119,4 @@ def remove(server: Server) -> None:
     """Remove a server and its tools, which agents then have no more."""
     from perdure.cli.commands.mcp import remove
 
-    leave(remove(server=server))
+    run_and_exit(remove(server=server))

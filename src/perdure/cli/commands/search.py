@@ -1,4 +1,4 @@
-"""`perdure search`: what an agent would find, and why."""
+"""`perdure search`: what an agent finds, and why."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.chat.agent_choice import go_on_with
-from perdure.cli.open_store import Shown, with_store
+from perdure.cli.chat.agent_choice import chat_command
+from perdure.cli.open_store import Output, with_store
 from perdure.cli.views.fold import local_time, place, snippet, visible
 from perdure.cli.views.json import message_shape, passage_shape
 from perdure.core.errors import InvalidInput, NotFound
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["search"]
 
-NOTHING_YET = "There is nothing to search yet; `perdure` starts the chat."
+NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
 async def search(
@@ -34,8 +34,8 @@ async def search(
     why: bool,
     as_json: bool,
 ) -> int:
-    """Print what is found in the history, archives and files of an agent, or in an archive; the exit code."""
-    shown = Shown(as_json=as_json)
+    """Search the history, archives and files of an agent, or one archive; print the hits and return the exit code."""
+    output = Output(as_json=as_json)
 
     async def work(perdure: AsyncPerdure) -> int:
         if not text.strip():
@@ -44,33 +44,33 @@ async def search(
         messages: Hits[MessageHit] | None = None
         passages: Hits[PassageHit]
         if archive is not None:
-            named = await perdure.archives.get(archive)
+            target = await perdure.archives.get(archive)
             passages = await service.passages(
-                text, archive_id=named.id, tags=tags, since=since, until=until, limit=limit, explain=why
+                text, archive_id=target.id, tags=tags, since=since, until=until, limit=limit, explain=why
             )
-            then = f"`perdure export {named.id} FILE.jsonl` writes the archive out."
+            hint = f"`perdure export {target.id} FILE.jsonl` writes the archive out."
         else:
-            found = await perdure.last_agent() if agent is None else await perdure.agent(agent)
-            if found is None:
-                raise NotFound("agent", agent or "", hint=NOTHING_YET)
+            owner = await perdure.last_agent() if agent is None else await perdure.agent(agent)
+            if owner is None:
+                raise NotFound("agent", agent or "", hint=NO_TEXT)
             if not tags:  # messages have none
                 messages = await service.messages_of_agent(
-                    found.id, text, since=since, until=until, limit=limit, explain=why
+                    owner.id, text, since=since, until=until, limit=limit, explain=why
                 )
             passages = await service.passages_of_agent(
-                found.id, text, tags=tags, since=since, until=until, limit=limit, explain=why, files=True
+                owner.id, text, tags=tags, since=since, until=until, limit=limit, explain=why, files=True
             )
-            then = f"`{go_on_with(found)}` asks the agent about them."
+            hint = f"`{chat_command(owner)}` asks the agent about them."
         if as_json:
-            shown.json(_shape(text, messages, passages))
+            output.json(_shape(text, messages, passages))
             return 0
-        shown.terminal.show(*_lines(text, messages, passages, why=why))
+        output.terminal.show(*_lines(text, messages, passages, why=why))
         if not why:
-            then += " --why tells why each was found."
-        shown.view.hint(then)
+            hint += " --why tells why each was found."
+        output.view.hint(hint)
         return 0
 
-    return await with_store(shown, work, empty=NOTHING_YET)
+    return await with_store(output, work, empty=NO_TEXT)
 
 
 def _shape(text: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit]) -> dict[str, Any]:
@@ -94,46 +94,44 @@ def _lines(
     from rich.text import Text
 
     rows: list[tuple[str, str, str, Why | None]] = []
-    for hit in messages or ():
-        said = hit.message
-        rows.append((local_time(said.occurred_at), said.name or said.role, said.text, hit.why))
-    for found in passages:
-        kept = found.passage
-        rows.append((local_time(kept.occurred_at), place(kept), kept.text, found.why))
+    for message, why_found in ((hit.message, hit.why) for hit in messages or ()):
+        rows.append((local_time(message.occurred_at), message.name or message.role, message.text, why_found))
+    for passage, why_found in ((hit.passage, hit.why) for hit in passages):
+        rows.append((local_time(passage.occurred_at), place(passage), passage.text, why_found))
     if not rows:
         yield Text(f"Nothing found for {visible(text)!r}.")
-    width = max((len(visible(where)) for _, where, _, _ in rows), default=0)
-    for date, where, content, reason in rows:
+    width = max((len(visible(source)) for _, source, _, _ in rows), default=0)
+    for date, source, content, reason in rows:
         line, spans = snippet(content, text)
         body = Text(line)
         for start, end in spans:
             body.stylize("bold yellow", start, end)
-        yield Text.assemble((f"{date}  ", "dim"), (f"{visible(where):<{width}}  ", "cyan"), body)
+        yield Text.assemble((f"{date}  ", "dim"), (f"{visible(source):<{width}}  ", "cyan"), body)
         if reason is not None:
-            yield Text(f"    {_because(reason)}", style="dim")
+            yield Text(f"    {_sum_of(reason)}", style="dim")
     if why:
-        for what, hits in (("messages", messages), ("archive", passages)):
+        for kind, hits in (("messages", messages), ("archive", passages)):
             if hits is not None:
-                yield Text(f"{what}: {_ran(hits.ran)}", style="dim")
+                yield Text(f"{kind}: {_arms(hits.ran)}", style="dim")
 
 
-def _because(why: Why) -> str:
-    """A score as the sum it is."""
+def _sum_of(why: Why) -> str:
+    """A score with the parts that it is the sum of, the largest first."""
     parts = sorted(why.parts.items(), key=lambda part: -abs(part[1]))
-    told = (
-        f"{why.score:.2f} = " + " + ".join(f"{name} {value:.2f}" for name, value in parts) if parts else "the only one"
-    )
+    summands = " + ".join(f"{name} {value:.2f}" for name, value in parts)
+    text = f"{why.score:.2f} = {summands}" if parts else "the only one"
     if why.cosine is not None:
-        told += f"; cosine {why.cosine:.2f}"
+        text += f"; cosine {why.cosine:.2f}"
     if why.same:
-        told += f"; {len(why.same)} more say the same"
-    return told
+        text += f"; {len(why.same)} more say the same"
+    return text
 
 
-def _ran(ran: SearchReport) -> str:
-    told = f"searched by {' and '.join(ran.arms) or 'nothing'} in {ran.rows:,} texts"
+def _arms(ran: SearchReport) -> str:
+    """Which ways of searching ran, over how many texts, and which did not."""
+    text = f"searched by {' and '.join(ran.arms) or 'nothing'} in {ran.rows:,} texts"
     for arm, reason in ran.left_out.items():
-        told += f"; not by {arm}: {reason}"
+        text += f"; not by {arm}: {reason}"
     if ran.spans:
-        told += f"; times named: {', '.join(ran.spans)}"
-    return visible(told)
+        text += f"; times named: {', '.join(ran.spans)}"
+    return visible(text)

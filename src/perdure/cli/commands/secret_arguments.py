@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.exit import leave
+from perdure.cli.exit import run_and_exit
 
 __all__ = ["secret_app"]
 
@@ -29,7 +29,7 @@ def set_secret(name: Name, agent: Owner = None) -> None:
     """
     from perdure.cli.commands.secrets import set_secret
 
-    leave(set_secret(name=name, agent=agent))
+    run_and_exit(set_secret(name=name, agent=agent))
 
 
 @secret_app.command("list")
@@ -39,7 +39,7 @@ def list_secrets(
     """List the names of the secrets; values are never shown."""
     from perdure.cli.commands.secrets import list_secrets
 
-    leave(list_secrets(agent=agent, as_json=as_json))
+    run_and_exit(list_secrets(agent=agent, as_json=as_json))
 
 
 @secret_app.command("remove")
@@ -47,4 +47,4 @@ def remove_secret(name: Name, agent: Owner = None) -> None:
     """Remove a secret."""
     from perdure.cli.commands.secrets import remove_secret
 
-    leave(remove_secret(name=name, agent=agent))
+    run_and_exit(remove_secret(name=name, agent=agent))

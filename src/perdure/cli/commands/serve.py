@@ -1,4 +1,4 @@
-"""`perdure serve`: open the store, find the model of new agents, and serve until somebody stops it."""
+"""`perdure serve`: open the store, choose the model of new agents, and serve until a signal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from perdure.cli.chat.agent_choice import choose
+from perdure.cli.chat.agent_choice import choose_model
 from perdure.cli.chat.models import with_help
 from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.cli.views.fold import visible
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the fastest event loop there is; None is asyncio's own."""
+    """The factory of the fastest event loop installed; None: asyncio's own."""
     from perdure.server.serve import loop_factory
 
     return loop_factory()
 
 
 async def serve(*, host: str | None, port: int | None) -> int:
-    """Serve until a signal comes; the exit code."""
+    """Serve until a signal comes, and return the exit code."""
     out, err = standard_streams()
     terminal = Terminal(out, err, interactive=False)
     try:
@@ -41,7 +41,7 @@ async def serve(*, host: str | None, port: int | None) -> int:
     except PerdureError as error:
         TextView(terminal).error(error)
         return 1
-    secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # where it is `auto`, the key is in a file
+    secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # the key of `auto` is in a file
     with log_to(err, form=config.log, level=config.log_level, environment=secrets):
         return await _serve(config, terminal, _LogView(terminal) if config.log == "json" else TextView(terminal))
 
@@ -55,19 +55,19 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> in
         settings = Settings.from_environment()
         view.hint(f"Opening {settings.store_path} …")
         async with await AsyncPerdure.open(settings=settings) as perdure:
-            await choose(perdure, view)
+            await choose_model(perdure, view)
             choice, models = perdure.app.choice, perdure.app.models
-            view.waiting("asking for models…")
+            view.show_status("asking for models…")
             await models.probe_local()
-            if not models.listings.keys() >= {found.provider for found in models.found}:
+            if not models.listings.keys() >= {provider.provider for provider in models.found}:
                 await models.refresh()
-            view.idle()
+            view.clear_status()
             if not models.takes(choice.handle):
                 error = with_help(ModelNotFound(choice.handle, known=models.handles()), models)
-                there = models.provider_of(choice.handle)
-                if there is None or not there[0].local:
+                served = models.provider_of(choice.handle)
+                if served is None or not served[0].local:
                     raise error
-                view.note(str(error))  # such a server may be started, and get the model, after this one
+                view.note(str(error))  # a local model server can start later
 
             def ready(url: str) -> None:
                 line = (
@@ -81,7 +81,7 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> in
             with _stoppable():
                 await run_server(perdure, config, on_ready=ready)
     except PerdureError as error:
-        view.idle()
+        view.clear_status()
         view.error(error)
         return 1
     view.hint("Stopped; everything is kept.")
@@ -89,7 +89,7 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> in
 
 
 class _LogView(TextView):
-    """What is said beside the log is a part of it: who parses its lines finds no others."""
+    """Hints, notes and errors as log records, so that a parser of the log finds no other lines."""
 
     def hint(self, text: str) -> None:
         log.info("%s", text)
@@ -103,8 +103,10 @@ class _LogView(TextView):
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Signals end the server, not the process: the store is to be closed in order. The server, once stopped by one,
-    raises it again for whoever had the handler before; that is this, and it does nothing."""
+    """Let signals end the server and not the process, so that the store is closed in order.
+
+    At its end the server raises the signal again for the handler before its own: this one, which does nothing.
+    """
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

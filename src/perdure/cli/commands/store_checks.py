@@ -1,9 +1,10 @@
-"""What `perdure doctor` finds out about the data folder. It reads only: no table is made, no run is taken up."""
+"""The checks of `perdure doctor` on the data folder. They only read: no table is made, no run starts."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from perdure.app import KEY_FILE, NOT_DELETED, find_damage, schema_version, store_error
 from perdure.cli.commands.checks import Check
+from perdure.cli.views.fold import plural
 from perdure.core.errors import InvalidInput, StoreDamaged
 from perdure.core.pip_line import pip_line
 from perdure.settings import Settings
@@ -18,7 +20,7 @@ from perdure.settings import Settings
 __all__ = ["store_checks"]
 
 QUICK_CHECK_BYTES = 64 * 2**20
-"""Up to this size a whole file is read through within a second or so."""
+"""A file up to this size is read in about a second."""
 
 FREE_BYTES = 100 * 2**20
 BUSY_TIMEOUT_S = 1.0
@@ -28,28 +30,28 @@ def store_checks(settings: Settings) -> Iterator[Check]:
     """The folder, the file, its tables, and room on the disk."""
     try:
         path = settings.store_path
-        there = path.exists()
+        exists = path.exists()
     except (InvalidInput, OSError, ValueError) as error:
         yield Check("data", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
         return
-    if not there and (lost := find_damage(path)):
+    if not exists and (lost := find_damage(path)):
         yield Check("data", "broken", lost, "see docs/operations.md, a damaged file")
         return
-    if not there:
+    if not exists:
         folder = _nearest(path.parent)
         if folder.is_dir() and os.access(folder, os.W_OK):
             yield Check("data", "ok", f"no store yet: {path} is made when the first agent is")
         else:
             yield Check(
-                "data", "broken", f"{path} can't be made: {_why_not(folder)}", "set PERDURE_HOME to another one"
+                "data", "broken", f"{path} can't be made: {_why_unwritable(folder)}", "set PERDURE_HOME to another one"
             )
         yield from _room(folder)
         return
-    yield from _file(path, given=bool(settings.secret_key))
+    yield from _file(path, own_key=bool(settings.secret_key))
     yield from _room(path.parent)
 
 
-def _file(path: Path, *, given: bool) -> Iterator[Check]:
+def _file(path: Path, *, own_key: bool) -> Iterator[Check]:
     known = schema_version()
     try:
         size = path.stat().st_size
@@ -59,11 +61,13 @@ def _file(path: Path, *, given: bool) -> Iterator[Check]:
                 return
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
             if "schema_migrations" not in tables:
-                what = "is empty" if not tables else "is the database of another program"
-                fix = "" if not tables else "set PERDURE_HOME to another folder, or move the file away"
-                yield Check("data", "broken" if tables else "ok", f"{path} {what}", fix)
+                if tables:
+                    fix = "set PERDURE_HOME to another folder, or move the file away"
+                    yield Check("data", "broken", f"{path} is the database of another program", fix)
+                else:
+                    yield Check("data", "ok", f"{path} is empty")
                 return
-            found = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
+            version = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
             agents = connection.execute(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}").fetchone()[0]
             fault = _fault(connection) if size <= QUICK_CHECK_BYTES else None
             vectors = _vectors(connection) if "vector_scopes" in tables else None
@@ -76,27 +80,29 @@ def _file(path: Path, *, given: bool) -> Iterator[Check]:
         fix = "check who owns it; a backup can take its place: see docs/operations.md"
         yield Check("data", "broken", f"{path} can't be read: {error}", fix)
         return
-    shown = f"{path}, schema {found}, {_size(size)}, {agents:,} agent{'' if agents == 1 else 's'}"
-    if found > known:
-        yield Check("data", "broken", f"{shown}: a newer Perdure wrote it (this one knows {known})", "upgrade Perdure")
+    summary = f"{path}, schema {version}, {_size(size)}, {plural(agents, 'agent')}"
+    if version > known:
+        yield Check(
+            "data", "broken", f"{summary}: a newer Perdure wrote it (this one knows {known})", "upgrade Perdure"
+        )
         return
     if fault:
-        yield Check("data", "broken", f"{shown}: damaged: {fault}", "restore a backup: see docs/operations.md")
+        yield Check("data", "broken", f"{summary}: damaged: {fault}", "restore a backup: see docs/operations.md")
         return
-    whole = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
-    old = f", brought to {known} when it is opened" if found < known else ""
-    yield Check("data", "ok", f"{shown}, {whole}{old}")
+    state = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
+    upgrade = f", brought to {known} when it is opened" if version < known else ""
+    yield Check("data", "ok", f"{summary}, {state}{upgrade}")
     yield _writable(path)
     if vectors is not None:
         yield vectors
     if sealed:
-        yield _key(path.parent / KEY_FILE, given=given)
+        yield _secrets(path.parent / KEY_FILE, own_key=own_key)
     yield from servers
 
 
-def _key(file: Path, *, given: bool) -> Check:
-    """What secrets are encrypted with, without trying it."""
-    if given:
+def _secrets(file: Path, *, own_key: bool) -> Check:
+    """Where the key of the secrets is; it is not tried."""
+    if own_key:
         return Check("secrets", "ok", "encrypted with PERDURE_SECRET_KEY")
     if not file.exists():
         fix = "put it back from a backup, or set PERDURE_SECRET_KEY to the old key; else set each secret anew"
@@ -107,7 +113,7 @@ def _key(file: Path, *, given: bool) -> Check:
 
 
 def _mcp_servers(connection: sqlite3.Connection) -> Iterator[Check]:
-    """How each MCP server stands; none is connected to."""
+    """The state of each MCP server; no server is contacted."""
     installed = importlib.util.find_spec("mcp") is not None
     for server_id, name, transport, listed_at, failure in connection.execute(
         "SELECT id, name, transport, listed_at, failure FROM mcp_servers ORDER BY number"
@@ -118,21 +124,21 @@ def _mcp_servers(connection: sqlite3.Connection) -> Iterator[Check]:
             " FROM mcp_tools WHERE server_id = ?",
             (server_id,),
         ).fetchone()
-        told = f"{name} ({transport}): {every:,} tool{'' if every == 1 else 's'}"
-        told += f", {removed:,} of them removed here" if removed else ""
+        text = f"{name} ({transport}): {plural(every, 'tool')}"
+        text += f", {removed:,} of them removed here" if removed else ""
         if not installed:
-            yield Check("mcp", "broken", f"{told}, which can't be called", pip_line("'perdure[mcp]'"))
+            yield Check("mcp", "broken", f"{text}, which can't be called", pip_line("'perdure[mcp]'"))
         elif failure:
-            yield Check("mcp", "note", f"{told}; the last try failed: {failure}", f"`perdure mcp refresh {name}`")
+            yield Check("mcp", "note", f"{text}; the last try failed: {failure}", f"`perdure mcp refresh {name}`")
         elif waiting:
-            yield Check("mcp", "note", f"{told}, {waiting:,} to approve", f"`perdure mcp approve {name}` shows them")
+            yield Check("mcp", "note", f"{text}, {waiting:,} to approve", f"`perdure mcp approve {name}` shows them")
         else:
-            yield Check("mcp", "ok", f"{told}, read {listed_at[:16]} UTC" if listed_at else f"{told}, not read yet")
+            yield Check("mcp", "ok", f"{text}, read {listed_at[:16]} UTC" if listed_at else f"{text}, not read yet")
 
 
 def _vectors(connection: sqlite3.Connection) -> Check | None:
-    """How many texts have a vector, wait for one or were given up; None where nothing is embedded."""
-    scopes, have, models = connection.execute(
+    """How many texts have a vector, wait for one, or failed; None where nothing is embedded."""
+    scopes, embedded, models = connection.execute(
         "SELECT count(*), coalesce(sum(row_count), 0), group_concat(DISTINCT model) FROM vector_scopes"
         f" WHERE {NOT_DELETED}"
     ).fetchone()
@@ -147,17 +153,17 @@ def _vectors(connection: sqlite3.Connection) -> Check | None:
         f"SELECT (SELECT coalesce(sum(message_count), 0) FROM agents WHERE embedded = 0 AND {NOT_DELETED})"
         f" + (SELECT coalesce(sum(passage_count), 0) FROM archives WHERE embedding IS NULL AND {NOT_DELETED})"
     ).fetchone()[0]
-    told = f"{have:,} text{'' if have == 1 else 's'} with a vector of {models.replace(',', ', ')}"
-    told += f", {waiting:,} waiting" if waiting else ""
+    text = f"{plural(embedded, 'text')} with a vector of {models.replace(',', ', ')}"
+    text += f", {waiting:,} waiting" if waiting else ""
     if failed:
         why = connection.execute(
             f"SELECT failure FROM embedding_queue WHERE not_before = '9' AND {living} LIMIT 1"
         ).fetchone()[0]
-        return Check("vectors", "note", f"{told}, {failed:,} given up: {why}", "`perdure reindex` tries them again")
+        return Check("vectors", "note", f"{text}, {failed:,} given up: {why}", "`perdure reindex` tries them again")
     if without:
-        told += f"; {without:,} texts are from before and have none"
-        return Check("vectors", "note", told, "`perdure reindex` embeds them")
-    return Check("vectors", "ok", told)
+        text += f"; {without:,} texts are from before and have none"
+        return Check("vectors", "note", text, "`perdure reindex` embeds them")
+    return Check("vectors", "ok", text)
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -165,9 +171,9 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _fault(connection: sqlite3.Connection) -> str | None:
-    """What is wrong with the file; None if nothing is."""
-    said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-    return None if said == "ok" else said
+    """The first fault of the file; None if it is whole."""
+    result = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return None if result == "ok" else result
 
 
 def _writable(path: Path) -> Check:
@@ -188,8 +194,6 @@ def _writable(path: Path) -> Check:
 
 
 def _room(folder: Path) -> Iterator[Check]:
-    import shutil
-
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
@@ -199,14 +203,14 @@ def _room(folder: Path) -> Iterator[Check]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that is there."""
+    """The folder itself, or the nearest one above it that exists."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
 
 
-def _why_not(folder: Path) -> str:
-    return f"{folder} is read-only for you" if folder.is_dir() else f"{folder} is no folder"
+def _why_unwritable(folder: Path) -> str:
+    return f"{folder} is read-only for you" if folder.is_dir() else f"{folder} is not a folder"
 
 
 def _size(count: int) -> str:

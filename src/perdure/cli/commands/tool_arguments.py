@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.exit import leave
+from perdure.cli.exit import run_and_exit
 
 __all__ = ["tool_app"]
 
@@ -44,7 +44,7 @@ def add_tool(
     """Make a tool of a file, or change the one of its name. The file is read, not run."""
     from perdure.cli.commands.tools import add_tool
 
-    leave(
+    run_and_exit(
         add_tool(
             file,
             name=name,
@@ -65,7 +65,7 @@ def list_tools(
     """List the tools, and who has them."""
     from perdure.cli.commands.tools import list_tools
 
-    leave(list_tools(everything=everything, as_json=as_json))
+    run_and_exit(list_tools(everything=everything, as_json=as_json))
 
 
 @tool_app.command("show")
@@ -73,7 +73,7 @@ def show_tool(name: Name, as_json: AsJson = False) -> None:
     """Show what a model is told of a tool, and its source."""
     from perdure.cli.commands.tools import show_tool
 
-    leave(show_tool(name, as_json=as_json))
+    run_and_exit(show_tool(name, as_json=as_json))
 
 
 @tool_app.command("test")
@@ -88,7 +88,7 @@ def test_tool(
     """Run a tool with arguments, as an agent would: checked, limited, in the sandbox."""
     from perdure.cli.commands.tools import test_tool
 
-    leave(test_tool(name, arguments, agent=agent, as_json=as_json))
+    run_and_exit(test_tool(name, arguments, agent=agent, as_json=as_json))
 
 
 @tool_app.command("attach")
@@ -96,7 +96,7 @@ def attach_tool(name: Name, agent: Owner = None) -> None:
     """Give a tool to an agent."""
     from perdure.cli.commands.tools import attach_tool
 
-    leave(attach_tool(name, agent=agent))
+    run_and_exit(attach_tool(name, agent=agent))
 
 
 @tool_app.command("detach")
@@ -104,7 +104,7 @@ def detach_tool(name: Name, agent: Owner = None) -> None:
     """Take a tool from an agent."""
     from perdure.cli.commands.tools import detach_tool
 
-    leave(detach_tool(name, agent=agent))
+    run_and_exit(detach_tool(name, agent=agent))
 
 
 @tool_app.command("remove")
@@ -112,4 +112,4 @@ def remove_tool(name: Name) -> None:
     """Take a tool from all agents and remove it."""
     from perdure.cli.commands.tools import remove_tool
 
-    leave(remove_tool(name))
+    run_and_exit(remove_tool(name))

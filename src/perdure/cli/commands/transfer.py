@@ -1,123 +1,130 @@
-"""`perdure export`, `perdure import` and `perdure import-messages`: memory as lines of JSON, out of a store and into
-one."""
+"""`perdure export`, `perdure import` and `perdure import-messages`: memory as lines of JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, nullcontext
 
-from perdure.cli.chat.agent_choice import go_on_with
-from perdure.cli.lines import STDIN, InputLines, output_lines, progress_bar
-from perdure.cli.open_store import Shown, with_store
-from perdure.core.errors import InvalidInput, NotFound, PerdureError
-from perdure.core.ids import ArchiveId, ConversationId
+from perdure.cli.chat.agent_choice import chat_command
+from perdure.cli.lines import STDIN, InputLines, output_lines
+from perdure.cli.open_store import Output, with_store
+from perdure.cli.pages import load_archives
+from perdure.cli.progress import progress_bar
+from perdure.cli.views.fold import plural
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import ConversationId
 from perdure.domain.conversations.importing import ImportedMessage, imported_message
-from perdure.library.archives import AsyncArchive
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.transfer import check_lines, export_lines, import_lines
 from perdure.settings import Settings
 
 __all__ = ["export_archives", "import_archives", "import_messages"]
 
-PAGE = 100
+NAMES_MAX = 3
 
 
 async def export_archives(*, name: str | None, file: str, overwrite: bool) -> int:
-    """Write an archive, or without a name all of them, into a file of lines; `-` is stdout."""
-    shown = Shown(as_json=False)
+    """Write an archive, or without a name all of them, to a file of lines; `-` is stdout."""
+    output = Output()
 
     async def work(perdure: AsyncPerdure) -> int:
-        chosen = [await perdure.archives.get(name)] if name is not None else await _all(perdure)
-        total = sum(archive.info.passage_count for archive in chosen)
-        with progress_bar("exporting", total, shown=shown.watched) as progress:
-            if file == STDIN:
-                async for number, line in _numbered(perdure, [archive.id for archive in chosen]):
-                    shown.print(line)
-                    progress(number)
-            else:
-                with output_lines(file, overwrite=overwrite) as write:
-                    async for number, line in _numbered(perdure, [archive.id for archive in chosen]):
-                        write(line)
-                        progress(number)
-        what = f"{len(chosen):,} archive{'s' * (len(chosen) != 1)} with {total:,} passage{'s' * (total != 1)}"
-        then = "" if file == STDIN else f" in {file}; `perdure import {file}` reads them again, here or elsewhere"
-        shown.view.hint(f"Exported {what}{then}.")
+        archives = [await perdure.archives.get(name)] if name is not None else await load_archives(perdure)
+        total = sum(archive.info.passage_count for archive in archives)
+        target = nullcontext(output.print) if file == STDIN else output_lines(file, overwrite=overwrite)
+        with progress_bar() as progress, target as write:
+            done = 0
+            for archive in archives:
+                first = True  # the archive itself, before its passages
+                async for line in export_lines(perdure.app, archive.id):
+                    write(line)
+                    done += not first
+                    first = False
+                    progress("exporting", done, total)
+        count = f"{plural(len(archives), 'archive')} with {plural(total, 'passage')}"
+        hint = "" if file == STDIN else f" in {file}; `perdure import {file}` reads them again, here or elsewhere"
+        output.view.hint(f"Exported {count}{hint}.")
         return 0
 
-    return await with_store(shown, work, empty="There is nothing to export: there is no data folder yet.")
+    return await with_store(output, work, empty="There is nothing to export: there is no data folder yet.")
 
 
 async def import_archives(*, file: str, into: str | None, agent: str | None) -> int:
-    """Read a file of lines; all of it is looked at before the first passage is stored."""
-    shown = Shown(as_json=False)
+    """Read archives from a file of lines; every line is checked before the first passage is stored."""
+    output = Output()
+
+    async def work(perdure: AsyncPerdure) -> int:
+        reader = None if agent is None else await perdure.agent(agent)
+        target = None if into is None else (await perdure.archives.get(into)).id
+        with progress_bar() as progress:
+            counts = await import_lines(
+                perdure.app, lines, into=target, progress=lambda done: progress("importing", done, total)
+            )
+        hint = (
+            "`perdure search TEXT --archive NAME` looks into one; `--agent AGENT` lets an agent find what is in them."
+        )
+        if reader is not None:
+            for archive in counts.archives:
+                await reader.archives.attach(archive.id)
+            hint = f"`{chat_command(reader)}` asks an agent that finds them now."
+        names = ", ".join(repr(archive.name) for archive in counts.archives[:NAMES_MAX]) or "nothing"
+        if len(counts.archives) > NAMES_MAX:
+            names += f" and {len(counts.archives) - NAMES_MAX:,} more"
+        imported = f"{plural(counts.imported, 'passage')} into {names}{_skipped(counts.skipped)}"
+        output.view.hint(f"Imported {imported}. {hint}")
+        return 0
+
     try:
         with closing(InputLines(file)) as lines:
             total = check_lines(lines, headless=into is not None)
-            async with await AsyncPerdure.open(settings=Settings.from_environment()) as perdure:
-                reader = None if agent is None else await perdure.agent(agent)
-                target = None if into is None else (await perdure.archives.get(into)).id
-                with progress_bar("importing", total, shown=shown.watched) as progress:
-                    came = await import_lines(perdure.app, lines, into=target, progress=progress)
-                known: str | None = None
-                if reader is not None:
-                    known = go_on_with(reader)
-                    for archive in came.archives:
-                        await reader.archives.attach(archive.id)
-    except PerdureError as error:
-        shown.view.error(error)
+            return await with_store(output, work)
+    except InvalidInput as error:
+        output.view.error(error)
         return 1
-    names = ", ".join(repr(archive.name) for archive in came.archives[:3]) or "nothing"
-    more = f" and {len(came.archives) - 3:,} more" if len(came.archives) > 3 else ""
-    there = _there(came.skipped)
-    then = "`perdure search TEXT --archive NAME` looks into one; `--agent AGENT` lets an agent find what is in them."
-    if known is not None:
-        then = f"`{known}` asks an agent that finds them now."
-    shown.view.hint(f"Imported {came.imported:,} passage{'s' * (came.imported != 1)} into {names}{more}{there}. {then}")
-    return 0
 
 
 async def import_messages(*, agent: str, file: str, conversation: str | None) -> int:
-    """Put a file's messages into an agent's history; all of it is looked at before the first is stored."""
-    shown = Shown(as_json=False)
-    try:
-        with closing(InputLines(file)) as lines:
-            settings = Settings.from_environment()
-            total = sum(1 for _ in _messages(lines, settings.message_limit_chars))
-            if not settings.store_path.exists():
-                raise NotFound("agent", agent, hint="there is none yet")
-            async with await AsyncPerdure.open(settings=settings) as perdure:
-                found = await perdure.agent(agent)
-                if conversation == "new":
-                    line = await found.new_conversation()
-                else:
-                    named = None if conversation is None else ConversationId(conversation)
-                    line = await found.find_conversation(named)
-                messages = _messages(lines, settings.message_limit_chars)
-                with progress_bar("importing", total, shown=shown.watched) as progress:
-                    came = await perdure.services.messages.import_messages(
-                        found.id, messages, conversation=line.id, checked=True, progress=progress
-                    )
-                go_on = go_on_with(found)
-    except PerdureError as error:
-        shown.view.error(error)
-        return 1
-    if came.out_of_order:
-        shown.view.note(
-            f"{came.out_of_order:,} of them were said before one that stands in front of them; the order is the file's."
+    """Add a file's messages to an agent's history; every line is checked before the first message is stored."""
+    output = Output()
+
+    async def work(perdure: AsyncPerdure) -> int:
+        target = await perdure.agent(agent)
+        if conversation == "new":
+            into = await target.new_conversation()
+        else:
+            into = await target.find_conversation(None if conversation is None else ConversationId(conversation))
+        with progress_bar() as progress:
+            counts = await perdure.services.messages.import_messages(
+                target.id,
+                _messages(lines, limit_chars),
+                conversation=into.id,
+                checked=True,
+                progress=lambda done: progress("importing", done, total),
+            )
+        if counts.out_of_order:
+            output.view.note(
+                f"{counts.out_of_order:,} of them are older than a message above them; the order is the file's."
+            )
+        if counts.hint:
+            output.view.note(f"{counts.hint}: `--conversation new`.")
+        imported = f"{plural(counts.imported, 'message')} into {counts.conversation_id}{_skipped(counts.skipped)}"
+        output.view.hint(
+            f"Imported {imported}. `{chat_command(target)}` goes on from there; `perdure search TEXT` finds them."
         )
-    if came.hint:
-        shown.view.note(f"{came.hint}: `--conversation new`.")
-    there = _there(came.skipped)
-    shown.view.hint(
-        f"Imported {came.imported:,} message{'s' * (came.imported != 1)} into {came.conversation_id}{there}."
-        f" `{go_on}` goes on from there; `perdure search TEXT` finds them."
-    )
-    return 0
+        return 0
+
+    try:
+        limit_chars = Settings.from_environment().message_limit_chars
+        with closing(InputLines(file)) as lines:
+            total = sum(1 for _ in _messages(lines, limit_chars))
+            return await with_store(output, work, empty=NotFound("agent", agent, hint="there is none yet"))
+    except InvalidInput as error:
+        output.view.error(error)
+        return 1
 
 
-def _there(skipped: int) -> str:
-    return f", {skipped:,} {'was' if skipped == 1 else 'were'} there already" if skipped else ""
+def _skipped(count: int) -> str:
+    return f", {count:,} {'was' if count == 1 else 'were'} there already" if count else ""
 
 
 def _messages(lines: Iterable[str], limit_chars: int) -> Iterator[ImportedMessage]:
@@ -131,23 +138,3 @@ def _messages(lines: Iterable[str], limit_chars: int) -> Iterator[ImportedMessag
             raise InvalidInput(f"line {number}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"line {number}: it is no JSON ({error})") from error
-
-
-async def _all(perdure: AsyncPerdure) -> list[AsyncArchive]:
-    found: list[AsyncArchive] = []
-    after: ArchiveId | None = None
-    while page := await perdure.archives.list(limit=PAGE, after=after):
-        found += page
-        after = page[-1].id
-    return found
-
-
-async def _numbered(perdure: AsyncPerdure, archive_ids: list[ArchiveId]) -> AsyncIterator[tuple[int, str]]:
-    """How many passages came so far, and the line."""
-    number = 0
-    for archive_id in archive_ids:
-        first = True
-        async for line in export_lines(perdure.app, archive_id):
-            number += not first
-            first = False
-            yield number, line

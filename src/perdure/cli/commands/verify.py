@@ -1,16 +1,17 @@
-"""`perdure verify`: is the file whole, are the texts as they were written, does what search is made of agree with them?
-And making it agree."""
+"""`perdure verify`: check the file and the texts for damage, and the search indexes against the texts."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from perdure.app import accept_loss as go_on_without_log
-from perdure.cli.chat.terminal import Terminal, standard_streams
-from perdure.cli.commands.reindex import progress_bar
+from rich.text import Text
+
+from perdure.app import accept_loss as accept_lost_log
+from perdure.cli.open_store import Output, with_store
+from perdure.cli.progress import progress_bar
 from perdure.cli.views.fold import visible
-from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.errors import InvalidInput
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.upkeep import Comparison
 from perdure.settings import Settings
@@ -21,63 +22,55 @@ RESTORE = "What was damaged can't be made anew: restore a backup, see docs/opera
 
 
 async def verify(*, repair: bool, accept_loss: bool = False) -> int:
-    """Compare everything and tell what differs; the exit code."""
-    out, err = standard_streams()
-    terminal = Terminal(out, err, interactive=False)
-    try:
-        settings = Settings.from_environment()
+    """Compare everything, print what differs, and return the exit code."""
+    output = Output()
+
+    def check(settings: Settings) -> None:
         if not settings.store_path.exists():
             raise InvalidInput(f"there is no store yet at {settings.store_path}: nothing to compare")
         if accept_loss:
-            go_on_without_log(settings.store_path)
-        async with await AsyncPerdure.open(settings=settings) as perdure:
-            upkeep = perdure.services.upkeep
-            if problems := await upkeep.find_damage():
-                return _show_damage(terminal, problems)
-            with progress_bar(shown=err.isatty()) as progress:
-                comparison = await upkeep.compare(repair=repair, progress=progress)
-    except PerdureError as error:
-        terminal.error(str(error))
-        return 1
-    return _show(terminal, comparison)
+            accept_lost_log(settings.store_path)
+
+    async def work(perdure: AsyncPerdure) -> int:
+        upkeep = perdure.services.upkeep
+        if problems := await upkeep.find_damage():
+            return _print_damage(output, problems)
+        with progress_bar() as progress:
+            comparison = await upkeep.compare(repair=repair, progress=progress)
+        return _print_comparison(output, comparison)
+
+    return await with_store(output, work, check=check)
 
 
-def _show_damage(terminal: Terminal, problems: Sequence[str]) -> int:
-    """What the database finds wrong with its own file: nothing in it can be trusted, so nothing else is compared."""
-    from rich.text import Text
-
+def _print_damage(output: Output, problems: Sequence[str]) -> int:
+    """Print what SQLite's own check found. Nothing in such a file can be trusted, so nothing else is compared."""
     for problem in problems:
-        terminal.show(Text.assemble(("✗ ", "bold red"), visible(problem)))
-    terminal.show(Text("The file is damaged.", "bold red"))
-    terminal.hint(RESTORE)
+        output.terminal.show(Text.assemble(("✗ ", "bold red"), visible(problem)))
+    output.terminal.show(Text("The file is damaged.", "bold red"))
+    output.view.hint(RESTORE)
     return 1
 
 
-def _show(terminal: Terminal, found: Comparison) -> int:
-    """Show what differs; the exit code."""
-    from rich.text import Text
-
-    owners, faults = found.owners, found.faults
-    rows = sum(owner.rows for owner in owners)
-    terminal.show(Text(f"{rows:,} rows of {len(owners):,} agents and archives were compared."))
-    sums: defaultdict[tuple[str, str, bool], int] = defaultdict(int)
+def _print_comparison(output: Output, comparison: Comparison) -> int:
+    show, hint, faults = output.terminal.show, output.view.hint, comparison.faults
+    rows = sum(owner.rows for owner in comparison.owners)
+    show(Text(f"{rows:,} rows of {len(comparison.owners):,} agents and archives were compared."))
+    counts: defaultdict[tuple[str, str, bool], int] = defaultdict(int)
     for fault in faults:
-        sums[fault.owner_id, fault.text, fault.repaired] += fault.count
-    for (owner_id, text, repaired), count in sums.items():
+        counts[fault.owner_id, fault.text, fault.repaired] += fault.count
+    for (owner_id, text, repaired), count in counts.items():
         sign, style = ("✓ repaired", "green") if repaired else ("✗", "bold red")
-        terminal.show(Text.assemble((f"{sign} ", style), f"{owner_id}: {count:,} {text}"))
-    if found.unfinished:
-        terminal.show(Text("A full-text index is being made anew, and is not done.", "bold red"))
-        terminal.hint("`perdure verify --repair` goes on with it.")
+        show(Text.assemble((f"{sign} ", style), f"{owner_id}: {count:,} {text}"))
+    if comparison.unfinished:
+        show(Text("A full-text index is being made anew, and is not done.", "bold red"))
+        hint("`perdure verify --repair` goes on with it.")
         return 1
     if not faults:
-        terminal.show(Text("All agrees.", style="green"))
-    if found.without_checksum:
-        terminal.hint(
-            f"{found.without_checksum:,} rows of before have no checksum: `perdure verify --repair` gives them one."
-        )
+        show(Text("All agrees.", style="green"))
+    if comparison.without_checksum:
+        hint(f"{comparison.without_checksum:,} older rows have no checksum: `perdure verify --repair` gives them one.")
     if any(fault.kind == "damage" for fault in faults):
-        terminal.hint(RESTORE)
+        hint(RESTORE)
     if any(not fault.repaired and fault.kind != "damage" for fault in faults):
-        terminal.hint("`perdure verify --repair` makes it anew from the texts. Nothing that was said is touched.")
+        hint("`perdure verify --repair` makes it anew from the texts. Nothing that was said is touched.")
     return int(any(not fault.repaired for fault in faults))

@@ -1,4 +1,4 @@
-"""For people: a model and what is known of it; and how cells of a bar are shared out."""
+"""For people: the facts of a model, and the cells of a bar."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["cells", "model_view"]
 
 
 def model_view(row: ModelRow) -> RenderableType:
-    """The handle and why, then what is known of it."""
+    """The handle and why the agent has it, then window, prices and abilities."""
     facts = row.facts
     lines: list[RenderableType] = [Text.assemble((visible(row.handle), "bold cyan"), f"  ({visible(row.reason)})")]
     if row.problem:
         lines.append(Text(f"  {visible(row.problem)}", style="yellow"))
-    guessed = "" if facts.known else "  (in no catalog: a careful guess)"
-    lines.append(Text(f"  window {facts.window_tokens:,} tokens, answer up to {facts.max_output_tokens:,}{guessed}"))
+    source = "" if facts.known else "  (in no catalog: a careful guess)"
+    lines.append(Text(f"  window {facts.window_tokens:,} tokens, answer up to {facts.max_output_tokens:,}{source}"))
     if facts.input_price is None and facts.output_price is None:
         lines.append(Text("  price unknown", style="dim"))
     elif not facts.input_price and not facts.output_price:
         lines.append(Text("  no price by the token"))
     else:
-        named = (("input", facts.input_price), ("cached", facts.cached_price), ("output", facts.output_price))
-        lines.append(Text(f"  a million tokens: {', '.join(f'{name} {price(value)}' for name, value in named)}"))
-    can = [
+        prices = (("input", facts.input_price), ("cached", facts.cached_price), ("output", facts.output_price))
+        lines.append(Text(f"  a million tokens: {', '.join(f'{name} {price(value)}' for name, value in prices)}"))
+    abilities = [
         name
         for name, has in (
             ("tools", facts.tools),
@@ -39,12 +39,12 @@ def model_view(row: ModelRow) -> RenderableType:
         )
         if has
     ]
-    lines.append(Text(f"  {', '.join(can)}" if can else "  no tools: it can't keep a memory"))
+    lines.append(Text(f"  {', '.join(abilities)}" if abilities else "  no tools: it can't keep a memory"))
     return Group(*lines)
 
 
 def cells(amounts: Sequence[int], size: int) -> list[int]:
-    """`size` cells shared out by the amounts: at least one for each that is not 0, as far as there are so many."""
+    """`size` cells divided in proportion to the amounts; each amount above 0 gets one or more, if there are enough."""
     total = sum(amounts)
     if total <= 0:
         return [0] * len(amounts)

@@ -1,4 +1,4 @@
-"""Long things made short, and foreign text made safe to show. Pure functions of text; no terminal here."""
+"""Shorten texts, and make text from elsewhere safe to show. Pure functions; no terminal here."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ __all__ = [
     "call_line",
     "diff_lines",
     "fold",
-    "found_spans",
     "local_time",
+    "match_spans",
     "outcome",
     "place",
     "places_read",
+    "plural",
     "snippet",
     "visible",
 ]
@@ -32,10 +33,10 @@ SNIPPET_CHARS = 160
 
 DiffMark = Literal["+", "-", " ", "…"]
 
-# Whatever an agent, a tool or a file says must not be able to move the cursor, rename the window or colour the screen.
+# Text of an agent, a tool or a file must not move the cursor, rename the window or colour the screen.
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
 _CONTROLS |= {0x7F: "␡"} | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
-# These turn the order of what stands behind them, up to the end of the line.
+# These reverse the direction of the text after them, up to the end of the line.
 _CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 # As `domain.files.tools` begins what it shows of a file.
@@ -48,19 +49,23 @@ _WORD = re.compile(r"\w+")
 
 
 def visible(text: str) -> str:
-    """`text` with control characters as symbols, and those that turn its direction written out; line breaks and tabs
-    stay."""
+    """`text` with control characters as symbols and direction marks as \\uXXXX; line breaks and tabs stay."""
     return text.replace("\r\n", "\n").translate(_CONTROLS)
 
 
 def fold(text: str, chars: int) -> str:
-    """`text` on one line of at most so many characters; … stands for what was left out."""
-    line = " ".join(text[: chars * 8].split())  # a bound on the work, for texts of megabytes
+    """`text` on one line of at most `chars` characters; … marks a cut."""
+    line = " ".join(text[: chars * 8].split())  # limits the work on texts of megabytes
     return line if len(line) <= chars and len(text) <= chars * 8 else f"{line[: chars - 1]}…"
 
 
+def plural(number: int, one: str, many: str = "") -> str:
+    """The number with its noun: `1 file`, `1,200 files`; `many` is the plural where it is not `one` with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def local_time(at: datetime) -> str:
-    """Date and minute where this machine is."""
+    """Date and minute in this machine's time zone."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
@@ -74,23 +79,23 @@ def place(passage: Passage) -> str:
 
 
 def call_line(call: ToolCall) -> str:
-    """A call as a person would write it: leading texts bare, the rest by name, long ones folded."""
+    """A call as code: leading texts by position, the rest by name, long values folded."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
         return f"{call.name}({fold(call.arguments, ARGUMENT_CHARS)})"
-    shown: list[str] = []
-    bare = True
+    parts: list[str] = []
+    positional = True
     for name, value in arguments.items():
-        bare = bare and isinstance(value, str)
-        shown.append(_value(value) if bare else f"{name}={_value(value)}")
-    return f"{call.name}({', '.join(shown)})"
+        positional = positional and isinstance(value, str)
+        parts.append(_value(value) if positional else f"{name}={_value(value)}")
+    return f"{call.name}({', '.join(parts)})"
 
 
 def outcome(result: ToolResult) -> str:
-    """What came of a call, in a few words."""
+    """The result of a call in a few words."""
     if result.status == "error":
         return f"error: {fold(result.text.removeprefix('Error: '), OUTCOME_CHARS * 2)}"
     if places := places_read(result):
@@ -102,18 +107,18 @@ def outcome(result: ToolResult) -> str:
     if isinstance(value, dict) and isinstance(value.get("results"), list):
         value = value["results"]
     if isinstance(value, list):
-        return f"{len(value)} result{'' if len(value) == 1 else 's'}"
+        return plural(len(value), "result")
     return "ok" if isinstance(value, dict) else fold(result.text, OUTCOME_CHARS)
 
 
 def places_read(result: ToolResult) -> list[str]:
-    """Which lines of which files a result shows: `docs/plan.pdf:17-18 (page 2)`; none where it is no file's."""
+    """The places of files in a result, such as `docs/plan.pdf:17-18 (page 2)`; none for other tools."""
     places: dict[str, None] = {}
     if result.name not in FILE_TOOLS or result.status == "error":
         return []
-    for one in _PLACE.finditer(result.text[:200_000]):
-        page = f" ({one['page']})" if one["page"] else ""
-        places[f"{one['path']}:{one['lines'] or one['line']}{page}"] = None
+    for match in _PLACE.finditer(result.text[:200_000]):
+        page = f" ({match['page']})" if match["page"] else ""
+        places[f"{match['path']}:{match['lines'] or match['line']}{page}"] = None
     return list(places)
 
 
@@ -137,31 +142,31 @@ def diff_lines(diff: str) -> Iterator[tuple[DiffMark, str]]:
 
 
 def snippet(text: str, query: str) -> tuple[str, list[tuple[int, int]]]:
-    """The part of `text` around what was found, on one line, and where in it the found words stand."""
-    spans = found_spans(text, query)
+    """The part of `text` around the first match, on one line, and the spans of the matches in it."""
+    spans = match_spans(text, query)
     start = max(0, spans[0][0] - SNIPPET_CHARS // 3) if spans else 0
     part = text[start : start + SNIPPET_CHARS]
     line = " ".join(visible(part).split())
     line = f"{'…' if start else ''}{line}{'…' if start + SNIPPET_CHARS < len(text) else ''}"
-    return line, found_spans(line, query)
+    return line, match_spans(line, query)
 
 
-def found_spans(text: str, query: str) -> list[tuple[int, int]]:
-    """(start, end) of the words in `text` that a search for `query` goes by: equal stems, or equal pairs of characters
-    in scripts without spaces."""
-    wanted = set(stems(query))
-    pairs = {token for token in wanted if len(token) == 2 and not token.isascii()}
+def match_spans(text: str, query: str) -> list[tuple[int, int]]:
+    """(start, end) of each match of `query` in `text`: words of equal stem, or equal pairs of characters in scripts
+    without spaces."""
+    tokens = set(stems(query))
+    pairs = {token for token in tokens if len(token) == 2 and not token.isascii()}
     spans: list[tuple[int, int]] = []
     for word in _WORD.finditer(text[:20_000]):
         start, end = word.span()
-        at = [place for place in range(start, end - 1) if text[place : place + 2] in pairs]
-        if at:
-            for place in at:
-                if spans and spans[-1][1] >= place:
-                    spans[-1] = (spans[-1][0], place + 2)
+        starts = [at for at in range(start, end - 1) if text[at : at + 2] in pairs]
+        if starts:
+            for at in starts:
+                if spans and spans[-1][1] >= at:
+                    spans[-1] = (spans[-1][0], at + 2)
                 else:
-                    spans.append((place, place + 2))
-        elif wanted.intersection(stems(word.group())):
+                    spans.append((at, at + 2))
+        elif tokens.intersection(stems(word.group())):
             spans.append((start, end))
     return spans
 

@@ -1,4 +1,4 @@
-"""For programs: one JSON object a line, on stdout. The shapes here are a promise to scripts."""
+"""For programs: one JSON object a line, on stdout. Scripts rely on these shapes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from perdure.cli.views.pending import call_shape, pending_shape
-from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow
+from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View
 from perdure.context.request.explain import Explanation, RequestDiff
 from perdure.context.window.overview import ContextOverview
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Conversation, Reset
 from perdure.core.errors import PerdureError, RunFailed
-from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import StepId
-from perdure.core.messages import Message, ToolCall, parts_to_json
+from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
 from perdure.core.runs import Usage
 from perdure.library.agent import AsyncAgent
@@ -27,43 +26,28 @@ from perdure.library.services.steps import StepInfo
 __all__ = ["JsonView", "agent_shape", "to_line"]
 
 
-class JsonView:
-    """`View` as JSON lines: one object for each message and each command, none for what only people need."""
+class JsonView(View):
+    """One JSON object for each message and each command; nothing for what only people need."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def greet(self, *lines: str) -> None:
-        pass
-
-    def saw(self, sent: StoredEvent | Delta) -> None:
-        pass
-
-    def replied(self, agent: AsyncAgent, reply: Reply) -> None:
+    def show_reply(self, agent: AsyncAgent, reply: Reply) -> None:
         self._print(reply_shape(agent, reply))
 
-    def stopped_at(self, calls: Sequence[PendingCall]) -> None:
-        pass  # the reply has them
-
-    def asked_about(self, call: PendingCall, number: int, count: int) -> None:
-        pass
-
-    def goes_on_with(self, calls: Sequence[ToolCall]) -> None:
-        pass
-
-    def pending(self, calls: Sequence[PendingCall]) -> None:
+    def show_pending(self, calls: Sequence[PendingCall]) -> None:
         self._print({"pending": [pending_shape(call) for call in calls]})
 
-    def blocks(self, blocks: Sequence[Block]) -> None:
+    def show_blocks(self, blocks: Sequence[Block]) -> None:
         self._print({"blocks": [block_shape(block) for block in blocks]})
 
-    def versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
+    def show_versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
         self._print({"label": label, "versions": [version_shape(version) for version in versions]})
 
-    def restored(self, block: Block, version: int, diff: str) -> None:
+    def show_restore(self, block: Block, version: int, diff: str) -> None:
         self._print({"restored": version, "block": block_shape(block), "diff": diff})
 
-    def found(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
+    def show_results(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
         self._print(
             {
                 "query": query,
@@ -72,61 +56,49 @@ class JsonView:
             }
         )
 
-    def recall(self, budget_tokens: int | None) -> None:
+    def show_recall(self, budget_tokens: int | None) -> None:
         self._print({"auto_recall": None if budget_tokens is None else {"budget_tokens": budget_tokens}})
 
-    def conversation(self, conversation: Conversation) -> None:
+    def show_new_conversation(self, conversation: Conversation) -> None:
         self._print({"conversation": conversation.id})
 
-    def conversations(self, rows: Sequence[ConversationRow]) -> None:
+    def show_conversations(self, rows: Sequence[ConversationRow]) -> None:
         self._print({"conversations": [conversation_shape(row) for row in rows]})
 
-    def goes_on_in(self, row: ConversationRow) -> None:
+    def show_switch(self, row: ConversationRow) -> None:
         self._print({"conversation": row.id})
 
-    def reset(self, resets: Sequence[Reset]) -> None:
+    def show_reset(self, resets: Sequence[Reset]) -> None:
         self._print({"reset": [reset_shape(reset) for reset in resets]})
 
-    def agents(self, rows: Sequence[AgentRow]) -> None:
+    def show_agents(self, rows: Sequence[AgentRow]) -> None:
         self._print({"agents": [agent_shape(row) for row in rows]})
 
-    def model(self, row: ModelRow) -> None:
+    def show_model(self, row: ModelRow) -> None:
         self._print({"model": model_shape(row)})
 
-    def context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
+    def show_context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
         listed = {} if steps is None else {"steps": [step_shape(step) for step in steps]}
         self._print({"context": context_shape(overview), **listed})
 
-    def explanation(self, found: Explanation) -> None:
-        self._print({"step": explanation_shape(found)})
+    def show_explanation(self, explanation: Explanation) -> None:
+        self._print({"step": explanation_shape(explanation)})
 
-    def difference(self, old: StepId, new: StepId, found: RequestDiff) -> None:
-        self._print({"diff": {"steps": [old, new], **asdict(found)}})
+    def show_diff(self, old: StepId, new: StepId, diff: RequestDiff) -> None:
+        self._print({"diff": {"steps": [old, new], **asdict(diff)}})
 
-    def commands(self, commands: Mapping[str, str]) -> None:
+    def show_commands(self, commands: Mapping[str, str]) -> None:
         self._print({"commands": dict(commands)})
-
-    def hint(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
 
     def error(self, error: PerdureError) -> None:
         self._print({"error": error_shape(error)})
-
-    def waiting(self, what: str) -> None:
-        pass
-
-    def idle(self) -> None:
-        pass
 
     def _print(self, value: object) -> None:
         print(to_line(value, self._out), file=self._out, flush=True)
 
 
 def to_line(value: object, out: TextIO) -> str:
-    """JSON on one line; in ASCII when the stream could not carry the text itself, lone surrogates included."""
+    """JSON on one line, in ASCII if the stream can't encode the text; lone surrogates are such text."""
     line = json.dumps(value, ensure_ascii=False)
     try:
         line.encode(getattr(out, "encoding", None) or "utf-8")
@@ -136,8 +108,7 @@ def to_line(value: object, out: TextIO) -> str:
 
 
 def reply_shape(agent: AsyncAgent, reply: Reply) -> dict[str, Any]:
-    """A run, with `pending` when it stopped at calls that wait, and with `error` when it failed: the message is kept
-    then, but there may be no answer."""
+    """A run. `pending` is there if it stopped at waiting calls, `error` if it failed."""
     shape: dict[str, Any] = {
         "agent": agent.name,
         "agent_id": agent.id,
@@ -193,7 +164,7 @@ def reset_shape(reset: Reset) -> dict[str, Any]:
 
 
 FILE_FIELDS = ("file_name", "first_line", "last_line", "page")
-"""What a passage of a file has beside the fields of all."""
+"""Further fields of a passage that is part of a file."""
 
 
 def passage_shape(passage: Passage) -> dict[str, Any]:
@@ -245,7 +216,7 @@ def agent_shape(row: AgentRow) -> dict[str, Any]:
 
 
 def model_shape(row: ModelRow) -> dict[str, Any]:
-    """Windows in tokens, prices in US dollars per million tokens, null where nobody knows."""
+    """Windows in tokens, prices in US dollars per million tokens; null means unknown."""
     facts = asdict(row.facts)
     del facts["family"]
     return {"handle": row.handle, "reason": row.reason, "problem": row.problem, "known": row.facts.known, **facts}
@@ -273,7 +244,7 @@ def context_shape(overview: ContextOverview) -> dict[str, Any]:
 
 
 def step_shape(step: StepInfo) -> dict[str, Any]:
-    """Prices in US dollars, null where nobody knows; `rewritten` is null where the prefix stayed as it was."""
+    """Prices in US dollars, null means unknown; `rewritten` is null where the prefix is unchanged."""
     return {
         "id": step.id,
         "run_id": step.run_id,
@@ -290,28 +261,28 @@ def step_shape(step: StepInfo) -> dict[str, Any]:
     }
 
 
-def explanation_shape(found: Explanation) -> dict[str, Any]:
-    """The parts' tokens sum to `input_tokens`; prices in US dollars, null where nobody knows."""
+def explanation_shape(explanation: Explanation) -> dict[str, Any]:
+    """The tokens of the parts sum to `input_tokens`; prices in US dollars, null means unknown."""
     return {
-        "id": found.step_id,
-        "model": found.model,
-        "status": found.status,
-        "created_at": found.created_at.isoformat(),
-        "measured": found.measured,
-        "doubtful": found.doubtful,
-        "input_tokens": found.input_tokens,
-        "estimated_tokens": found.estimated_tokens,
-        "certified_tokens": found.certified_tokens,
-        "usage": asdict(found.usage),
-        "hit_rate": found.hit_rate,
-        "input_price": found.input_price,
-        "output_price": found.output_price,
-        "price": found.price,
-        "parts": [asdict(use) | {"plain_tokens": use.plain_tokens} for use in found.segments],
-        "prefix": found.prefix_seq,
-        "prefix_reason": found.prefix_reason,
-        "messages": found.message_count,
-        "summaries": list(found.nodes),
-        "shown_in_part": {str(seq): chars for seq, chars in found.stubs.items()},
-        "digest": found.digest or None,
+        "id": explanation.step_id,
+        "model": explanation.model,
+        "status": explanation.status,
+        "created_at": explanation.created_at.isoformat(),
+        "measured": explanation.measured,
+        "doubtful": explanation.doubtful,
+        "input_tokens": explanation.input_tokens,
+        "estimated_tokens": explanation.estimated_tokens,
+        "certified_tokens": explanation.certified_tokens,
+        "usage": asdict(explanation.usage),
+        "hit_rate": explanation.hit_rate,
+        "input_price": explanation.input_price,
+        "output_price": explanation.output_price,
+        "price": explanation.price,
+        "parts": [asdict(use) | {"plain_tokens": use.plain_tokens} for use in explanation.segments],
+        "prefix": explanation.prefix_seq,
+        "prefix_reason": explanation.prefix_reason,
+        "messages": explanation.message_count,
+        "summaries": list(explanation.nodes),
+        "shown_in_part": {str(seq): chars for seq, chars in explanation.stubs.items()},
+        "digest": explanation.digest or None,
     }

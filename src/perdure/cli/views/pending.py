@@ -1,4 +1,4 @@
-"""Calls that wait for a person, so that nothing in them can look like something else. Pure functions of values."""
+"""Waiting calls as text in which nothing can be hidden. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any
 from perdure.core.answers import PendingCall
 from perdure.core.messages import ToolCall
 
-__all__ = ["argument_lines", "call_shape", "pending_shape", "plain_json", "plain_text", "told"]
+__all__ = ["argument_lines", "call_shape", "pending_shape", "pending_text", "plain_json", "plain_text"]
 
 LINES_MAX = 200
 CHARS_MAX = 20_000
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-"""Unicode categories of what is not seen, or turns what stands around it: a person could agree to something else than
-is done."""
+_INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+"""Unicode categories that are invisible or change the direction of text: with them a person could approve something
+else than what runs."""
 
 
 def plain_json(value: Any) -> str:
-    """`value` as JSON on one line; what can't be seen is written as \\uXXXX."""
+    """`value` as JSON on one line; invisible characters are written as \\uXXXX."""
     return plain_text(json.dumps(value, ensure_ascii=False))
 
 
-def told(call: PendingCall) -> str:
-    """A call that waits, on one line."""
+def pending_text(call: PendingCall) -> str:
+    """A waiting call on one line."""
     who = "the program that sent the message" if call.awaits_client else "you"
     return f"{plain_text(call.name)} {plain_json(call.arguments)} waits for {who} ({plain_text(call.call_id)})"
 
 
 def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Arguments one a line; texts of several lines below their names. What is too much to read is counted."""
+    """Arguments one a line, texts of several lines below their names; what is over the limits is only counted."""
     lines = list(_lines(arguments))
     shown = chars = 0
     for line in lines[:LINES_MAX]:
@@ -56,7 +56,7 @@ def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 
 def pending_shape(call: PendingCall) -> dict[str, Any]:
-    """A call that waits, as scripts read it."""
+    """A waiting call as JSON."""
     return {
         "agent_id": call.agent_id,
         "conversation_id": call.conversation_id,
@@ -66,13 +66,13 @@ def pending_shape(call: PendingCall) -> dict[str, Any]:
 
 
 def call_shape(call: ToolCall) -> dict[str, Any]:
-    """The part of it that a run knows which has stopped at the call."""
+    """A waiting call as JSON inside the reply of its run."""
     arguments = json.loads(call.arguments) if call.arguments.strip() else {}
     return {"call_id": call.call_id, "name": call.name, "arguments": arguments, "awaits": call.awaits}
 
 
 def plain_text(text: str) -> str:
-    """`text` on one line; what can't be seen is written as \\uXXXX."""
+    """`text` on one line; invisible characters are written as \\uXXXX."""
     return "".join(
-        json.dumps(char)[1:-1] if char != "\t" and unicodedata.category(char) in _UNSEEN else char for char in text
+        json.dumps(char)[1:-1] if char != "\t" and unicodedata.category(char) in _INVISIBLE else char for char in text
     )

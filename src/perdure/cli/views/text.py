@@ -1,4 +1,4 @@
-"""For people: a chat and the results of its commands as text on a terminal, or in a pipe."""
+"""For people: a chat and the results of commands as text."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from perdure.cli.chat.render import RunRenderer, diff_view
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.context import context_view, explanation_view, request_diff_view, short_id, steps_view
 from perdure.cli.views.facts import model_view
-from perdure.cli.views.fold import fold, local_time, place, snippet, visible
+from perdure.cli.views.fold import fold, local_time, place, plural, snippet, visible
 from perdure.cli.views.pending import argument_lines, plain_text
-from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow
+from perdure.cli.views.table import new_table
+from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View
 from perdure.context.request.explain import Explanation, RequestDiff
 from perdure.context.window.overview import ContextOverview
 from perdure.core.answers import PendingCall
@@ -35,69 +35,69 @@ __all__ = ["TextView"]
 ABOUT_CHARS = 60
 
 
-class TextView:
-    """`View` on a terminal."""
+class TextView(View):
+    """Text on a terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._run = RunRenderer(terminal)
-        self._decided: Sequence[ToolCall] = ()  # what the next run begins with
-        self._resumed = False
+        self._resume_calls: Sequence[ToolCall] = ()  # of the next run
+        self._resumed = False  # whether the current run began with such calls
 
     def greet(self, *lines: str) -> None:
         self._terminal.note(*(Text(visible(line)) for line in lines))
 
-    def saw(self, sent: StoredEvent | Delta) -> None:
-        if isinstance(sent, StoredEvent) and isinstance(sent.event, RunQueued):
-            self._run = RunRenderer(self._terminal, self._decided)
-            self._resumed, self._decided = bool(self._decided), ()
-        self._run.saw(sent)
+    def show_event(self, event: StoredEvent | Delta) -> None:
+        if isinstance(event, StoredEvent) and isinstance(event.event, RunQueued):
+            self._run = RunRenderer(self._terminal, self._resume_calls)
+            self._resumed, self._resume_calls = bool(self._resume_calls), ()
+        self._run.show_event(event)
 
-    def replied(self, agent: AsyncAgent, reply: Reply) -> None:
-        whole = reply.failure is None and reply.stop_reason not in ("cancelled", "requires_approval")
-        if whole and not reply.text and not self._resumed:
+    def show_reply(self, agent: AsyncAgent, reply: Reply) -> None:
+        complete = reply.failure is None and reply.stop_reason not in ("cancelled", "requires_approval")
+        if complete and not reply.text and not self._resumed:
             self.note("(the agent said nothing)")
 
-    def stopped_at(self, calls: Sequence[PendingCall]) -> None:
+    def show_stop(self, calls: Sequence[PendingCall]) -> None:
         for call in calls:
             self._terminal.note(_pending(call))
 
-    def asked_about(self, call: PendingCall, number: int, count: int) -> None:
+    def show_question(self, call: PendingCall, number: int, count: int) -> None:
         self._terminal.note(_pending(call, f"{number} of {count}" if count > 1 else ""))
 
-    def goes_on_with(self, calls: Sequence[ToolCall]) -> None:
-        self._decided = calls
+    def resume_with(self, calls: Sequence[ToolCall]) -> None:
+        self._resume_calls = calls
 
-    def pending(self, calls: Sequence[PendingCall]) -> None:
+    def show_pending(self, calls: Sequence[PendingCall]) -> None:
         for call in calls:
             self._terminal.show(_pending(call))
         if not calls:
             self._terminal.show(Text("No call waits for anybody in this conversation."))
 
-    def blocks(self, blocks: Sequence[Block]) -> None:
+    def show_blocks(self, blocks: Sequence[Block]) -> None:
         if not blocks:
             self._terminal.show(Text("This agent has no memory blocks."))
         for block in blocks:
             self._terminal.show(block_view(block))
 
-    def versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
+    def show_versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
         for version in versions:
             head = Text.assemble(
                 (f"{visible(label)} version {version.version}", "bold"),
                 (f"  {local_time(version.created_at)}  by {author_name(version.author)}", "dim"),
             )
             diff = diff_view(version.diff)
-            nothing = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
-            self._terminal.show(head, diff if diff.plain else nothing)
+            no_diff = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
+            self._terminal.show(head, diff if diff.plain else no_diff)
 
-    def restored(self, block: Block, version: int, diff: str) -> None:
+    def show_restore(self, block: Block, version: int, diff: str) -> None:
         label = visible(block.label)
-        changed = f"{label} has the value of version {version} again, as version {block.version}."
-        self._terminal.show(Text(changed if diff else f"{label} has the value of version {version} already."))
+        restored = f"{label} has the value of version {version} again, as version {block.version}."
+        self._terminal.show(Text(restored if diff else f"{label} has the value of version {version} already."))
         if diff:
             self._terminal.show(diff_view(diff))
 
-    def found(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
+    def show_results(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
         if not messages and not passages:
             self._terminal.show(
                 Text(f"Nothing found for {visible(query)!r}, neither in the history nor in the archive.")
@@ -107,30 +107,30 @@ class TextView:
             (local_time(message.occurred_at), message.role, message.text) for message in messages
         ]
         rows += [(local_time(passage.occurred_at), visible(place(passage)), passage.text) for passage in passages]
-        table = _table()
-        for date, where, text in rows:
+        table = new_table()
+        for date, source, text in rows:
             line, spans = snippet(text, query)
-            shown = Text(line)
+            body = Text(line)
             for start, end in spans:
-                shown.stylize("bold yellow", start, end)
-            table.add_row(Text(date, style="dim"), Text(where, style="cyan"), shown)
+                body.stylize("bold yellow", start, end)
+            table.add_row(Text(date, style="dim"), Text(source, style="cyan"), body)
         self._terminal.show(table)
 
-    def recall(self, budget_tokens: int | None) -> None:
+    def show_recall(self, budget_tokens: int | None) -> None:
         if budget_tokens is None:
             self._terminal.show(Text("Automatic recall is off."))
         else:
-            told = f"Automatic recall is on: up to {budget_tokens:,} tokens of memory go with each message."
-            self._terminal.show(Text(told))
+            text = f"Automatic recall is on: up to {budget_tokens:,} tokens of memory go with each message."
+            self._terminal.show(Text(text))
 
-    def conversation(self, conversation: Conversation) -> None:
+    def show_new_conversation(self, conversation: Conversation) -> None:
         about = "" if conversation.summary is None else f", {visible(fold(conversation.summary, ABOUT_CHARS))!r}"
         self._terminal.show(
             Text(f"A new conversation{about}: nothing said before is in view, memory and search are the same.")
         )
 
-    def conversations(self, rows: Sequence[ConversationRow]) -> None:
-        table = _table("", "number", "about", "last message", "")
+    def show_conversations(self, rows: Sequence[ConversationRow]) -> None:
+        table = new_table("", "number", "about", "last message", "")
         for row in rows:
             table.add_row(
                 Text("▸" if row.current else "", style="bold cyan"),
@@ -141,19 +141,19 @@ class TextView:
             )
         self._terminal.show(table)
 
-    def goes_on_in(self, row: ConversationRow) -> None:
+    def show_switch(self, row: ConversationRow) -> None:
         self._terminal.show(Text.assemble(f"Conversation {row.number}: ", _about(row)))
 
-    def reset(self, resets: Sequence[Reset]) -> None:
-        count = sum(reset.message_count for reset in resets)
-        gone = f"{count:,} message{'' if count == 1 else 's'} out of view" if resets else "Nothing was in view"
-        self._terminal.show(Text(f"{gone}; memory blocks, archives and files are as they were."))
+    def show_reset(self, resets: Sequence[Reset]) -> None:
+        messages = plural(sum(reset.message_count for reset in resets), "message")
+        effect = f"{messages} out of view" if resets else "Nothing was in view"
+        self._terminal.show(Text(f"{effect}; memory blocks, archives and files are as they were."))
 
-    def agents(self, rows: Sequence[AgentRow]) -> None:
+    def show_agents(self, rows: Sequence[AgentRow]) -> None:
         if not rows:
             self._terminal.show(Text("There are no agents yet."))
             return
-        table = _table("name", "id", "model", "last used", "messages")
+        table = new_table("name", "id", "model", "last used", "messages", right=("messages",))
         for row in rows:
             table.add_row(
                 Text(visible(row.name), style="bold"),
@@ -164,22 +164,22 @@ class TextView:
             )
         self._terminal.show(table)
 
-    def model(self, row: ModelRow) -> None:
+    def show_model(self, row: ModelRow) -> None:
         self._terminal.show(model_view(row))
 
-    def context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
+    def show_context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
         self._terminal.show(context_view(overview, width=self._terminal.width))
         if steps:
             self._terminal.show(Text(), steps_view(steps))
 
-    def explanation(self, found: Explanation) -> None:
-        self._terminal.show(explanation_view(found))
+    def show_explanation(self, explanation: Explanation) -> None:
+        self._terminal.show(explanation_view(explanation))
 
-    def difference(self, old: StepId, new: StepId, found: RequestDiff) -> None:
-        self._terminal.show(request_diff_view(found, names=(short_id(old), short_id(new))))
+    def show_diff(self, old: StepId, new: StepId, diff: RequestDiff) -> None:
+        self._terminal.show(request_diff_view(diff, names=(short_id(old), short_id(new))))
 
-    def commands(self, commands: Mapping[str, str]) -> None:
-        table = _table()
+    def show_commands(self, commands: Mapping[str, str]) -> None:
+        table = new_table()
         for usage, help in commands.items():
             table.add_row(Text(usage, style="bold"), Text(help))
         self._terminal.show(table)
@@ -193,16 +193,16 @@ class TextView:
     def error(self, error: PerdureError) -> None:
         self._terminal.error(str(error))
 
-    def waiting(self, what: str) -> None:
-        self._terminal.waiting(what)
+    def show_status(self, text: str) -> None:
+        self._terminal.show_status(text)
 
-    def idle(self) -> None:
-        self._terminal.idle()
+    def clear_status(self) -> None:
+        self._terminal.clear_status()
         self._terminal.end_line()
 
 
 def block_view(block: Block) -> RenderableType:
-    """Label, fill, flags and description on the first lines, the value under them."""
+    """A block: label, size and flags, then the description, then the value."""
     head = Text.assemble(
         (visible(block.label), "bold cyan"),
         f"  {len(block.value):,}/{block.limit_chars:,} characters  version {block.version}",
@@ -217,7 +217,7 @@ def block_view(block: Block) -> RenderableType:
 
 
 def _pending(call: PendingCall, place: str = "") -> RenderableType:
-    """A call that waits: its tool, its id, and its arguments one a line."""
+    """A waiting call: its tool, its id, and its arguments one a line."""
     who = "for the program that sent the message" if call.awaits_client else "for you"
     head = Text.assemble(
         ("⚙ ", "yellow"),
@@ -232,17 +232,10 @@ def _pending(call: PendingCall, place: str = "") -> RenderableType:
 def _about(row: ConversationRow) -> Text:
     if row.summary:
         return Text(visible(fold(row.summary, ABOUT_CHARS)), style="bold")
-    return Text(visible(fold(row.begins, ABOUT_CHARS)) if row.begins else "(nothing said yet)", style="dim")
+    return Text(visible(fold(row.first_text, ABOUT_CHARS)) if row.first_text else "(nothing said yet)", style="dim")
 
 
 def author_name(author: Author) -> str:
-    """Who made an edit, and in which run."""
+    """The author of an edit and its run."""
     name = {"user": "you", "agent": "the agent", "system": "Perdure"}[author.kind]
     return f"{name} in {author.run_id}" if author.run_id else name
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, show_header=bool(columns), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(name, overflow="fold", justify="right" if name == "messages" else "left")
-    return table

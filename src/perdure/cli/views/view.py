@@ -1,11 +1,10 @@
-"""What a chat has to show, whoever it is shown to: `TextView` for people, `JsonView` for programs."""
+"""What a chat shows: `TextView` shows it to people, `JsonView` to programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from perdure.app import ModelFacts
 from perdure.context.request.explain import Explanation, RequestDiff
@@ -27,7 +26,7 @@ __all__ = ["AgentRow", "ConversationRow", "ModelRow", "View"]
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """An agent with what a person chooses by. Without any message it was used last when it was made."""
+    """An agent in a list. `used_at` is the time of its newest message, or of its creation."""
 
     id: AgentId
     name: str
@@ -39,12 +38,12 @@ class AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class ConversationRow:
-    """A conversation with what a person chooses by. `begins` is its first text, where it has no summary."""
+    """A conversation in a list. `first_text` is its first message, empty where it has a summary."""
 
     id: ConversationId
     number: int
     summary: str | None
-    begins: str
+    first_text: str
     created_at: datetime
     used_at: datetime | None
     archived: bool
@@ -53,7 +52,7 @@ class ConversationRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """The model of an agent, what is known of it, and why the agent has it. `problem`: why it can't be used here."""
+    """The model of an agent, its facts, and why the agent has it. `problem` says why it can't be used here."""
 
     handle: str
     reason: str
@@ -61,81 +60,77 @@ class ModelRow:
     problem: str = ""
 
 
-class View(Protocol):
+class View:
+    """Shows a chat and the results of commands. Each method shows nothing here; a subclass overrides what it shows."""
+
     def greet(self, *lines: str) -> None:
-        """Say who answers, before the first message."""
+        """Show who answers, before the first message."""
 
-    def saw(self, sent: StoredEvent | Delta) -> None:
-        """Something happened in the run that is being watched."""
+    def show_event(self, event: StoredEvent | Delta) -> None:
+        """Show an event of the run that is followed."""
 
-    def replied(self, agent: AsyncAgent, reply: Reply) -> None:
-        """The run has ended; all its events were given to `saw`."""
+    def show_reply(self, agent: AsyncAgent, reply: Reply) -> None:
+        """Show the end of a run whose events `show_event` got."""
 
-    def stopped_at(self, calls: Sequence[PendingCall]) -> None:
-        """The run has stopped at these calls, and nobody is there to be asked."""
+    def show_stop(self, calls: Sequence[PendingCall]) -> None:
+        """Show the calls at which the run stops, where no person can decide them."""
 
-    def asked_about(self, call: PendingCall, number: int, count: int) -> None:
-        """A person is asked about this call, the so many-th of so many."""
+    def show_question(self, call: PendingCall, number: int, count: int) -> None:
+        """Show the call that a person decides next; `number` counts from 1."""
 
-    def goes_on_with(self, calls: Sequence[ToolCall]) -> None:
-        """The next run begins with what comes of these calls; their arguments are those they are run with."""
+    def resume_with(self, calls: Sequence[ToolCall]) -> None:
+        """Set the calls whose results the next run begins with; their arguments are those that run."""
 
-    def pending(self, calls: Sequence[PendingCall]) -> None:
-        """The calls that wait."""
+    def show_pending(self, calls: Sequence[PendingCall]) -> None: ...
 
-    def blocks(self, blocks: Sequence[Block]) -> None: ...
+    def show_blocks(self, blocks: Sequence[Block]) -> None: ...
 
-    def versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
-        """The history of a block, newest first."""
+    def show_versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
+        """Show the history of a block, newest first."""
 
-    def restored(self, block: Block, version: int, diff: str) -> None:
-        """A block has the value of an earlier version again; `diff` is what that changed."""
+    def show_restore(self, block: Block, version: int, diff: str) -> None:
+        """Show that a block has the value of an earlier version again; an empty `diff`: it had it before."""
 
-    def found(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
-        """What a search came to, best first."""
+    def show_results(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
+        """Show what a search found, best first."""
 
-    def recall(self, budget_tokens: int | None) -> None:
-        """How many tokens may be recalled for a message; None: automatic recall is off."""
+    def show_recall(self, budget_tokens: int | None) -> None:
+        """Show how many tokens may be recalled for a message; None: automatic recall is off."""
 
-    def conversation(self, conversation: Conversation) -> None:
-        """A new conversation was begun."""
+    def show_new_conversation(self, conversation: Conversation) -> None: ...
 
-    def conversations(self, rows: Sequence[ConversationRow]) -> None:
-        """The conversations of the agent."""
+    def show_conversations(self, rows: Sequence[ConversationRow]) -> None: ...
 
-    def goes_on_in(self, row: ConversationRow) -> None:
-        """The chat goes on with this conversation."""
+    def show_switch(self, row: ConversationRow) -> None:
+        """Show the conversation that the chat continues."""
 
-    def reset(self, resets: Sequence[Reset]) -> None:
-        """Conversations have begun anew."""
+    def show_reset(self, resets: Sequence[Reset]) -> None: ...
 
-    def agents(self, rows: Sequence[AgentRow]) -> None: ...
+    def show_agents(self, rows: Sequence[AgentRow]) -> None: ...
 
-    def model(self, row: ModelRow) -> None:
-        """The model of the agent."""
+    def show_model(self, row: ModelRow) -> None: ...
 
-    def context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
-        """What fills the window, and the newest steps."""
+    def show_context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
+        """Show what fills the window, and the newest steps."""
 
-    def explanation(self, found: Explanation) -> None:
-        """What one request was made of and took."""
+    def show_explanation(self, explanation: Explanation) -> None:
+        """Show the parts of one request and what they cost."""
 
-    def difference(self, old: StepId, new: StepId, found: RequestDiff) -> None:
-        """How the requests of two steps differ."""
+    def show_diff(self, old: StepId, new: StepId, diff: RequestDiff) -> None:
+        """Show how the requests of two steps differ."""
 
-    def commands(self, commands: Mapping[str, str]) -> None:
-        """Usage -> what it does, of every / command."""
+    def show_commands(self, commands: Mapping[str, str]) -> None:
+        """Show the / commands: usage -> help."""
 
     def hint(self, text: str) -> None:
-        """What to do next; for people only."""
+        """Show a person what to do next."""
 
     def note(self, text: str) -> None:
-        """Something a person should know."""
+        """Show something a person should know."""
 
     def error(self, error: PerdureError) -> None: ...
 
-    def waiting(self, what: str) -> None:
-        """Something is waited for; for people only, and only until `idle` or the next output."""
+    def show_status(self, text: str) -> None:
+        """Show a person what is going on, until `clear_status` or the next output."""
 
-    def idle(self) -> None:
-        """Nothing is going on any more, whatever was."""
+    def clear_status(self) -> None: ...
