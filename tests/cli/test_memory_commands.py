@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.library.services import transfer as library_transfer
+from perdure.library.services import transfer as transfer_service
 from tests.support.library import open_sync
 from tests.support.programs import called, perdure
 
@@ -180,7 +180,7 @@ def test_a_passage_needs_an_archive(tmp_path: Path) -> None:
 
 def test_large_files_go_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over several archives in one file, each passage to its own."""
-    monkeypatch.setattr(library_transfer, "BATCH", 2)
+    monkeypatch.setattr(transfer_service, "BATCH", 2)
     file = tmp_path / "in.jsonl"
     rows: list[dict[str, object]] = []
     for name in ("a", "b"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, NewPassage
-from perdure.library.services.transfer import ImportedArchives, check_lines, export_lines, import_lines
+from perdure.library.services.transfer import ImportedArchives, check_lines
 from perdure.settings import Settings
 from perdure.testing import InlineStore
 from perdure.testing.strategies import effort
@@ -43,18 +43,20 @@ def test_what_was_written_is_read_again(
         async with await _opened() as one, await _opened() as other:
             archive = await one.archives.create(name, description=description, metadata=metadata)
             stored = await archive.insert_many(new)
-            lines = [line async for line in export_lines(one.app, archive.id)]
+            lines = [line async for line in one.services.transfer.export_archive(archive.id)]
             assert all("\n" not in line for line in lines)
             assert check_lines(lines) == len(new)
 
-            came = await import_lines(other.app, lines)
-            assert (came.imported, came.skipped) == (len(new), 0)
-            assert [line async for line in export_lines(other.app, archive.id)] == lines
+            result = await other.services.transfer.import_archives(lines)
+            assert (result.imported, result.skipped) == (len(new), 0)
+            assert [line async for line in other.services.transfer.export_archive(archive.id)] == lines
             assert list(await (await other.archives.get(archive.id)).passages()) == stored
-            assert (await import_lines(other.app, lines)).imported == 0
+            assert (await other.services.transfer.import_archives(lines)).imported == 0
 
             copy = await one.archives.create("copy")
-            results: list[ImportedArchives] = [await import_lines(one.app, lines, into=copy.id) for _ in range(2)]
+            results: list[ImportedArchives] = [
+                await one.services.transfer.import_archives(lines, into=copy.id) for _ in range(2)
+            ]
             assert [result.imported for result in results] == [len(new), 0]
             assert [passage.text for passage in await copy.passages()] == [passage.text for passage in stored]
             assert list(await archive.passages()) == stored

@@ -38,7 +38,7 @@ class AsyncFolders:
 
     async def get(self, name_or_id: str) -> AsyncFolder:
         """The folder of this id or name. Raises: NotFound, naming what there is."""
-        return AsyncFolder(self._app, await self._service.find(name_or_id))
+        return AsyncFolder(self._app, await self._service.resolve(name_or_id))
 
     async def list(
         self, *, name: str | None = None, limit: int = 50, after: FolderId | None = None

@@ -82,7 +82,7 @@ class AsyncMcp:
 
     async def get(self, name: str) -> McpState:
         """A server and its tools. Raises: NotFound, naming what there is."""
-        return await self._service.find(name)
+        return await self._service.resolve(name)
 
     async def tools(self, name: str) -> Sequence[McpTool]:
         """A server's tools, approved or offered, by their names there. Raises: NotFound."""
@@ -128,4 +128,4 @@ class AsyncMcp:
         return await self._service.run(await self._id(name), tool, arguments or {})
 
     async def _id(self, name: str) -> McpServerId:
-        return (await self._service.find(name)).server.id
+        return (await self._service.resolve(name)).server.id

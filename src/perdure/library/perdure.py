@@ -174,7 +174,7 @@ class AsyncPerdure:
 
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
-        return AsyncAgent(self._app, await self.services.agents.find(name_or_id))
+        return AsyncAgent(self._app, await self.services.agents.resolve(name_or_id))
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""

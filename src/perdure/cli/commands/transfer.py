@@ -16,7 +16,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import ConversationId
 from perdure.domain.conversations.importing import ImportedMessage, imported_message
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.transfer import check_lines, export_lines, import_lines
+from perdure.library.services.transfer import check_lines
 from perdure.settings import Settings
 
 __all__ = ["export_archives", "import_archives", "import_messages"]
@@ -36,7 +36,7 @@ async def export_archives(*, name: str | None, file: str, overwrite: bool) -> in
             done = 0
             for archive in archives:
                 first = True  # the archive itself, before its passages
-                async for line in export_lines(perdure.app, archive.id):
+                async for line in perdure.services.transfer.export_archive(archive.id):
                     write(line)
                     done += not first
                     first = False

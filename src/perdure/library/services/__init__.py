@@ -23,6 +23,7 @@ from perdure.library.services.search import SearchService
 from perdure.library.services.secrets import SecretService
 from perdure.library.services.steps import StepService
 from perdure.library.services.tools import ToolService
+from perdure.library.services.transfer import TransferService
 from perdure.library.services.upkeep import UpkeepService
 
 __all__ = ["Services"]
@@ -49,4 +50,5 @@ class Services:
         self.secrets = SecretService(app)
         self.steps = StepService(app)
         self.tools = ToolService(app)
+        self.transfer = TransferService(app)
         self.upkeep = UpkeepService(app)

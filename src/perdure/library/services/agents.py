@@ -129,7 +129,7 @@ class AgentService:
             return handles[0]
         raise models.not_found(handles[0])
 
-    async def find(self, name_or_id: str) -> Agent:
+    async def resolve(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         check_text("an agent's name or id", name_or_id)
         return await self._ports.store.read(_find, name_or_id)

@@ -68,7 +68,7 @@ class FolderService:
         """Raises: NotFound."""
         return await self._ports.store.read(lambda tx: tx.folders.get(folder_id))
 
-    async def find(self, name_or_id: str) -> Folder:
+    async def resolve(self, name_or_id: str) -> Folder:
         """The folder of this id or name. Raises: NotFound, naming what there is."""
         check_text("a folder's name or id", name_or_id)
         return await self._ports.store.read(find_folder, name_or_id)

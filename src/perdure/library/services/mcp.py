@@ -131,7 +131,7 @@ class McpService:
             raise NotFound("MCP server", name)
         return server
 
-    async def find(self, name_or_id: str) -> McpState:
+    async def resolve(self, name_or_id: str) -> McpState:
         """The server of this name or id, with its tools. Raises: NotFound, naming what there is."""
         check_text("an MCP server's name or id", name_or_id)
 

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 
 from perdure.app import App
 from perdure.core.agents import AgentFilter
-from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter, Role
@@ -19,6 +18,7 @@ from perdure.domain.agents.automatic import check_score
 from perdure.domain.archives.units import archives_of
 from perdure.engine.search.search import Search
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
+from perdure.library.services.conversations import find_conversation
 from perdure.library.services.passages import passage_filter
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport
 from perdure.search.query.times import parse_time
@@ -213,8 +213,7 @@ class SearchService:
             raise InvalidInput(f"time zone {timezone!r:.80} is not known here: use a name such as 'Europe/Rome'")
         seq: int | None = None
         if agent_id is not None and conversation_id is not None:
-            check_text("conversation", conversation_id)
-            seq = (await self._store.read(_own_conversation, agent_id, conversation_id)).seq
+            seq = (await self._store.read(find_conversation, agent_id, conversation_id)).seq
         scope = RecallScope(
             agent_id=agent_id,
             archives=None if archives is None else tuple(archives),
@@ -301,12 +300,9 @@ def _agents(
     """(id, time zone) of the agents to search, and the number of the conversation. Raises: NotFound; InvalidInput:
     there are too many to search them all."""
     seq: int | None = None
-    if conversation_id == "default":
-        if agent_id is None:
-            raise InvalidInput("conversation_id is 'default': give the agent_id whose first conversation is meant")
-        seq = 0
-    elif conversation_id is not None:
-        conversation = _own_conversation(tx, agent_id, ConversationId(conversation_id))
+    if conversation_id is not None:
+        first = conversation_id == "default"
+        conversation = find_conversation(tx, agent_id, None if first else ConversationId(conversation_id))
         agent_id, seq = conversation.agent_id, conversation.seq
     if agent_id is not None:
         return [(agent_id, tx.agents.get(agent_id).timezone)], seq
@@ -314,14 +310,6 @@ def _agents(
     if len(agents) > OWNERS_MAX:
         raise InvalidInput(f"there are more than {OWNERS_MAX} agents: give agent_id")
     return [(agent.id, agent.timezone) for agent in agents], None
-
-
-def _own_conversation(tx: Tx, agent_id: AgentId | None, conversation_id: ConversationId) -> Conversation:
-    """The conversation, of this agent if one is named. Raises: NotFound, also for another agent's."""
-    conversation = tx.conversations.get(conversation_id)
-    if agent_id not in (None, conversation.agent_id):
-        raise NotFound("conversation", conversation_id, hint=f"agent {agent_id} has no such conversation")
-    return conversation
 
 
 def _by_score(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:

@@ -1,8 +1,8 @@
-"""Archives as lines of JSON: exported and imported, a batch at a time."""
+"""Archives written as lines of JSON and read again, a batch at a time."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perdure.app import App
@@ -20,111 +20,114 @@ from perdure.domain.archives.transfer import (
 )
 from perdure.storage.tx import Tx
 
-__all__ = ["ImportedArchives", "check_lines", "export_lines", "import_lines"]
+__all__ = ["ImportedArchives", "TransferService", "check_lines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedArchives:
-    """The result of an import: `skipped` passages were there already; `archives` are those that it added to."""
+    """The result of an import: `archives` took passages, `imported` is how many, `skipped` were there already."""
 
     archives: tuple[Archive, ...]
     imported: int
     skipped: int
 
 
-async def export_lines(app: App, archive_id: ArchiveId) -> AsyncIterator[str]:
-    """Yield the archive's header, then its passages, oldest first: a line each, without line ends.
+class TransferService:
+    """Takes archives out of a store and into one."""
 
-    Raises: NotFound, StoreError.
-    """
-    archive = await app.store.read(lambda tx: tx.archives.get(archive_id))
-    yield archive_line(archive)
-    after = -1
-    while page := await app.store.read(_page, archive_id, after):
-        for passage in page:
-            yield passage_line(passage)
-        after = page[-1].seq
+    def __init__(self, app: App) -> None:
+        self._ports, self._store = app.ports, app.store
+
+    async def export_archive(self, archive_id: ArchiveId) -> AsyncIterator[str]:
+        """The archive's header, then its passages, oldest first: a line each, without line ends.
+
+        Raises: NotFound, StoreError.
+        """
+        yield archive_line(await self._store.read(lambda tx: tx.archives.get(archive_id)))
+        after = -1
+        while page := await self._store.read(_passages_after, archive_id, after):
+            for passage in page:
+                yield passage_line(passage)
+            after = page[-1].seq
+
+    async def import_archives(
+        self,
+        lines: Iterable[str],
+        *,
+        into: ArchiveId | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> ImportedArchives:
+        """Store the passages of the lines, in transactions of up to 500; those that are there already are skipped.
+
+        Args:
+            into: the archive that takes everything; by default each header's own, which is made if it is missing.
+            progress: takes how many passages are done.
+        Raises: InvalidInput, as `check_lines`; NotFound, StoreError: what was imported before it stays, and the same
+            import goes on there.
+        """
+        archives: dict[ArchiveId, Archive] = {}
+        archive = None if into is None else await self._store.read(lambda tx: tx.archives.get(into))
+        if archive is not None:
+            archives[archive.id] = archive
+        done = added = 0
+        pending: list[Passage] = []
+
+        async def store() -> None:
+            nonlocal done, added
+            if pending and archive is not None:
+                for batch in batches(pending):
+                    added += await self._store.write(import_passages, archive.id, batch)
+                    done += len(batch)
+                    progress(done)
+                pending.clear()
+
+        for number, line in _parse_lines(lines):
+            if isinstance(line, Passage):
+                if archive is None:
+                    raise _no_archive(number)
+                pending.append(line)
+                if len(pending) == BATCH:
+                    await store()
+            elif into is None:
+                await store()
+                archive = await self._store.write(open_import, line, ArchiveId(self._ports.ids.new("archive")))
+                archives[archive.id] = archive
+        await store()
+        return ImportedArchives(archives=tuple(archives.values()), imported=added, skipped=done - added)
 
 
 def check_lines(lines: Iterable[str], *, headless: bool = False) -> int:
-    """Check all lines and return the number of passages in them. Empty lines are skipped.
+    """How many passages the lines hold, all of them checked; empty lines are passed over.
 
     Args:
-        headless: no header has to come first: the caller names the archive.
-    Raises: InvalidInput, with the number of the first line that can't be read, from 1, and the reason.
+        headless: the archive is known, so that no header has to come first.
+    Raises: InvalidInput, naming the first line that can't be read, from 1, and why.
     """
     count, has_archive = 0, headless
-    for number, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
-        if isinstance(_parse(number, text), Header):
+    for number, line in _parse_lines(lines):
+        if isinstance(line, Header):
             has_archive = True
-            continue
-        if not has_archive:
+        elif not has_archive:
             raise _no_archive(number)
-        count += 1
+        else:
+            count += 1
     return count
 
 
-async def import_lines(
-    app: App,
-    lines: Iterable[str],
-    *,
-    into: ArchiveId | None = None,
-    progress: Callable[[int], None] = lambda done: None,
-) -> ImportedArchives:
-    """Store the archives and passages of the lines, in transactions of up to 500 passages. Known passages are skipped.
-
-    Args:
-        into: the archive for all passages; by default the one of each header, which is created if need be.
-        progress: is called with the number of passages that are done.
-    Raises: InvalidInput, as `check_lines`; NotFound, StoreError: the passages before it stay, and the same import
-        goes on there.
-    """
-    archives: dict[ArchiveId, Archive] = {}
-    archive = None if into is None else await app.store.read(lambda tx: tx.archives.get(into))
-    if archive is not None:
-        archives[archive.id] = archive
-    done = added = 0
-    batch: list[Passage] = []
-
-    async def store() -> None:
-        nonlocal done, added
-        if batch and archive is not None:
-            for part in batches(batch):
-                added += await app.store.write(import_passages, archive.id, part)
-                done += len(part)
-                progress(done)
-            batch.clear()
-
+def _parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Header | Passage]]:
+    """Each line that is not empty, with its number from 1. Raises: InvalidInput, naming the line."""
     for number, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
-        line = _parse(number, text)
-        if isinstance(line, Passage):
-            if archive is None:
-                raise _no_archive(number)
-            batch.append(line)
-            if len(batch) == BATCH:
-                await store()
-        elif into is None:
-            await store()
-            archive = await app.store.write(open_import, line, ArchiveId(app.ports.ids.new("archive")))
-            archives[archive.id] = archive
-    await store()
-    return ImportedArchives(archives=tuple(archives.values()), imported=added, skipped=done - added)
+        if text.strip():
+            try:
+                line = parse_line(text)
+            except InvalidInput as error:
+                raise InvalidInput(f"line {number}: {error}") from error
+            yield number, line
 
 
 def _no_archive(number: int) -> InvalidInput:
     return InvalidInput(f"line {number}: it is a passage, and no archive was begun: name one to import into")
 
 
-def _parse(number: int, text: str) -> Header | Passage:
-    try:
-        return parse_line(text)
-    except InvalidInput as error:
-        raise InvalidInput(f"line {number}: {error}") from error
-
-
-def _page(tx: Tx, archive_id: ArchiveId, after: int) -> list[Passage]:
-    return list(tx.passages.list(archive_id, limit=BATCH, after_seq=after))
+def _passages_after(tx: Tx, archive_id: ArchiveId, after: int) -> Sequence[Passage]:
+    return tx.passages.list(archive_id, limit=BATCH, after_seq=after)
