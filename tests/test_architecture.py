@@ -43,9 +43,12 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 
-# Rooms that reach the store through the services of `library` only.
+# Rooms that reach the store through the services of `library` only; so do the library's own classes.
 FRONTS = frozenset({"server", "ui", "cli"})
+SERVICES = "library/services/"
 STORE_MODULES = ("perdure.storage",)
+STORE_TYPE = "perdure.storage.store.Store"
+"""What a program may pass to `Perdure` in place of its own store."""
 
 # What units of work are typed with; the rest of the store is seen by the composition root alone.
 TRANSACTION = frozenset({"perdure.storage.tx", "perdure.storage.store"})
@@ -111,7 +114,8 @@ def reaches_store(src: Path, path: Path, tree: ast.Module) -> list[int]:
     lines = {
         line
         for line, name in imports(src, path, tree)
-        if any(name == module or name.startswith(f"{module}.") for module in STORE_MODULES)
+        if not (room_of(src, path) == "library" and name == STORE_TYPE)
+        and any(name == module or name.startswith(f"{module}.") for module in STORE_MODULES)
     }
     for node in ast.walk(tree):
         match node:
@@ -123,13 +127,13 @@ def reaches_store(src: Path, path: Path, tree: ast.Module) -> list[int]:
 
 
 def fronts_at_the_store(src: Path) -> dict[str, list[int]]:
-    """Path below the package -> lines, of the files of the fronts that reach the store by themselves."""
-    found = {
-        path.relative_to(src / PACKAGE).as_posix(): reaches_store(src, path, tree)
-        for path, tree in modules(src)
-        if room_of(src, path) in FRONTS
-    }
-    return {path: lines for path, lines in found.items() if lines}
+    """Path below the package -> lines, of the files of fronts and library that reach the store by themselves."""
+    found: dict[str, list[int]] = {}
+    for path, tree in modules(src):
+        name, room = path.relative_to(src / PACKAGE).as_posix(), room_of(src, path)
+        if room in FRONTS or (room == "library" and not name.startswith(SERVICES)):
+            found[name] = reaches_store(src, path, tree)
+    return {name: lines for name, lines in found.items() if lines}
 
 
 def plant(src: Path, files: Mapping[str, str]) -> None:
@@ -158,7 +162,7 @@ def test_rooms_without_a_terminal_do_not_print() -> None:
 
 
 def test_fronts_reach_the_store_through_services() -> None:
-    """No transaction and no unit of work stands in the server or the CLI."""
+    """No transaction and no unit of work stands in the server, in the CLI or in the library's own classes."""
     assert fronts_at_the_store(SRC) == {}
 
 
@@ -274,6 +278,8 @@ def test_right_imports_pass(tmp_path: Path) -> None:
         ("server/routes/blocks.py", "async def get(library): return await library.app.store.read(print)"),
         ("server/wire/blocks.py", "async def get(app): return await app.ports.store.write(print)"),
         ("cli/commands/search.py", "read = store.read"),
+        ("library/blocks.py", "from perdure.storage.tx import Tx"),
+        ("library/agent.py", "async def get(app): return await app.store.read(print)"),
     ],
 )
 def test_a_front_at_the_store_is_seen(tmp_path: Path, path: str, text: str) -> None:
@@ -291,6 +297,7 @@ def test_fronts_on_services_pass(tmp_path: Path) -> None:
             "library/services/blocks.py": "import perdure.storage.tx\nasync def get(app): await app.store.read(1)",
             "server/routes/blocks.py": '"""Tx."""\nasync def get(services): return await services.blocks.get(1)',
             "cli/app.py": "def load(file): return file.read()",
+            "library/perdure.py": "from perdure.storage.store import Store",
         },
     )
 
