@@ -1,4 +1,4 @@
-"""What callers may ask for, checked before the store is asked."""
+"""Checks of arguments, made before the store is read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from perdure.app import ModelRegistry
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_USER
+from perdure.library.paging import Page
 
 __all__ = [
     "LIMIT_MAX",
@@ -19,46 +20,55 @@ __all__ = [
     "check_limit",
     "check_model",
     "check_number",
+    "check_page",
     "check_text",
     "utc",
 ]
 
 USER = Author(kind="user", id=DEFAULT_USER)
-"""Who acts through the library: a person or program from outside."""
+"""The author of changes through the library: a person or program from outside."""
 
 LIMIT_MAX = 10_000
-"""Of one page or search: what is returned stands in memory as a whole."""
+"""Of one page or search, which stands in memory as a whole."""
 
 KEY_MAX_CHARS = 255
 NUMBER_MAX = 2**63 - 1  # what an integer column holds
 
 
 def check_limit(limit: int) -> None:
-    """Nothing, when so many can be asked for. Raises: InvalidInput."""
+    """Check that the limit is a number from 1 to 10,000. Raises: InvalidInput."""
     if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
         raise InvalidInput(f"limit is {limit!r:.80}: give a number from 1 to {LIMIT_MAX:,}, and read page by page")
 
 
+def check_page(page: Page, **texts: Any) -> None:
+    """Check the limit and the cursors of a page, and that `texts` are texts or None. Raises: InvalidInput."""
+    check_limit(page.limit)
+    for name, value in {**texts, "after": page.after, "before": page.before}.items():
+        if value is not None:
+            check_text(name, value)
+
+
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Nothing, when the value is one of those there are. Raises: InvalidInput."""
+    """Check that the value is one of `choices`. Raises: InvalidInput."""
     if value not in choices:
         raise InvalidInput(f"{name} is {value!r:.80}: it can be {', '.join(map(repr, choices))}")
 
 
 def check_text(name: str, value: Any) -> None:
-    """Nothing, when the value is a text. Raises: InvalidInput."""
+    """Check that the value is a text. Raises: InvalidInput."""
     if not isinstance(value, str):
         raise InvalidInput(f"{name} is {value!r:.80}: give a text")
 
 
 def check_number(name: str, value: Any) -> None:
-    """Nothing, when the value is a whole number that the store can compare, or None. Raises: InvalidInput."""
+    """Check that the value is a whole number that the store can compare, or None. Raises: InvalidInput."""
     if value is not None and (type(value) is not int or abs(value) > NUMBER_MAX):
         raise InvalidInput(f"{name} is {value!r:.80}: give a whole number of at most {NUMBER_MAX:,}")
 
 
 def check_key(key: Any) -> None:
-    """Nothing, when the value can be an idempotency key, or is None. Raises: InvalidInput."""
+    """Check that the value can be an idempotency key, or is None. Raises: InvalidInput."""
     if key is not None and not (isinstance(key, str) and 1 <= len(key) <= KEY_MAX_CHARS):
         raise InvalidInput(
             f"idempotency_key is {key!r:.80}: give a text of 1 to {KEY_MAX_CHARS} characters, such as a new UUID"
@@ -80,9 +90,9 @@ def utc(name: str, moment: datetime | None) -> datetime | None:
 
 
 async def check_model(handle: str, models: ModelRegistry) -> None:
-    """Nothing, when an agent may be given this model; a server of local models is asked before one is refused.
+    """Check that an agent can have this model; a server of local models is asked before one is refused.
 
-    Raises: ModelNotFound, naming those that there are, and saying what helps.
+    Raises: ModelNotFound, with the models that there are, and what helps.
     """
     check_text("model", handle)
     await models.look_for(handle)

@@ -1,4 +1,4 @@
-"""One event loop in one thread, and plain calls into it."""
+"""An event loop in a thread of its own, and plain calls into it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Portal"]
 
 T = TypeVar("T")
 
-END_S = 1.0
-"""How long the tasks that are left when the loop stops have for what they do at their end."""
+CANCEL_S = 1.0
+"""How long tasks may take to end after the loop was stopped."""
 
 
 class Portal:
@@ -24,43 +24,43 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = _new_loop()
-        self._waiting: set[Future[Any]] = set()  # what callers wait for
-        self._ended = False
+        self._futures: set[Future[Any]] = set()  # of callers that wait
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._run_loop, name="perdure", daemon=True)
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
-        return not self._loop.is_closed() and not self._ended
+        return not self._loop.is_closed() and not self._is_stopped
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises. It is cancelled when the caller is interrupted while waiting.
+        """Return or raise what the coroutine does. It is cancelled when the caller is interrupted.
 
-        Raises: StoreClosed: after `close`; StoreError: a tool or model stopped the loop that all others run in.
+        Raises: StoreClosed: after `close`; StoreError: a tool or model stopped the loop.
         """
         if not self.is_open:
             coroutine.close()
             raise StoreClosed
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        self._waiting.add(future)
+        self._futures.add(future)
         try:
-            if self._ended:  # between the look above and now
-                raise _stopped()
+            if self._is_stopped:  # since the check above
+                raise _stop_error()
             return future.result()
         except CancelledError:
-            if self._ended:
-                raise _stopped() from None
+            if self._is_stopped:
+                raise _stop_error() from None
             raise
         except BaseException:
             if self.is_open:
                 future.cancel()
             raise
         finally:
-            self._waiting.discard(future)
+            self._futures.discard(future)
             del future  # its error's traceback holds this frame
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
-        """The items of an asynchronous iterator, one wait each; it is closed when the loop over it is left."""
+        """Yield the items of an asynchronous iterator, and close it at the end, also when the caller stops early."""
         try:
             while True:
                 try:
@@ -68,19 +68,19 @@ class Portal:
                 except StopAsyncIteration:
                     return
         finally:
-            close = getattr(source, "aclose", None)
-            if close is not None and self.is_open:
-                self.run(close())
+            aclose = getattr(source, "aclose", None)
+            if aclose is not None and self.is_open:
+                self.run(aclose())
 
     def close(self) -> None:
         """Stop the loop and its thread. Closing twice is no error."""
         if self._loop.is_closed():
             return
-        if self._ended:
+        if self._is_stopped:
             self._thread.join()
             self._loop.close()
             return
-        # In its own thread to the end: the caller's may have a running loop of its own, as in a notebook.
+        # All in the thread of the loop: the caller's thread may have a running loop of its own, as in a notebook.
         self.run(self._loop.shutdown_asyncgens())
         self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -90,36 +90,36 @@ class Portal:
     def _run_loop(self) -> None:
         try:
             while True:
-                # The loop hands on what a task of a tool's own ends with, such as SystemExit; others still run in it.
+                # A tool's task may end with SystemExit, which leaves the loop; other tasks still run in it.
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
                     return
         finally:
-            self._ended = True
+            self._is_stopped = True
             self._end_tasks()
-            for future in tuple(self._waiting):
-                with contextlib.suppress(InvalidStateError):  # it has ended
-                    future.set_exception(_stopped())
+            for future in tuple(self._futures):
+                with contextlib.suppress(InvalidStateError):  # it is done
+                    future.set_exception(_stop_error())
 
     def _end_tasks(self) -> None:
-        """End what nobody will ever go on with; Python would complain of each such task when it is destroyed."""
+        """Cancel the tasks of the stopped loop. Python warns of each pending task when it is destroyed."""
         if tasks := asyncio.all_tasks(self._loop):
             for task in tasks:
                 task.cancel()
             with contextlib.suppress(SystemExit, KeyboardInterrupt, RuntimeError):  # one may stop the loop again
-                self._loop.run_until_complete(asyncio.wait(tasks, timeout=END_S))
+                self._loop.run_until_complete(asyncio.wait(tasks, timeout=CANCEL_S))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where there is one: it costs a message a tenth less."""
+    """A loop of uvloop where it is installed: it saves a tenth of a message's CPU time."""
     try:
         import uvloop
-    except ImportError:  # it is not made for every system
+    except ImportError:  # there is none for some systems
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
 
 
-def _stopped() -> StoreError:
+def _stop_error() -> StoreError:
     return StoreError("the event loop of this store was stopped by a tool or a model: open the store again")
 
 

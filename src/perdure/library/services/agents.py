@@ -24,7 +24,7 @@ from perdure.domain.secrets import replace_secrets
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import Pending, find_pending
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_model, check_text
+from perdure.library.checks import LIMIT_MAX, USER, check_model, check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.conversations import ids_in_view
 from perdure.library.services.folders import attach_and_open
@@ -249,10 +249,7 @@ def _find(tx: Tx, name_or_id: str) -> Agent:
 
 
 def _page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Sequence[Agent]:
-    check_limit(page.limit)
-    for name, cursor in (("after", page.after), ("before", page.before)):
-        if cursor is not None:
-            check_text(name, cursor)
+    check_page(page)
     return tx.agents.page(
         where=where,
         order=order,

@@ -20,7 +20,7 @@ from perdure.domain.archives.units import (
     update_archive,
 )
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import check_limit, check_text
+from perdure.library.checks import check_page, check_text
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
@@ -59,10 +59,7 @@ class ArchiveService:
 
     async def list(self, page: Page, *, agent_id: AgentId | None = None, name: str | None = None) -> Sequence[Archive]:
         """A page of all archives or of an agent's; `name` is the whole name. Raises: InvalidInput, NotFound."""
-        check_limit(page.limit)
-        for what, text in (("name", name), ("after", page.after), ("before", page.before)):
-            if text is not None:
-                check_text(what, text)
+        check_page(page, name=name)
 
         def load(tx: Tx) -> Sequence[Archive]:
             if agent_id is not None:

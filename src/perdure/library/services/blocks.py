@@ -10,7 +10,7 @@ from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append
 from perdure.core.ids import AgentId, BlockId
 from perdure.domain.blocks.units import create_block, edit_block, find_block, restore_block, update_block
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import USER, check_limit, check_number, check_text
+from perdure.library.checks import USER, check_limit, check_number, check_page, check_text
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
@@ -46,10 +46,7 @@ class BlockService:
 
     async def list(self, where: BlockFilter, page: Page) -> Sequence[Block]:
         """A page of all blocks. Raises: InvalidInput; NotFound: the page begins at no block."""
-        check_limit(page.limit)
-        for name, text in (("label", where.label), ("after", page.after), ("before", page.before)):
-            if text is not None:
-                check_text(name, text)
+        check_page(page, label=where.label)
         return await self._ports.store.read(
             lambda tx: tx.blocks.page(
                 where=where,

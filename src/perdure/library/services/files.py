@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import File, IfExists
 from perdure.core.ids import FileId, FolderId, is_id
 from perdure.domain.files.text import read_lines, read_text
-from perdure.library.checks import LIMIT_MAX, check_limit, check_number, check_text
+from perdure.library.checks import LIMIT_MAX, check_number, check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.folders import POLL_S
 from perdure.library.services.uploads import Source, upload
@@ -70,10 +70,7 @@ class FileService:
 
         Raises: InvalidInput, NotFound.
         """
-        check_limit(page.limit)
-        for field, text in (("after", page.after), ("before", page.before)):
-            if text is not None:
-                check_text(field, text)
+        check_page(page)
 
         def load(tx: Tx) -> Sequence[FileState]:
             tx.folders.get(folder_id)

@@ -24,7 +24,7 @@ from perdure.domain.files.folders import (
 from perdure.domain.files.views import limits_of, open_if_room
 from perdure.engine.conversations.reset import delete
 from perdure.engine.ports import Ports, window_tokens
-from perdure.library.checks import check_limit, check_text
+from perdure.library.checks import check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.passages import passages_page
 from perdure.storage.tx import Tx
@@ -75,10 +75,7 @@ class FolderService:
 
     async def list(self, page: Page, *, name: str | None = None) -> Sequence[Folder]:
         """A page of all folders, or of those of this name. Raises: InvalidInput; NotFound: the page begins at none."""
-        check_limit(page.limit)
-        for field, text in (("name", name), ("after", page.after), ("before", page.before)):
-            if text is not None:
-                check_text(field, text)
+        check_page(page, name=name)
         return await self._ports.store.read(
             lambda tx: page.load(partial(tx.folders.list, name=name), lambda one: tx.folders.get(FolderId(one)).number)
         )

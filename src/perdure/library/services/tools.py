@@ -22,7 +22,7 @@ from perdure.domain.tools.units import (
     upsert_tool,
 )
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import USER, check_limit, check_text
+from perdure.library.checks import USER, check_limit, check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.tool_runs import check_sandbox_limits, run_tool
 from perdure.storage.tx import Tx
@@ -73,10 +73,7 @@ class ToolService:
 
     async def list(self, where: ToolFilter, page: Page) -> Sequence[ToolState]:
         """A page of all tools. Raises: InvalidInput; NotFound: the page begins at no tool."""
-        check_limit(page.limit)
-        for field, text in (("text", where.text), ("after", page.after), ("before", page.before)):
-            if text is not None:
-                check_text(field, text)
+        check_page(page, text=where.text)
 
         def load(tx: Tx) -> Sequence[ToolState]:
             after, before = (None if one is None else ToolId(one) for one in (page.after, page.before))
