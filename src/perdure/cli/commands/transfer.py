@@ -57,8 +57,8 @@ async def import_archives(*, file: str, into: str | None, agent: str | None) -> 
         reader = None if agent is None else await perdure.agent(agent)
         target = None if into is None else (await perdure.archives.get(into)).id
         with progress_bar() as progress:
-            counts = await import_lines(
-                perdure.app, lines, into=target, progress=lambda done: progress("importing", done, total)
+            counts = await perdure.services.transfer.import_archives(
+                lines, into=target, progress=lambda done: progress("importing", done, total)
             )
         hint = (
             "`perdure search TEXT --archive NAME` looks into one; `--agent AGENT` lets an agent find what is in them."
