@@ -97,6 +97,10 @@ __all__ = [
 ]
 
 
+# The library logs nothing on its own; a program that wants its warnings sets logging up.
+logging.getLogger("perdure").addHandler(logging.NullHandler())
+
+
 class SystemClock:
     """`Clock` of this machine."""
 
@@ -271,26 +275,14 @@ async def start(
             store=store,
             models=registry,
             toolbox=Toolboxes({"function": functions, "builtin": builtins, "custom": custom, "mcp": mcp}),
-            search=Search(
-                store,
-                clock,
-                embedder=embedding.embedder,
-                reason=embedding.reason,
-                late_s=settings.late_interaction_ms / 1000,
-            ),
+            search=_search(store, clock, embedding, settings),
             clock=clock,
             ids=ids,
             randomness=random.SystemRandom(),
             counter=counter,
             hooks=Hooks(called),
             owner=process_owner(uuid.uuid4().hex[:12]),
-            settings=EngineSettings(
-                lease_s=settings.lease_s,
-                beat_s=min(1.0, settings.lease_s / 3),
-                message_limit_chars=settings.message_limit_chars,
-                limits=settings,
-                context_window_tokens=settings.context_window_tokens,
-            ),
+            settings=_engine_settings(settings),
             cipher=cipher,
         )
         runner = Runner(ports)
@@ -302,8 +294,6 @@ async def start(
     except BaseException:
         await store.close()
         raise
-    # The library says nothing on its own; a program that wants its warnings sets logging up.
-    logging.getLogger("perdure").addHandler(logging.NullHandler())
     choice = registry.choose_unasked(settings.model)
     return App(
         settings,
@@ -322,6 +312,21 @@ async def start(
         custom=custom,
         mcp=mcp,
     )
+
+
+def _engine_settings(settings: Settings) -> EngineSettings:
+    return EngineSettings(
+        lease_s=settings.lease_s,
+        beat_s=min(1.0, settings.lease_s / 3),
+        message_limit_chars=settings.message_limit_chars,
+        limits=settings,
+        context_window_tokens=settings.context_window_tokens,
+    )
+
+
+def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Settings) -> Search:
+    late_s = settings.late_interaction_ms / 1000
+    return Search(store, clock, embedder=embedding.embedder, reason=embedding.reason, late_s=late_s)
 
 
 def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 
-from perdure import AsyncPerdure, RunFailed
+from perdure import AsyncPerdure, RunFailed, hook
 from perdure.context.request.assemble import check_legal
 from perdure.core.events import RunCancelRequested
 from perdure.core.messages import ToolCall, ToolResult
@@ -103,3 +103,19 @@ async def test_a_request_to_stop_between_two_calls_stops_the_second() -> None:
         assert (reply.stop_reason, store.edits) == ("cancelled", 2)
         assert [results[call_id].status for call_id in ("first", "second")] == ["success", "error"]
         assert ("sea" in block.value, "land" in block.value) == (True, False)
+
+
+async def test_hooks_hear_of_no_result_of_a_call_that_was_stopped() -> None:
+    """The newest result in the log is then another call's."""
+    heard: list[str] = []
+
+    @hook("after_tool", name="watcher")
+    def watch(payload: Any) -> None:
+        heard.append(payload.call_id)
+
+    models = {MODEL: ScriptedModel(two_calls())}
+    async with await AsyncPerdure.open(store=StopsBeforeSecond(), models=models, hooks=[watch]) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, tools=[TOOL])
+        reply = await agent.send("go")
+
+    assert (reply.stop_reason, heard) == ("cancelled", ["first"])

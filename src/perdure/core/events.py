@@ -257,8 +257,15 @@ class StoredEvent:
 
 def event_to_json(event: Event) -> str:
     """The event's fields without `type`, as compact JSON; a message is named, not copied."""
-    writer = _WRITERS.get(event.type)
-    return compact_json(_fields(event)) if writer is None else writer(event)
+    match event:
+        case MessageAdded():
+            return compact_json({"message_seq": event.message_seq})
+        case RunEnded():
+            return _ended_json(event)
+        case DeltaStreamed():
+            return compact_json({"delta": _fields(event.delta)})
+        case _:
+            return compact_json(_fields(event))
 
 
 def event_from_json(kind: str, text: str) -> Event:
@@ -312,16 +319,6 @@ def _ended_json(event: RunEnded) -> str:
         f'"usage":{usage_to_json(event.usage)},"step_count":{event.step_count}{why}}}'
     )
 
-
-# Besides what is not as its fields are: what every run tells, written so in a fourth of the time.
-_WRITERS: dict[str, Callable[[Any], str]] = {
-    "run.queued": lambda event: f'{{"run_id":{json_text(event.run_id)}}}',
-    "run.started": lambda event: f'{{"run_id":{json_text(event.run_id)},"lease_number":{event.lease_number}}}',
-    "step.started": lambda event: f'{{"step_id":{json_text(event.step_id)},"index":{event.index}}}',
-    "message.added": lambda event: f'{{"message_seq":{event.message_seq}}}',
-    "run.ended": _ended_json,
-    "delta.streamed": lambda event: compact_json({"delta": _fields(event.delta)}),
-}
 
 _READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "run.queued": lambda shape: RunQueued(**shape),

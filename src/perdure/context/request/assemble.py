@@ -62,8 +62,10 @@ class View:
         before = (summary_message(prefix),) if prefix.summary else ()
         shown_first = (*before, *(marked_message(shown(message, stubs), prefix.marker) for message in pinned))
         digest = hashlib.sha256()
-        for line in (*_head(prefix.tools, prefix.system), *map(_message_line, shown_first)):
+        for line in _head(prefix.tools, prefix.system):
             digest.update(_bytes(line))
+        for message in shown_first:
+            digest.update(_message_bytes(message))
         return cls(prefix, stubs, tuple(pinned), (), shown_first, digest)
 
     @property
@@ -83,7 +85,7 @@ class View:
 
     def with_stubs(self, stubs: Mapping[int, int]) -> View:
         """The same rows, shown so."""
-        return self if stubs == self.stubs else View.of(self.prefix, self.pinned, stubs).extended(self.rows)
+        return View.of(self.prefix, self.pinned, stubs).extended(self.rows)
 
     def extended(self, rows: Sequence[Message]) -> View:
         """The view with these rows after its own. Raises: IllegalLog."""
@@ -101,7 +103,7 @@ class View:
                 added = marked
         digest = self._digest.copy()
         for message in added:
-            digest.update(_bytes(_message_line(message)))
+            digest.update(_message_bytes(message))
         all_rows = (*self.rows, *rows)
         # One tuple serves as both, as long as nothing is shown otherwise.
         shown_rows = all_rows if added is rows and self.messages is self.rows else (*self.messages, *added)
@@ -167,19 +169,15 @@ def check_legal(messages: Sequence[Message]) -> None:
 def canonical(request: ModelRequest) -> bytes:
     """Our canonical form of a request: tools, system, messages, tail, one JSON line each. Equal bytes, equal
     request."""
-    return b"".join(map(_bytes, _lines(request)))
+    parts = [*map(_bytes, _head(request.tools, request.system)), *map(_message_bytes, request.messages)]
+    if request.tail:
+        parts.append(_bytes(_line({"tail": request.tail})))
+    return b"".join(parts)
 
 
 def digest_of(request: ModelRequest) -> str:
     """The SHA-256 of the canonical form, in hexadecimal digits: what a recipe records."""
     return hashlib.sha256(canonical(request)).hexdigest()
-
-
-def _lines(request: ModelRequest) -> Iterator[str]:
-    yield from _head(request.tools, request.system)
-    yield from map(_message_line, request.messages)
-    if request.tail:
-        yield _line({"tail": request.tail})
 
 
 def _head(tools: Sequence[Mapping[str, Any]], system: str) -> Iterator[str]:
@@ -188,15 +186,13 @@ def _head(tools: Sequence[Mapping[str, Any]], system: str) -> Iterator[str]:
     yield _line({"system": system})
 
 
-def _message_line(message: Message) -> str:
-    return f'{{"role":"{message.role}","kind":"{message.kind}","parts":{parts_to_json(message.parts)}}}'
+def _message_bytes(message: Message) -> bytes:
+    line = f'{{"role":"{message.role}","kind":"{message.kind}","parts":{parts_to_json(message.parts)}}}\n'
+    return line.encode("utf-8", "surrogatepass")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
-
-
-def _line(value: Any) -> str:
-    return _encode(value)
+_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+"""One line of the canonical form, without its end."""
 
 
 def _bytes(line: str) -> bytes:

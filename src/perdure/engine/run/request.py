@@ -75,18 +75,14 @@ class _Beginning:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What a request with this tail takes: `estimated` tokens, of which `overcount` are known to be too many, times
-    `factor`; and the tokens that there are for it."""
+    """What a request with the tail `status` takes: `estimated` tokens, of which `overcount` are known to be too many,
+    times `factor`; and whether that is within the window."""
 
     status: str
     estimated: int
     overcount: int
     factor: float
-    budget: int
-
-    @property
-    def fits(self) -> bool:
-        return (self.estimated - self.overcount) * self.factor <= self.budget
+    fits: bool
 
 
 def make_request(
@@ -100,7 +96,9 @@ def make_request(
         opening: what the conversation begins from, where it was read in this transaction.
     """
     last_event_seq = log.last_event_seq
-    log, opening = _add_input(tx, log, inputs, events, opening)
+    if log.run.input_waits:
+        log, opening = _add_input(tx, log, inputs, events, opening)
+    opening = opening or tx.conversations.opening(log.run.key.agent_id, log.run.conversation_seq)
     memory = read_memory(tx, opening)
     making = _Making(
         tx=tx,
@@ -115,7 +113,8 @@ def make_request(
     has_news = memory.versions != making.conversation.seen
     if has_news and (too_large := _check_memory(making)) is not None:
         return _end(making, IrreducibleFloor.kind, too_large)
-    recalled = _recalled(log, inputs)
+    # What the run's requests show of memory in their tail is the same in each.
+    recalled = AutoRecalled(recalled_in(log.steps[-1].recipe.tail), None) if log.steps else inputs.recalled or NO_RECALL
     if action.abandoned is not None:
         _abandon(making, action.abandoned)
     if action.reminder is not None:
@@ -143,15 +142,11 @@ def make_request(
 
 def _add_input(
     tx: Tx, log: RunLog, inputs: UnitInputs, events: list[Event], opening: Opening | None
-) -> tuple[RunLog, Opening]:
-    """The log with the input that waited behind answers, and what the conversation begins from."""
-    run = log.run
-    if run.input_waits:
-        run, added = add_waiting_input(tx, run, now=inputs.now)
-        log = log.after(run=run, messages=added)
-        events += [MessageAdded(message.seq, message) for message in added]
-        opening = opening.after(added) if opening is not None else None
-    return log, opening or tx.conversations.opening(run.key.agent_id, run.conversation_seq)
+) -> tuple[RunLog, Opening | None]:
+    """The log with the input that waited behind answers, and the opening with it."""
+    run, added = add_waiting_input(tx, log.run, now=inputs.now)
+    events += [MessageAdded(message.seq, message) for message in added]
+    return log.after(run=run, messages=added), opening.after(added) if opening is not None else None
 
 
 def _check_memory(making: _Making) -> TooMany | None:
@@ -161,13 +156,6 @@ def _check_memory(making: _Making) -> TooMany | None:
     except TooMany as error:
         return error
     return None
-
-
-def _recalled(log: RunLog, inputs: UnitInputs) -> AutoRecalled:
-    """What the run's requests hold of memory in their tail: the same in each."""
-    if log.steps:
-        return AutoRecalled(recalled_in(log.steps[-1].recipe.tail), None)
-    return inputs.recalled or NO_RECALL
 
 
 def _abandon(making: _Making, step: Step) -> None:
@@ -271,7 +259,9 @@ def _build_view(making: _Making, beginning: _Beginning) -> View:
     if not rows and log.messages:  # none, if all that the run was asked has been removed
         upto_seq = log.messages[-1].seq
         rows = tx.messages.view(making.agent.id, conversation.seq, from_seq=view.next_seq, upto_seq=upto_seq)
-    view = view.with_stubs(conversation.stubs).extended(rows)
+    if view.stubs != conversation.stubs:
+        view = view.with_stubs(conversation.stubs)
+    view = view.extended(rows)
     if beginning.reason is not None:
         making.events.append(PrefixRewritten(prefix.seq, beginning.reason))
         if beginning.reason != "first":  # a message that was revised takes more or less than when it was written
@@ -294,22 +284,13 @@ def _measure(making: _Making, beginning: _Beginning, recalled: AutoRecalled) -> 
     inputs, agent = making.inputs, making.agent
     status = tail(inputs.now, agent.timezone, making.memory.counts, recalled.text, marker=beginning.prefix.marker)
     window, reserve = inputs.window(agent)
-    return _Size(
-        status=status,
-        estimated=beginning.prefix.tokens + making.view_tokens + inputs.counter.count(status),
-        overcount=beginning.overcount,
-        factor=_factor(making),
-        budget=window - reserve,
-    )
-
-
-def _factor(making: _Making) -> float:
-    """What the estimate is multiplied with: 1, but after the provider has refused a request of this run."""
-    if not (overflows := making.log.overflows):
-        return 1.0
-    window, reserve = making.inputs.window(making.agent)
-    refused = overflows[-1].recipe
-    return factor_after_overflow(window - reserve, refused.tokens - refused.overcount)
+    estimated = beginning.prefix.tokens + making.view_tokens + inputs.counter.count(status)
+    factor = 1.0
+    if overflows := making.log.overflows:  # the provider has refused a request of this run
+        refused = overflows[-1].recipe
+        factor = factor_after_overflow(window - reserve, refused.tokens - refused.overcount)
+    fits = (estimated - beginning.overcount) * factor <= window - reserve
+    return _Size(status, estimated, beginning.overcount, factor, fits)
 
 
 def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:

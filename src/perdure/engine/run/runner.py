@@ -139,7 +139,7 @@ class Runner:
         """
 
         async def receive() -> Publication:
-            if self._is_wanted(run):
+            if run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ()):
                 return await queue.get()  # the driver ends with a word to everybody whose run it worked for
             try:
                 async with asyncio.timeout(self._ports.settings.poll_s):
@@ -329,9 +329,6 @@ class Runner:
             dead_owner=dead_owner,
             failure=Failure(kind="internal_error", message=f"{type(error).__name__}: {error}"),
         )
-
-    def _is_wanted(self, run: Run) -> bool:
-        return run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
 
     async def _load_events(self, key: RunKey, after: int) -> Sequence[StoredEvent]:
         events: list[StoredEvent] = []

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.retrieval.expand import Budget
+from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
-from perdure.core.messages import ToolCall, Waits
+from perdure.core.messages import ToolCall
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
@@ -67,8 +68,8 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell:
 
     After a cancel request nothing more is started. Raises: LeaseLost, StoreError.
     """
-    tools, waits = await ports.store.read(_load_tools, log.run, calls)
-    phase = _ToolPhase(log, tools, waits, ports, tell)
+    agent, tools = await ports.store.read(_load_tools, log.run, calls)
+    phase = _ToolPhase(log, agent, tools, ports, tell)
     waiting = list(calls)
     while waiting and not phase.log.run.cancel_requested:
         batch = phase.next_batch(waiting)
@@ -84,20 +85,19 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell:
     return Progress(phase.log)
 
 
-def _load_tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[dict[str, Tool], Mapping[str, Waits]]:
-    """The tools of a run for these calls, and what calls of them wait for now."""
+def _load_tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[Agent, dict[str, Tool]]:
+    """The agent, and its run's tools for these calls."""
     tools = tools_of(tx, run, own_names={one.call.name for one in calls if one.call.awaits == "approval"})
-    return tools, waits_by_tool(tools, tx.agents.get(run.key.agent_id).settings)
+    return tx.agents.get(run.key.agent_id), tools
 
 
 class _ToolPhase:
-    """The tools of a run, and its log after each transaction."""
+    """A run's tools, what calls of them wait for now, and its log after each transaction."""
 
-    def __init__(
-        self, log: RunLog, tools: Mapping[str, Tool], waits: Mapping[str, Waits], ports: Ports, tell: Tell
-    ) -> None:
+    def __init__(self, log: RunLog, agent: Agent, tools: Mapping[str, Tool], ports: Ports, tell: Tell) -> None:
         self.log = log
-        self._tools, self._waits, self._ports, self._tell = tools, waits, ports, tell
+        self._agent, self._tools, self._ports, self._tell = agent, tools, ports, tell
+        self._waits = waits_by_tool(tools, agent.settings)
 
     def record(self, progress: Progress) -> None:
         """Go on from the log that a transaction left, and tell its events."""
@@ -183,7 +183,7 @@ class _ToolPhase:
                     return
             else:
                 assert tool.search is not None
-                await self._store(ready.open_call, await tool.search(await self._search_call(), **ready.arguments))
+                await self._store(ready.open_call, await tool.search(self._search_call(), **ready.arguments))
         except REFUSALS as error:
             # The edit's own transaction is gone without a trace; its error is the result.
             await self._store(ready.open_call, _refused(error))
@@ -191,17 +191,15 @@ class _ToolPhase:
         if self._ports.hooks.wants("after_tool"):
             self.record(await after_memory_tool(self.log, ready.call, ready.tool, ready.arguments, self._ports))
 
-    async def _search_call(self) -> SearchCall:
-        ports, run = self._ports, self.log.run
-        agent = await ports.store.read(lambda tx: tx.agents.get(run.key.agent_id))
-        inputs = ports.inputs()
+    def _search_call(self) -> SearchCall:
+        ports, inputs = self._ports, self._ports.inputs()
         return SearchCall(
-            run=run,
-            timezone=agent.timezone,
+            run=self.log.run,
+            timezone=self._agent.timezone,
             now=inputs.now,
             search=ports.search,
             store=ports.store,
-            budget=Budget(ports.counter, result_tokens(agent, inputs)),
+            budget=Budget(ports.counter, result_tokens(self._agent, inputs)),
         )
 
     async def call_foreign_tools(self, calls: Sequence[ReadyCall]) -> None:

@@ -18,7 +18,7 @@ from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.blocks.tool_edits import change_blocks
 from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.log import OpenCall, RunLog, load_run_log
+from perdure.engine.run.log import OpenCall, RunLog, load_run_log, rule_scope_of
 from perdure.engine.run.progress import Progress
 from perdure.engine.run.tool_rules import EDITED
 from perdure.engine.search.tools import count_use
@@ -72,7 +72,7 @@ def store_edit(
     )
     outcome = edit(tx, call, **arguments)
     _mark_seen(tx, run, outcome)
-    return _store_result(tx, log, open_call, outcome, inputs)
+    return _store_result(tx, log.after(run=run), open_call, outcome, inputs)
 
 
 def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:
@@ -87,7 +87,7 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
         author = Author(kind="agent", id=agent_id, agent_id=agent_id, run_id=run.id, message_id=open_call.message.id)
         edits = change_blocks(tx, agent_id, outcome.blocks, author=author, at=inputs.now)
         outcome = replace(outcome, edits=edits)
-    return _store_result(tx, log, open_call, outcome, inputs)
+    return _store_result(tx, log.after(run=run), open_call, outcome, inputs)
 
 
 def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
@@ -125,4 +125,6 @@ def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     ]
     events += [MessageAdded(message.seq, message) for message in messages]
     stored = tx.events.add(run.key, events, at=inputs.now)
-    return Progress(load_run_log(tx, run.key), stored)
+    # The agent's rules or tools may have been changed while the call was executed.
+    rule_scope = rule_scope_of(tx, run, tx.agents.tool_rules(run.key.agent_id))
+    return Progress(replace(log.after(messages=messages), rule_scope=rule_scope), stored)

@@ -12,7 +12,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -106,7 +106,7 @@ class SqliteStore:
         if self._closed:
             raise StoreClosed
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._read, lambda tx: unit(tx, *args, **kwargs))
+        return await loop.run_in_executor(self._pool, self._read, unit, args, kwargs)
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         # Nothing is awaited from here on until it is put: a job that is put behind the last one would never be done.
@@ -134,7 +134,7 @@ class SqliteStore:
             connection.close()
         self._writer.close()
 
-    def _read(self, unit: Callable[[Tx], T]) -> T:
+    def _read(self, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = connect(self._path, read_only=True)
@@ -143,7 +143,7 @@ class SqliteStore:
         try:
             connection.execute("BEGIN")
             try:
-                return unit(self._local.tx)
+                return unit(self._local.tx, *args, **kwargs)
             finally:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
