@@ -66,16 +66,14 @@ async def follow(
     last_seq, abandoned = after, set[StepId]()
     events = known or await load(after)
     while True:
-        for event in events:
-            if event.seq <= last_seq:
-                continue
+        fresh = [event for event in events if event.seq > last_seq]
+        for event in fresh:
             last_seq = event.seq
             if isinstance(event.event, StepAbandoned):
                 abandoned.add(event.event.step_id)
             yield event
-            if isinstance(event.event, RunEnded):
-                return
-        if ended:
+        # The last one counts: a run that stopped for approval ends once more when it is cancelled.
+        if ended or (fresh and isinstance(fresh[-1].event, RunEnded)):
             return
         events = ()
         publication = await receive()
