@@ -110,7 +110,7 @@ def prints(src: Path) -> list[str]:
 
 
 def reaches_store(src: Path, path: Path, tree: ast.Module) -> list[int]:
-    """The lines of a module that name a transaction: its import, the name `Tx`, `store.read` or `store.write`."""
+    """The lines of a module that name a transaction: its import, the name `Tx`, `store.read`, `store.write`, `.runner`."""
     lines = {
         line
         for line, name in imports(src, path, tree)
@@ -122,6 +122,8 @@ def reaches_store(src: Path, path: Path, tree: ast.Module) -> list[int]:
             case ast.Name(id="Tx"):
                 lines.add(node.lineno)
             case ast.Attribute(attr="read" | "write", value=ast.Name(id="store") | ast.Attribute(attr="store")):
+                lines.add(node.lineno)
+            case ast.Attribute(attr="runner"):
                 lines.add(node.lineno)
     return sorted(lines)
 
@@ -278,6 +280,7 @@ def test_right_imports_pass(tmp_path: Path) -> None:
         ("server/routes/blocks.py", "async def get(library): return await library.app.store.read(print)"),
         ("server/wire/blocks.py", "async def get(app): return await app.ports.store.write(print)"),
         ("cli/commands/search.py", "read = store.read"),
+        ("cli/commands/cancel.py", "async def cancel(perdure): await perdure.app.runner.cancel(1)"),
         ("library/blocks.py", "from perdure.storage.tx import Tx"),
         ("library/agent.py", "async def get(app): return await app.store.read(print)"),
     ],

@@ -44,7 +44,7 @@ __all__ = ["AsyncAgent"]
 
 
 class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
-    """One agent, as it was when it was looked up; its memory is always read anew."""
+    """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     def __init__(self, app: App, agent: Agent) -> None:
         self._app = app
@@ -57,12 +57,12 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         self.secrets = AsyncSecrets(app, agent.id)
         self.tools = AsyncAgentTools(app, agent.id)
         self.rules = AsyncAgentRules(app, agent.id)
-        self._agents, self._approvals, self._conversations = (
-            AgentService(app),
-            ApprovalService(app),
-            ConversationService(app),
-        )
-        self._messages, self._runs, self._steps = MessageService(app), RunService(app), StepService(app)
+        self._agents = AgentService(app)
+        self._approvals = ApprovalService(app)
+        self._conversations = ConversationService(app)
+        self._messages = MessageService(app)
+        self._runs = RunService(app)
+        self._steps = StepService(app)
 
     async def send(
         self,
@@ -74,21 +74,21 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         max_steps: int | None = None,
         client_tools: Sequence[ClientTool] = (),
     ) -> Reply:
-        """Say something and wait for the whole reply.
+        """Send a message and wait for the whole reply.
 
         A reply with the stop reason `requires_approval` is not whole: its `pending` calls wait for `approve`, `deny` or
         `answer`.
 
         Args:
             conversation: by default the agent's first one.
-            client_tools: tools that this program runs, besides the agent's own and in place of those of their names.
-                Functions are run by this call, as often as the model asks for them.
-            idempotency_key: the same key again is the same message: it is not said twice, its run's reply is returned.
-            if_busy: whether to wait behind a run of this conversation, or to be refused.
+            client_tools: tools that this program runs, besides the agent's own; they replace tools of the same name.
+                This call runs the functions among them, as often as the model calls them.
+            idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
+            if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
-            StoreError: its message tells whether the message was kept;
-            RunFailed: the message is kept, but the model could not answer; `reply` tells how far it came.
+            StoreError: its text says whether the message is stored;
+            RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
         tools = client_tools_of(client_tools) if client_tools else None
         accepted = await self._submit(text, conversation, idempotency_key, if_busy, max_steps, tools=tools)
@@ -105,12 +105,12 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
     ) -> AsyncIterator[StoredEvent | Delta]:
-        """Say something and follow what happens: stored events in order, and deltas of the answer as it is made. Where
-        functions among `client_tools` are called, the events of each run that goes on follow those of the one before.
+        """Send a message and yield the stored events in order, and deltas while the model answers. When a run stops for
+        functions among `client_tools`, the events of the run that continues follow.
 
         Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
         why.
-        Raises: as `send`, but for RunFailed.
+        Raises: as `send`, but not RunFailed.
         """
         tools = client_tools_of(client_tools) if client_tools else None
         accepted = await self._submit(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
@@ -128,9 +128,9 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         background: bool = True,
         client_tools: Sequence[ClientTool] = (),
     ) -> Accepted:
-        """Say something without waiting; once this returns, the message is durable and will be answered.
+        """Send a message without waiting. When this returns, the message is durable and will be answered.
 
-        Calls of `client_tools` are left to you, also those of functions: `pending` has them.
+        You run the calls of `client_tools`, also those of functions: `pending` lists them.
         """
         tools = client_tools_of(client_tools) if client_tools else None
         return await self._submit(text, conversation, idempotency_key, if_busy, max_steps, background, tools)

@@ -1,4 +1,4 @@
-"""Calls that wait: for a person to approve them, or for this program to run them."""
+"""Calls that wait for the approval of a person, or for this program to run them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ __all__ = ["AsyncApproval"]
 
 
 def _check_answer(answer: object) -> None:
-    """Nothing, when all fields are of their types: whatever is not False must not pass for a yes. Raises:
-    InvalidInput."""
+    """Check the types of an answer's fields: a value that only looks true must not count as approval.
+
+    Raises: InvalidInput.
+    """
     fields: dict[str, bool]
     match answer:
         case ToolDecision(call_id, approve, reason, arguments):
@@ -67,8 +69,8 @@ class AsyncApproval:
     info: Agent
 
     async def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
-        """The calls that wait in a conversation (default: the agent's first), in the order they were asked. While there
-        are any, it takes answers only. Raises: InvalidInput, NotFound."""
+        """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
+        there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
         return await self._approvals.list(self.id, conversation)
 
     async def approve(
@@ -78,11 +80,11 @@ class AsyncApproval:
         arguments: Mapping[str, Any] | None = None,
         conversation: ConversationId | None = None,
     ) -> Reply | None:
-        """Let a pending call be run, by default all that wait for a person; the reply once nothing waits any more, or
-        None while other calls do. Said again it is the same reply; after another decision it is refused.
+        """Approve a pending call, by default all that wait for a person, and return the reply; None while other calls
+        still wait. The same approval again returns the same reply; another decision is refused.
 
         Args:
-            arguments: what it is run with in place of the model's own; the model is told.
+            arguments: arguments in place of the model's own; the model sees that they changed.
         Raises: AnswerInvalid: no such call waits, or the arguments don't fit its tool; else as `send`.
         """
         edited = None if arguments is None else _json(arguments)
@@ -94,7 +96,8 @@ class AsyncApproval:
     async def deny(
         self, call_id: str | None = None, *, reason: str | None = None, conversation: ConversationId | None = None
     ) -> Reply | None:
-        """Refuse a pending call, by default all that wait; the model is told, with the reason. As `approve`."""
+        """Deny a pending call, by default all that wait for a person; the model sees the reason. Otherwise as
+        `approve`."""
         if reason is not None:
             check_text("reason", reason)
         calls = await self._calls_to_decide(call_id, conversation)
@@ -109,16 +112,16 @@ class AsyncApproval:
         client_tools: Sequence[ClientTool] | None = None,
         max_steps: int | None = None,
     ) -> Reply | None:
-        """Answer pending calls: a `ToolDecision` for one that waits for a person, a `ToolReturn` with what came of one
-        that this program ran. The reply once all are answered; None while others still wait. The same answers again
-        give the same run's reply.
+        """Answer pending calls and return the reply; None while other calls still wait. A `ToolDecision` answers a call
+        that waits for a person, a `ToolReturn` holds the result of a call that this program ran. The same answers again
+        return the same reply.
 
         Args:
-            text: what is said along with it; the model reads it behind the results.
-            client_tools: those of the run that goes on, from now on; by default as they were. Functions are run by this
-                call, also for what waits already, as `send` does.
-            max_steps: of the run that goes on; by default what is left of the limit of the one that stopped, or with a
-                `text` as `send` has it.
+            text: a message to send with the answers; the model reads it after the results.
+            client_tools: the client tools of the next run; by default those of the run before. This call runs the
+                functions among them, also for calls that wait already.
+            max_steps: the limit of the next run; by default the steps that the run before has left, or with a `text`
+                the default of `send`.
         Raises: AnswerInvalid; InvalidInput; RunFailed; StoreError.
         """
         tools = None if client_tools is None else client_tools_of(client_tools)
@@ -134,8 +137,8 @@ class AsyncApproval:
         client_tools: Sequence[ClientTool] | None = None,
         max_steps: int | None = None,
     ) -> AsyncIterator[StoredEvent | Delta]:
-        """Answer pending calls and follow what happens, as `stream` does; nothing while others still wait. Raises: as
-        `answer`, but for RunFailed."""
+        """Answer pending calls and yield the events of the next run, as `stream` does; none while other calls still
+        wait. Raises: as `answer`, but not RunFailed."""
         tools = None if client_tools is None else client_tools_of(client_tools)
         accepted = await self._submit_answers(answers, text, conversation, tools, max_steps)
         if not accepted.waits:
@@ -143,12 +146,12 @@ class AsyncApproval:
                 yield sent
 
     async def require_approval(self, tool: str, required: bool = True) -> None:
-        """Have a person approve each call of a tool, or no more, also of one that asks for it by itself. It holds from
-        the agent's next answer on. Raises: NotFound: the agent has no such tool."""
+        """Require the approval of a person for each call of a tool, or no longer require it, from the agent's next
+        answer on. Raises: NotFound: the agent has no such tool."""
         await self._approvals.require(self.id, tool, required)
 
     async def _calls_to_decide(self, call_id: str | None, conversation: ConversationId | None) -> Sequence[str]:
-        """The ids of the calls to decide: this one, or all that wait for a person, or those of the last decision."""
+        """The ids of the calls to decide: this call, or all that wait for a person, or those of the last decision."""
         if call_id is not None:
             check_text("call_id", call_id)
             return [call_id]
@@ -169,7 +172,7 @@ class AsyncApproval:
         tools: ClientTools | None,
         max_steps: int | None = None,
     ) -> Accepted:
-        """The run that goes on with these answers, or the one that still waits for others."""
+        """The run that continues with these answers, or the stopped run while other calls wait."""
         for answer in answers:
             _check_answer(answer)
         if text is not None:
@@ -178,7 +181,7 @@ class AsyncApproval:
             answered = {answer.call_id for answer in answers}
             left = [call for call in await self.pending(conversation=conversation) if call.call_id not in answered]
             if tools.runs(left):
-                # What was decided is stored before a function is run, which may have an effect of its own.
+                # Decisions are stored before a function runs, because the function may have effects of its own.
                 before = await self._submit_answers(answers, None, conversation, None)
                 if before.waits:
                     answers = await tools.run(left)
@@ -199,7 +202,7 @@ class AsyncApproval:
     async def _reply_to(
         self, accepted: Accepted, tools: ClientTools | None, conversation: ConversationId | None
     ) -> Reply:
-        """The reply, after the functions that it waits for were run here, as often as it takes. Raises: RunFailed,
+        """The reply of the last run, after running the functions that each run waits for. Raises: RunFailed,
         StoreError."""
         while True:
             try:
@@ -218,7 +221,7 @@ class AsyncApproval:
     async def _follow(
         self, accepted: Accepted, tools: ClientTools | None, conversation: ConversationId | None
     ) -> AsyncIterator[StoredEvent | Delta]:
-        """The events of the run, then those of the runs that go on with the results of functions here. Raises:
+        """The events of the run, then those of each run that continues with the results of functions. Raises:
         StoreError."""
         following: Accepted | None = accepted
         while following is not None:
@@ -237,8 +240,8 @@ class AsyncApproval:
     async def _run_functions(
         self, stopped: Run, tools: ClientTools | None, conversation: ConversationId | None
     ) -> Accepted | None:
-        """The run that goes on with the results of the functions that this one waits for, which are run here. None: it
-        waits for something else too, or no longer."""
+        """Run the functions that a run waits for, and return the run that continues with their results. None: it waits
+        for something else too, or no longer."""
         if tools is None:
             return None
         waiting = await self.pending(conversation=conversation)

@@ -39,7 +39,7 @@ __all__ = ["Agent"]
 
 
 class Agent(Conversations, Archival, Approval):
-    """One agent, as it was when it was looked up; its memory is always read anew."""
+    """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     _inner: AsyncAgent
 
@@ -65,21 +65,21 @@ class Agent(Conversations, Archival, Approval):
         max_steps: int | None = None,
         client_tools: Sequence[ClientTool] = (),
     ) -> Reply:
-        """Say something and wait for the whole reply.
+        """Send a message and wait for the whole reply.
 
         A reply with the stop reason `requires_approval` is not whole: its `pending` calls wait for `approve`, `deny` or
         `answer`.
 
         Args:
             conversation: by default the agent's first one.
-            client_tools: tools that this program runs, besides the agent's own and in place of those of their names.
-                Functions are run by this call, as often as the model asks for them.
-            idempotency_key: the same key again is the same message: it is not said twice, its run's reply is returned.
-            if_busy: whether to wait behind a run of this conversation, or to be refused.
+            client_tools: tools that this program runs, besides the agent's own; they replace tools of the same name.
+                This call runs the functions among them, as often as the model calls them.
+            idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
+            if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
-            StoreError: its message tells whether the message was kept;
-            RunFailed: the message is kept, but the model could not answer; `reply` tells how far it came.
+            StoreError: its text says whether the message is stored;
+            RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
         return self._portal.run(
             self._inner.send(
@@ -103,12 +103,12 @@ class Agent(Conversations, Archival, Approval):
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
     ) -> Iterator[StoredEvent | Delta]:
-        """Say something and follow what happens: stored events in order, and deltas of the answer as it is made. Where
-        functions among `client_tools` are called, the events of each run that goes on follow those of the one before.
+        """Send a message and yield the stored events in order, and deltas while the model answers. When a run stops for
+        functions among `client_tools`, the events of the run that continues follow.
 
         Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
         why.
-        Raises: as `send`, but for RunFailed.
+        Raises: as `send`, but not RunFailed.
         """
         return self._portal.iterate(
             self._inner.stream(
@@ -133,9 +133,9 @@ class Agent(Conversations, Archival, Approval):
         background: bool = True,
         client_tools: Sequence[ClientTool] = (),
     ) -> Accepted:
-        """Say something without waiting; once this returns, the message is durable and will be answered.
+        """Send a message without waiting. When this returns, the message is durable and will be answered.
 
-        Calls of `client_tools` are left to you, also those of functions: `pending` has them.
+        You run the calls of `client_tools`, also those of functions: `pending` lists them.
         """
         return self._portal.run(
             self._inner.submit(

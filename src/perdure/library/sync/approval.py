@@ -24,8 +24,8 @@ class Approval:
     _inner: AsyncApproval
 
     def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
-        """The calls that wait in a conversation (default: the agent's first), in the order they were asked. While there
-        are any, it takes answers only. Raises: InvalidInput, NotFound."""
+        """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
+        there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.pending(conversation=conversation))
 
     def approve(
@@ -35,11 +35,11 @@ class Approval:
         arguments: Mapping[str, Any] | None = None,
         conversation: ConversationId | None = None,
     ) -> Reply | None:
-        """Let a pending call be run, by default all that wait for a person; the reply once nothing waits any more, or
-        None while other calls do. Said again it is the same reply; after another decision it is refused.
+        """Approve a pending call, by default all that wait for a person, and return the reply; None while other calls
+        still wait. The same approval again returns the same reply; another decision is refused.
 
         Args:
-            arguments: what it is run with in place of the model's own; the model is told.
+            arguments: arguments in place of the model's own; the model sees that they changed.
         Raises: AnswerInvalid: no such call waits, or the arguments don't fit its tool; else as `send`.
         """
         return self._portal.run(self._inner.approve(call_id, arguments=arguments, conversation=conversation))
@@ -47,7 +47,8 @@ class Approval:
     def deny(
         self, call_id: str | None = None, *, reason: str | None = None, conversation: ConversationId | None = None
     ) -> Reply | None:
-        """Refuse a pending call, by default all that wait; the model is told, with the reason. As `approve`."""
+        """Deny a pending call, by default all that wait for a person; the model sees the reason. Otherwise as
+        `approve`."""
         return self._portal.run(self._inner.deny(call_id, reason=reason, conversation=conversation))
 
     def answer(
@@ -59,16 +60,16 @@ class Approval:
         client_tools: Sequence[ClientTool] | None = None,
         max_steps: int | None = None,
     ) -> Reply | None:
-        """Answer pending calls: a `ToolDecision` for one that waits for a person, a `ToolReturn` with what came of one
-        that this program ran. The reply once all are answered; None while others still wait. The same answers again
-        give the same run's reply.
+        """Answer pending calls and return the reply; None while other calls still wait. A `ToolDecision` answers a call
+        that waits for a person, a `ToolReturn` holds the result of a call that this program ran. The same answers again
+        return the same reply.
 
         Args:
-            text: what is said along with it; the model reads it behind the results.
-            client_tools: those of the run that goes on, from now on; by default as they were. Functions are run by this
-                call, also for what waits already, as `send` does.
-            max_steps: of the run that goes on; by default what is left of the limit of the one that stopped, or with a
-                `text` as `send` has it.
+            text: a message to send with the answers; the model reads it after the results.
+            client_tools: the client tools of the next run; by default those of the run before. This call runs the
+                functions among them, also for calls that wait already.
+            max_steps: the limit of the next run; by default the steps that the run before has left, or with a `text`
+                the default of `send`.
         Raises: AnswerInvalid; InvalidInput; RunFailed; StoreError.
         """
         return self._portal.run(
@@ -86,8 +87,8 @@ class Approval:
         client_tools: Sequence[ClientTool] | None = None,
         max_steps: int | None = None,
     ) -> Iterator[StoredEvent | Delta]:
-        """Answer pending calls and follow what happens, as `stream` does; nothing while others still wait. Raises: as
-        `answer`, but for RunFailed."""
+        """Answer pending calls and yield the events of the next run, as `stream` does; none while other calls still
+        wait. Raises: as `answer`, but not RunFailed."""
         return self._portal.iterate(
             self._inner.stream_answer(
                 answers, text=text, conversation=conversation, client_tools=client_tools, max_steps=max_steps
@@ -95,6 +96,6 @@ class Approval:
         )
 
     def require_approval(self, tool: str, required: bool = True) -> None:
-        """Have a person approve each call of a tool, or no more, also of one that asks for it by itself. It holds from
-        the agent's next answer on. Raises: NotFound: the agent has no such tool."""
+        """Require the approval of a person for each call of a tool, or no longer require it, from the agent's next
+        answer on. Raises: NotFound: the agent has no such tool."""
         self._portal.run(self._inner.require_approval(tool, required))

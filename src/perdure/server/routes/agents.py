@@ -1,4 +1,4 @@
-"""Agents: making, finding, changing and removing them, and the tools they have."""
+"""Agents: creating, listing, changing and deleting them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _NOUNS = [
 
 @router.post("/v1/agents/")
 async def create(body: AgentIn, library: Library) -> Response:
-    """Make an agent with its blocks, tools and first messages, all or nothing."""
+    """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
     agents = library.services.agents
     if not body.model_handles:
@@ -99,7 +99,7 @@ async def list_agents(
     base_template_id: Annotated[str | None, Query()] = None,
     show_hidden_agents: bool = False,
 ) -> Response:
-    """Agents, newest first by default, without the hidden ones. `before` and `after` are relative to the order."""
+    """List agents, newest first by default, without hidden ones. `before` and `after` are relative to the order."""
     if identity_id or identifier_keys or template_id or base_template_id:
         return json_answer([])  # there are neither identities nor templates here, so no agent is of one
     where = AgentFilter(
@@ -117,19 +117,20 @@ async def list_agents(
 
 @router.get("/v1/agents/count")
 async def count(library: Library) -> Response:
-    """How many agents there are, without the hidden ones."""
+    """Count the agents, without hidden ones."""
     return json_answer(await library.services.agents.count(AgentFilter(hidden=False)))
 
 
 @router.get("/v1/agents/{agent_id}")
 async def retrieve(agent_id: AgentPath, library: Library) -> Response:
-    """One agent, with everything that belongs to it."""
+    """Get an agent with everything that belongs to it."""
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}")
 async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) -> Response:
-    """Change what is given; `tool_ids` and `block_ids` are the whole new sets, `tags` and `metadata` the new values."""
+    """Change the fields that the body has; `tool_ids` and `block_ids` are whole new sets, `tags` and `metadata` new
+    values."""
     body.check_supported()
     agents = library.services.agents
     model = await agents.find_model(body.model_handles, agent_id) if body.model_handles else None
@@ -141,36 +142,36 @@ async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) ->
 
 @router.delete("/v1/agents/{agent_id}")
 async def delete(agent_id: AgentPath, library: Library) -> Response:
-    """Remove an agent with its whole history; its blocks and archives stay."""
+    """Delete an agent with its whole history; its blocks and archives stay."""
     await library.services.agents.delete(agent_id)
     return json_answer({"message": f"Agent id={agent_id} successfully deleted"})
 
 
 @router.get("/v1/agents/{agent_id}/core-memory")
 async def core_memory(agent_id: AgentPath, library: Library) -> Response:
-    """The agent's blocks, in the older shape."""
+    """Get the agent's blocks, in the older shape."""
     agent, blocks = await library.services.agents.get_memory(agent_id)
     return json_answer(memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks]))
 
 
-# --- what other routes use too
+# --- shared with other routes
 
 
 async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Response:
-    """The agent as it is now, as the wire shows it. Raises: NotFound."""
+    """Answer with the agent as it is now. Raises: NotFound."""
     return json_answer(agent_reply(library, await library.services.agents.get_state(agent_id)))
 
 
 async def agents_answer(
     library: AsyncPerdure, where: AgentFilter, page: Page, order: AgentOrder = "created"
 ) -> Response:
-    """A page of agents as the wire shows them. Raises: NotFound: the page begins at no agent."""
+    """Answer with a page of agents. Raises: NotFound: the page begins at no agent."""
     states = await library.services.agents.list_states(where, page, order)
     return json_answer([agent_reply(library, state) for state in states])
 
 
 def agent_reply(library: AsyncPerdure, state: AgentState) -> dict[str, Any]:
-    """The agent as the wire shows it."""
+    """The agent in the wire's shape."""
     return agent_shape(state, facts_of(library.app, state.agent.model), library.app.embedder)
 
 

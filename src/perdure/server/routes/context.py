@@ -1,4 +1,4 @@
-"""The context window of a conversation: what its next request is made of."""
+"""The context window of a conversation: the parts of its next request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(tags=["agents"])
 async def retrieve_context(
     agent_id: AgentPath, library: Library, conversation_id: ConversationQuery = None
 ) -> Response:
-    """What fills the window of the agent's default conversation, or of another: texts and tokens of each part."""
+    """Get the parts of the next request of a conversation, by default the agent's first: their texts and tokens."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
     found = await library.services.steps.preview(agent_id, conversation)
     return json_answer(context_shape(found, counter=library.app.ports.counter))

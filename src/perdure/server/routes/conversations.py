@@ -1,7 +1,7 @@
-"""Conversations: several lines of messages of one agent, which go on at the same time over the same memory.
+"""Conversations: several lines of messages of one agent over the same memory.
 
-Where one is named, `default` with an `agent_id`, or the id of an agent itself, is the agent's first; that one is in no
-list.
+In place of a conversation's id, `default` with an `agent_id`, or the id of an agent, means the agent's first
+conversation. Lists leave the first one out.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ hot_routes: Sequence[Route] = [Route("/v1/conversations/{conversation_id}/messag
 async def create(
     body: ConversationIn, library: Library, agent_id: Annotated[AgentId, IdFormat("agent"), Query()]
 ) -> Response:
-    """A new line of messages of an agent, over the same memory."""
+    """Create a conversation of an agent."""
     body.check()
     conversation = await library.services.conversations.create(
         agent_id, summary=body.summary, description=body.description, hidden=bool(body.hidden)
@@ -88,7 +88,7 @@ async def list_conversations(
     archive_status: Annotated[Literal["unarchived", "archived", "all"], Query()] = "unarchived",
     summary_search: Annotated[str | None, Query(description="A part of the summary, in any case.")] = None,
 ) -> Response:
-    """Conversations of an agent, or of all, without the agents' first ones; `after` is relative to the order."""
+    """List conversations of an agent, or of all, without the agents' first ones; `after` is relative to the order."""
     where = ConversationFilter(agent_id=agent_id, archived=_ARCHIVED[archive_status], text=summary_search)
 
     page = Page(limit or 50, order == "asc", after)
@@ -98,7 +98,7 @@ async def list_conversations(
 
 @router.get("/v1/conversations/{conversation_id}")
 async def retrieve(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
-    """A conversation with the messages in its view."""
+    """Get a conversation with the ids of the messages in view."""
     state = await library.services.conversations.get_state(*_owner_and_id(conversation_id, agent_id))
     return json_answer(conversation_state_shape(state))
 
@@ -107,7 +107,7 @@ async def retrieve(conversation_id: ConversationPath, library: Library, agent_id
 async def update(
     conversation_id: ConversationPath, body: ConversationChangesIn, library: Library, agent_id: AgentQuery = None
 ) -> Response:
-    """Change what is said about a conversation, or whether it is archived. It takes messages either way."""
+    """Change the summary or description of a conversation, or whether it is archived. It takes messages either way."""
     body.check()
     where = _owner_and_id(conversation_id, agent_id or body.agent_id)
     return json_answer(conversation_state_shape(await library.services.conversations.update(*where, body.changes())))
@@ -115,7 +115,7 @@ async def update(
 
 @router.delete("/v1/conversations/{conversation_id}")
 async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
-    """Take a conversation, and what was said in it, out of every list and view. 409 while a run is on, 422 for an
+    """Remove a conversation and its messages from every list and view. 409 while a run has not ended, 422 for an
     agent's first one, which stays."""
     await library.services.conversations.delete(*_owner_and_id(conversation_id, agent_id), author=WIRE_AUTHOR)
     return json_answer(None)
@@ -133,7 +133,7 @@ async def list_conversation_messages(
     order_by: Annotated[Literal["created_at"], Query()] = "created_at",
     include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
 ) -> Response:
-    """What was said in the conversation; pages as of an agent's history."""
+    """List the messages of the conversation, in pages as those of an agent."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     shown = Shown(types)
@@ -147,8 +147,8 @@ async def list_conversation_messages(
 
 @router.post("/v1/conversations/{conversation_id}/cancel")
 async def cancel(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
-    """Ask every run of the conversation that has not ended to stop. Run id -> `cancelled`, or the status it had ended
-    with before. 409 if there is none."""
+    """Cancel every run of the conversation that has not ended. Answers with run id -> `cancelled`, or the status of a
+    run that had ended before. 409 if there is none."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
     runs = await library.services.runs.cancel_all(owner_id, conversation=conversation)
     if not runs:
@@ -158,7 +158,8 @@ async def cancel(conversation_id: ConversationPath, library: Library, agent_id: 
 
 @router.post("/v1/conversations/{conversation_id}/stream")
 async def resume(conversation_id: ConversationPath, library: Library, request: Request) -> Response:
-    """The stream of a background run of the conversation, from where the body says. 400 if there is none."""
+    """Continue the stream of a background run of the conversation, after the chunk that the body names. 400 if there is
+    none."""
     body = read_body(ResumeRequest, await take_body(request))
     owner_id, conversation = _owner_and_id(conversation_id, body.agent_id)
     run = await library.services.runs.find_resumable(

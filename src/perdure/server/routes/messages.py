@@ -1,6 +1,6 @@
-"""Messages: saying something to an agent, whole or as a stream; its history; stopping what runs.
+"""Messages: sending them to an agent, with a whole or streamed answer; its history; cancelling runs.
 
-What is said goes through plain routes (`hot_routes`), because these are what most requests are.
+Most requests send messages, so these go through plain Starlette routes (`hot_routes`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from perdure.server.wire.input import (
     ImportRequest,
     ResetRequest,
     SendRequest,
-    brought_along,
+    client_tools_in,
     key_of,
     messages_of,
     read_body,
@@ -54,7 +54,7 @@ __all__ = ["ConversationQuery", "MessageCursor", "answer_message", "cancelled_an
 router = APIRouter()
 
 FAILED_BY_THE_MODEL = frozenset({"error", "llm_api_error", "invalid_llm_response", "insufficient_credits"})
-"""Stop reasons that are answered with an error; the others are answered with what was said until then."""
+"""Stop reasons that are answered with an error; the others with the messages so far."""
 
 MessageCursor = Annotated[Annotated[str, IdFormat("message")] | None, Query()]
 ConversationQuery = Annotated[Annotated[str, IdFormat("conversation", words=("default",))] | None, Query()]
@@ -71,7 +71,7 @@ async def _create_stream(request: Request) -> Response:
 
 
 async def _create_async(request: Request) -> Response:
-    """The run, which is answered in the background."""
+    """Start a run in the background and answer with it."""
     agent_id = _agent_id(request)
     body = read_send(await take_body(request))
     if body.streaming:
@@ -80,8 +80,9 @@ async def _create_async(request: Request) -> Response:
         )
     accepted = await _submit(request, body, agent_id, 0, background=True)
     if not accepted.repeated:
-        _streams(request).remember(accepted.run.id, StreamMode(tokens=True, shown=body.shown))
-    # It may be under way already: the wire calls what was just accepted `created`.
+        streams: Streams = request.app.state.streams
+        streams.remember(accepted.run.id, StreamMode(tokens=True, shown=body.shown))
+    # The run may be running already, but the wire calls a run that was just accepted `created`.
     return json_answer(wire_run(accepted.run, status=None if accepted.run.ended else "created"))
 
 
@@ -98,7 +99,8 @@ async def answer_message(request: Request, body: SendRequest, agent_id: AgentId,
 
     Raises: as `MessageService.submit`; nothing was stored then.
     """
-    perdure, streams = _perdure(request), _streams(request)
+    perdure: AsyncPerdure = request.app.state.perdure
+    streams: Streams = request.app.state.streams
     accepted = await _submit(request, body, agent_id, conversation_seq, background=body.background)
     if not body.streaming:
         return await _reply_answer(perdure, streams, accepted, body.shown)
@@ -112,12 +114,13 @@ async def answer_message(request: Request, body: SendRequest, agent_id: AgentId,
 async def _submit(
     request: Request, body: SendRequest, agent_id: AgentId, conversation_seq: int, *, background: bool
 ) -> Accepted:
-    return await _perdure(request).services.messages.submit(
+    perdure: AsyncPerdure = request.app.state.perdure
+    return await perdure.services.messages.submit(
         agent_id,
         messages_of(body),
         conversation_seq=conversation_seq,
         answers=answers_in(body.messages or ()),
-        client_tools=brought_along(body),
+        client_tools=client_tools_in(body),
         idempotency_key=key_of(request.headers.get("idempotency-key"), body),
         if_busy=body.if_busy,
         background=background,
@@ -127,7 +130,7 @@ async def _submit(
 
 
 async def _reply_answer(perdure: AsyncPerdure, streams: Streams, accepted: Accepted, shown: Shown) -> Response:
-    """The reply when the run has ended. A client that leaves meanwhile does not stop the run."""
+    """Wait for the run to end and answer with the reply. A client that leaves does not stop the run."""
     run_id = accepted.run.id
     try:
         with streams.waiting():
@@ -162,7 +165,7 @@ async def list_agent_messages(
     assistant_message_tool_kwarg: str = "message",
     include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
 ) -> Response:
-    """The agent's history over all its conversations, or of one."""
+    """List the messages of all conversations of the agent, or of one."""
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     shown = Shown(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     page = HistoryPage(before=before, after=after, limit=limit or 100, order=order, all_types=types is None)
@@ -176,8 +179,8 @@ async def list_agent_messages(
 
 @router.post("/v1/agents/{agent_id}/messages/import")
 async def import_messages(library: Library, agent_id: AgentPath, body: ImportRequest) -> Response:
-    """Put history that took place elsewhere at the end of a conversation, by default the agent's first, with its times.
-    What is there already is skipped. No model is asked."""
+    """Append messages from elsewhere, with their times, to a conversation, by default the agent's first. Messages that
+    are there already are skipped. No model is called."""
     wanted = body.conversation_id
     result = await library.services.messages.import_messages(
         agent_id, body.messages, conversation=None if wanted in (None, "default") else ConversationId(wanted)
@@ -187,14 +190,14 @@ async def import_messages(library: Library, agent_id: AgentPath, body: ImportReq
 
 @router.get("/v1/messages/{message_id}")
 async def retrieve_message(library: Library, message_id: MessagePath) -> Response:
-    """The wire messages that one stored message is shown as."""
+    """Get the wire messages that show one stored message."""
     return json_answer(wire_messages(await library.services.messages.get(message_id), Shown()))
 
 
 @router.post("/v1/agents/{agent_id}/messages/cancel")
 async def cancel_messages(library: Library, agent_id: AgentPath, request: Request) -> Response:
-    """Ask runs of the agent to stop: those named, or all that have not ended. Run id -> `cancelled`, or the status it
-    had ended with before. 409 if none was named and none runs."""
+    """Cancel these runs of the agent, or all that have not ended. Answers with run id -> `cancelled`, or the status of
+    a run that had ended before. 409 if no run is named and none runs."""
     body = read_body(CancelRequest, await take_body(request))
     run_ids = None if body.run_ids is None else [RunId(run_id) for run_id in body.run_ids]
     runs = await library.services.runs.cancel_all(agent_id, whole_agent=True, run_ids=run_ids)
@@ -210,8 +213,8 @@ def cancelled_answer(runs: Sequence[Run]) -> Response:
 
 @router.patch("/v1/agents/{agent_id}/reset-messages")
 async def reset_messages(library: Library, agent_id: AgentPath, request: Request) -> Response:
-    """Take the messages of all conversations of the agent out of view; the agent as it then is. 409 while a run is
-    on."""
+    """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
+    not ended."""
     read_body(ResetRequest, await take_body(request) or b"{}")
     await library.services.conversations.reset(agent_id, author=WIRE_AUTHOR)
     return await agent_answer(library, agent_id)
@@ -226,13 +229,3 @@ def _agent_id(request: Request) -> AgentId:
         raise RequestValidationError(
             [{"type": error.type, "loc": ("path", "agent_id"), "msg": error.message(), "input": value}]
         ) from error
-
-
-def _perdure(request: Request) -> AsyncPerdure:
-    perdure: AsyncPerdure = request.app.state.perdure
-    return perdure
-
-
-def _streams(request: Request) -> Streams:
-    streams: Streams = request.app.state.streams
-    return streams

@@ -1,4 +1,4 @@
-"""Runs: what became of messages, step by step; following one again; stopping it."""
+"""Runs: their state, messages, steps and usage; following one again; cancelling it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def list_runs(
     stop_reason: StopReason | None = None,
     order_by: Annotated[Literal["created_at"], Query()] = "created_at",
 ) -> Response:
-    """Runs of all agents, or of those asked for. All conditions hold; `active` runs have not ended."""
+    """List runs of all agents, or of these. All conditions hold; `active` runs have not ended."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     if conversation_id == "default" and not agents:
         raise InvalidInput("query.conversation_id: 'default' needs an agent_id")
@@ -69,7 +69,7 @@ async def list_runs(
 
 @router.get("/v1/runs/{run_id}")
 async def retrieve_run(library: Library, run_id: RunPath) -> Response:
-    """The run as it stands."""
+    """Get a run."""
     return json_answer(wire_run(await library.services.runs.get(run_id)))
 
 
@@ -80,7 +80,7 @@ async def list_run_messages(
     page: Annotated[Page, pages("message", limit=100, order="asc")],
     order_by: Annotated[Literal["created_at"], Query()] = "created_at",
 ) -> Response:
-    """What was said in the run, the caller's own messages included, also if its conversation was reset since."""
+    """List the messages of the run, with those of the caller, also after a reset of its conversation."""
 
     shapes = await library.services.runs.list_messages(
         run_id, page, lambda message: wire_messages(message, Shown()), id_of=lambda shape: str(shape["id"])
@@ -95,32 +95,32 @@ async def list_run_steps(
     page: Annotated[Page, pages("step", limit=100, order="desc")],
     order_by: Annotated[Literal["created_at"], Query()] = "created_at",
 ) -> Response:
-    """The run's model calls."""
+    """List the model calls of the run."""
     run, steps = await library.services.runs.list_steps(run_id, page)
     return json_answer([wire_step(step, run) for step in steps])
 
 
 @router.get("/v1/runs/{run_id}/usage")
 async def retrieve_run_usage(library: Library, run_id: RunPath) -> Response:
-    """What the run has cost so far."""
+    """Get the usage of the run so far."""
     return json_answer(wire_usage(await library.services.runs.get_usage(run_id)))
 
 
 @router.post("/v1/runs/{run_id}/cancel")
 async def cancel_run(library: Library, run_id: RunPath) -> Response:
-    """Ask the run to stop; the run as it then stands. One that has ended is left as it is."""
+    """Cancel a run and answer with it. A run that has ended stays as it is."""
     return json_answer(wire_run(await library.services.runs.cancel(run_id)))
 
 
 @router.post("/v1/runs/{run_id}/stream")
 async def resume_run(library: Library, run_id: RunPath, request: Request) -> Response:
-    """The chunks of a background run after number `starting_after`, then those that come."""
+    """Stream the chunks of a background run after number `starting_after`, stored and new ones."""
     body = read_body(ResumeRequest, await take_body(request))
     return await resume_stream(library, request, await library.services.runs.get(run_id), body)
 
 
 async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body: ResumeRequest) -> Response:
-    """The stream of a background run, from where the body says. Raises: HTTPException: there is none."""
+    """Stream a background run after the chunk that the body names. Raises: HTTPException: it can't be streamed."""
     _check_resumable(run, timedelta(seconds=library.app.ports.settings.keep_deltas_s), library.app.ports.clock.now())
     streams: Streams = request.app.state.streams
     known = streams.mode_of(run.id)

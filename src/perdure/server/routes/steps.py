@@ -1,4 +1,4 @@
-"""Steps: the model calls of a run, and what went over the wire at each."""
+"""Steps: the model calls of a run, and the request and answer of each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ router = APIRouter()
 
 @router.get("/v1/steps/{step_id}")
 async def retrieve_step(library: Library, step_id: StepPath) -> Response:
-    """One model call: its model, tokens, and how it ended."""
+    """Get a model call: its model, tokens and end."""
     run, step = await library.services.steps.get(step_id)
     return json_answer(wire_step(step, run))
 
 
 @router.get("/v1/steps/{step_id}/trace")
 async def retrieve_trace(library: Library, step_id: StepPath) -> Response:
-    """What went over the wire at this step: address, options, the answer put together; without the messages, which are
-    in the log. 404 for a model that none goes over."""
+    """Get the request of this step (address and options; the messages are in the log) and its answer. 404 for a model
+    without a provider."""
     run, step, exchange = await library.services.steps.get_trace(step_id)
     if exchange is None:
         raise NotFound("trace", step_id, hint=f"{step.model} sent nothing over a wire, or the step has not ended")

@@ -189,27 +189,27 @@ class AgentChangesIn(WireRequest):
             raise NotSupported(f"{', '.join(asked)}: this server has no {needed} yet; leave it out or empty")
 
     @property
-    def asked_secrets(self) -> dict[str, str] | None:
-        """The agent's secrets from now on; None: they stay. The newer field wins."""
+    def secret_values(self) -> dict[str, str] | None:
+        """The new secrets of the agent, name -> value; None: they stay. The newer field wins."""
         given = self.tool_exec_environment_variables if self.secrets is None else self.secrets
         return None if given is None else secrets_of(given)
 
     @property
-    def asked_model(self) -> str | None:
-        """The model that is asked for, as the client calls it."""
+    def named_model(self) -> str | None:
+        """The model that the client names, as it stands."""
         return self.model or (self.llm_config and self.llm_config.named) or None
 
     @property
     def model_handles(self) -> Sequence[str]:
-        """The model that is asked for, under each name that it may have here; none: no model is."""
-        return handles_named(self.asked_model) if self.asked_model else ()
+        """The handles of the model that the client names; none: it names no model."""
+        return handles_named(self.named_model) if self.named_model else ()
 
     def prompt(self) -> str | None:
-        """The base prompt, None for Perdure's own: a client that sends back what it was shown changes nothing."""
+        """The base prompt, None for Perdure's own: a client that sends back the prompt it got changes nothing."""
         return None if self.system is None or self.system == base_prompt() else self.system
 
     def changes(self, before: Agent, model: str | None) -> AgentChanges:
-        """The fields of the agent to change, with their values; `model` is the handle of what is asked for."""
+        """The fields of the agent to change, with their values; `model` is the handle of its new model."""
         settings = merged_settings(before.settings, self, model_changes=model not in (None, before.model))
         changes: AgentChanges = {"settings": settings}
         if model is not None:
@@ -235,7 +235,7 @@ class AgentChangesIn(WireRequest):
         """What the agent is to have besides its own fields."""
         folder_ids = self.source_ids if self.folder_ids is None else self.folder_ids
         return Belongings(
-            block_ids=self.block_ids, tool_ids=self.tool_ids, folder_ids=folder_ids, secrets=self.asked_secrets
+            block_ids=self.block_ids, tool_ids=self.tool_ids, folder_ids=folder_ids, secrets=self.secret_values
         )
 
 
@@ -262,7 +262,7 @@ class AgentIn(AgentChangesIn):
     include_multi_agent_tools: bool | None = None
 
     def new_agent(self, name: str, model: str) -> NewAgent:
-        """The agent to make, under this name unless it is given one."""
+        """The agent to make; `name` is used if the client gives none."""
         tags = tuple(dict.fromkeys(self.tags or ()))
         return NewAgent(
             name=self.name or name,
@@ -285,7 +285,7 @@ class AgentIn(AgentChangesIn):
     @property
     def belongings(self) -> Belongings:
         """What the agent is to have besides what `new_agent` says."""
-        return Belongings(folder_ids=(*(self.folder_ids or ()), *(self.source_ids or ())), secrets=self.asked_secrets)
+        return Belongings(folder_ids=(*(self.folder_ids or ()), *(self.source_ids or ())), secrets=self.secret_values)
 
     @property
     def first_messages(self) -> Sequence[NewMessage]:

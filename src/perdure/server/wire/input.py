@@ -34,7 +34,7 @@ __all__ = [
     "ResetRequest",
     "ResumeRequest",
     "SendRequest",
-    "brought_along",
+    "client_tools_in",
     "key_of",
     "key_of_otids",
     "messages_of",
@@ -258,7 +258,9 @@ def messages_of(request: SendRequest) -> Sequence[NewMessage]:
     for index, item in enumerate(request.messages or ()):
         if is_answer(item):
             continue
-        _check_type(item, f"messages.{index}")
+        if (kind := item.get("type")) not in (None, "message"):
+            where = f"body.messages.{index}.type"
+            raise InvalidInput(f"{where}: must be 'message', 'approval' or 'tool_return', not {kind!r:.80}")
         try:
             message = MessageIn.model_validate(item)
         except ValidationError as error:
@@ -269,7 +271,7 @@ def messages_of(request: SendRequest) -> Sequence[NewMessage]:
 
 
 def key_of(header: str | None, request: SendRequest) -> str | None:
-    """Under what key the request is known: that of the header; else one made of the messages' `otid`s, which a client
+    """The idempotency key of the request: that of the header; else one made of the messages' `otid`s, which a client
     keeps when it tries again. None if a message has none. Raises: InvalidInput."""
     if header is not None:
         check_key(header)
@@ -284,12 +286,6 @@ def key_of(header: str | None, request: SendRequest) -> str | None:
 def key_of_otids(otids: Sequence[str]) -> str:
     """The key of a request whose messages have these `otid`s."""
     return "otid:" + hashlib.sha256("\0".join(otids).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _check_type(item: Mapping[str, Any], where: str) -> None:
-    kind = item.get("type")
-    if kind not in (None, "message"):
-        raise InvalidInput(f"body.{where}.type: must be 'message', 'approval' or 'tool_return', not {kind!r:.80}")
 
 
 def _parts(content: str | list[dict[str, Any]], where: str) -> tuple[Text, ...]:
@@ -310,8 +306,8 @@ def _part(part: Mapping[str, Any], where: str) -> Text:
     return Text(text)
 
 
-def brought_along(request: SendRequest) -> tuple[Mapping[str, Any], ...] | None:
-    """The tools that the client runs itself, and the skills it has, as a run keeps them; None: it names none.
+def client_tools_in(request: SendRequest) -> tuple[Mapping[str, Any], ...] | None:
+    """The tools that the client runs and the skills that it has, as a run stores them; None: there are none.
 
     Raises: InvalidInput: no tool can be made of one.
     """
