@@ -110,7 +110,7 @@ def prints(src: Path) -> list[str]:
 
 
 def reaches_store(src: Path, path: Path, tree: ast.Module) -> list[int]:
-    """The lines of a module that name a transaction: its import, the name `Tx`, `store.read`, `store.write`, `.runner`."""
+    """The lines of a module that name a transaction (its import, `Tx`, `store.read`, `store.write`) or the runner."""
     lines = {
         line
         for line, name in imports(src, path, tree)
