@@ -36,7 +36,7 @@ def killed(home: Path, *, texts: int = 3) -> Path:
 
     asyncio.run(talk())
     path = left / "perdure.db"
-    noted = sqlite_file._noted(path)
+    noted = sqlite_file._load_note(path)
     if noted is not None:  # it names the file that it was noted for: here the copy
         sqlite_file.MarkFile(path).note(noted.mark)
     return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.storage.database.sqlite_forms import RUN_BITS, runs_of
+from perdure.storage.database.sqlite_forms import RUN_BITS, pack_runs
 from perdure.testing.strategies import effort
 
 NUMBERS = st.lists(st.integers(0, 40) | st.integers(0, 1 << 32), max_size=60)
@@ -20,12 +20,12 @@ def numbers_of(runs: list[int]) -> list[int]:
 @given(NUMBERS)
 def test_runs_stand_for_exactly_their_numbers(numbers: list[int]) -> None:
     """Each once and in order, whatever the order given."""
-    assert numbers_of(runs_of(numbers)) == sorted(set(numbers))
+    assert numbers_of(pack_runs(numbers)) == sorted(set(numbers))
 
 
 def test_a_run_that_is_too_long_for_its_bits_goes_on_in_another() -> None:
     """Nothing is lost at the edge, and as few runs are made as can be."""
-    runs = runs_of(range(3 * LONGEST))
+    runs = pack_runs(range(3 * LONGEST))
 
     assert numbers_of(runs) == list(range(3 * LONGEST))
     assert len(runs) == 3

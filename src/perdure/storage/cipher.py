@@ -29,17 +29,17 @@ NAME_BYTES = 4
 NONCE_BYTES = 12
 HEAD_BYTES = 1 + NAME_BYTES + NONCE_BYTES
 
-# A setting may be a phrase that somebody thought up, so guessing it is made slow: 30 ms and 16 MB, once in a process.
-# The salt only keeps the key apart from those that other programs derive: there is one key for a whole store.
+# The setting may be a guessable phrase, so deriving the key is slow: 30 ms and 16 MB, once per process. The salt only
+# separates this key from those of other programs: a store has one key.
 _SCRYPT = {"salt": b"perdure secret key", "n": 2**14, "r": 8, "p": 1, "dklen": 32}
 
 
 class AesCipher:
-    """`Cipher` whose key is looked for at the first use.
+    """`Cipher` that loads its key at the first use.
 
     Args:
-        key: the setting `secret_key`; empty: `file`.
-        file: where the key is kept, made with the first secret, mode 0600; None: there has to be a setting.
+        key: the setting `secret_key`; empty: `file` is used.
+        file: the file of the key, created with the first secret, mode 0600; None: the setting is required.
     Raises: InvalidInput: a setting that is too short.
     """
 
@@ -49,18 +49,18 @@ class AesCipher:
                 f"PERDURE_SECRET_KEY has {len(key)} characters: give at least {SECRET_KEY_CHARS_MIN}, such as what"
                 " `openssl rand -base64 32` prints"
             )
-        self._given, self._file = key, file
+        self._setting, self._file = key, file
         self._lock = threading.Lock()
 
     def encrypt(self, plain: bytes, *, bound_to: str) -> bytes:
-        name, box = self._box(make=True)
+        name, box = self._box(create=True)
         nonce = secrets.token_bytes(NONCE_BYTES)
         return VERSION + name + nonce + box.encrypt(nonce, plain, bound_to.encode())
 
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
         from cryptography.exceptions import InvalidTag
 
-        name, box = self._box(make=False)
+        name, box = self._box(create=False)
         if len(sealed) < HEAD_BYTES or sealed[:1] != VERSION:
             raise SecretUnreadable("it is damaged, or a newer Perdure wrote it")
         if sealed[1 : 1 + NAME_BYTES] != name:
@@ -72,27 +72,27 @@ class AesCipher:
 
     @property
     def _source(self) -> str:
-        return "PERDURE_SECRET_KEY" if self._given else str(self._file)
+        return "PERDURE_SECRET_KEY" if self._setting else str(self._file)
 
-    def _box(self, *, make: bool) -> tuple[bytes, AESGCM]:
+    def _box(self, *, create: bool) -> tuple[bytes, AESGCM]:
         with self._lock:
-            if "_opened" not in self.__dict__:
-                self._text = self._given or self._key_of_file(make=make)
-            return self._opened
+            if "_named_box" not in self.__dict__:
+                self._text = self._setting or self._load_key(create=create)
+            return self._named_box
 
     @cached_property
-    def _opened(self) -> tuple[bytes, AESGCM]:
+    def _named_box(self) -> tuple[bytes, AESGCM]:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key = hashlib.scrypt(self._text.encode(), **_SCRYPT)  # type: ignore[arg-type]
         del self._text
         return hashlib.sha256(b"perdure key name" + key).digest()[:NAME_BYTES], AESGCM(key)
 
-    def _key_of_file(self, *, make: bool) -> str:
+    def _load_key(self, *, create: bool) -> str:
         if self._file is None:
             raise SecretKeyMissing
         try:
-            if make and not self._file.exists():
+            if create and not self._file.exists():
                 make_key_file(self._file)
             text = self._file.read_text(encoding="ascii").strip()
         except FileNotFoundError:
@@ -105,21 +105,21 @@ class AesCipher:
 
 
 def make_key_file(file: Path) -> None:
-    """Have a file with a random key that its owner alone can read, whole or not at all; of several processes that make
-    one at once, the first one's stays."""
+    """Create a file with a random key that only its owner can read, atomically; of several processes at once the first
+    wins."""
     draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(base64.b64encode(secrets.token_bytes(32)) + b"\n")
-            opened.flush()
-            os.fsync(opened.fileno())
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(base64.b64encode(secrets.token_bytes(32)) + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
         with contextlib.suppress(FileExistsError):
             os.link(draft, file)
     finally:
         draft.unlink()
     directory = os.open(file.parent, os.O_RDONLY)
     try:
-        os.fsync(directory)  # a secret must not be durable before the name of its key is
+        os.fsync(directory)  # the key's file name must be durable before a secret is
     finally:
         os.close(directory)

@@ -1,4 +1,4 @@
-"""What a database must offer beneath the SQL: run a statement, and the few things that really differ."""
+"""The port of a database connection: run statements, and the few operations that differ between databases."""
 
 from __future__ import annotations
 
@@ -43,20 +43,25 @@ __all__ = [
 Row = Sequence[Any]
 
 OwnId = NewType("OwnId", str)
-"""The id of a row that this transaction has found in its organisation; what takes one does not look for it again.
+"""The id of a row that this transaction has found in its organisation, so functions that take one don't check it again.
 
-Only `own_agent` makes one, and the class of a table's verbs, of what its own scoped look-up found."""
+Only `own_agent` and the scoped look-ups of the tables' classes create one."""
 
 DAMAGED_HELPS = "restore a backup; `perdure verify` tells what else is damaged"
 
-# Children of an agent carry no organisation of their own. This looks at the agent once per statement, not once per row.
+# Rows of an agent have no organisation column. This condition reads the agent once per statement, not once per row.
 OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
 
 
 @dataclass(frozen=True, slots=True)
 class FullText:
-    """How a full-text match stands in a statement: `source` aliased as w, `key` the sequence number of a hit, `order`
-    the column that rows are quickly ordered by in the same way."""
+    """The parts of a statement with a full-text match.
+
+    Args:
+        source: what to select from, with the alias w.
+        key: the sequence number of a hit.
+        order: the column that is fast to order by, in the order of `key`.
+    """
 
     source: str
     key: str
@@ -66,56 +71,57 @@ class FullText:
 
 
 class Database(Protocol):
-    """A connection with an open transaction. Parameters are written `:name`."""
+    """A connection with an open transaction. Statements write parameters as `:name`."""
 
     clustered: str
     blob: str
     row_key: str
-    """The type of a whole number that is a table's primary key; on SQLite it is the row's own number."""
+    """The type of an integer primary key; on SQLite it is the row id."""
     read_only: bool
     embedding: str | None
-    """The model that agents and archives that are added are embedded by."""
-    touched: set[int]
-    """The scopes whose vectors this transaction has changed."""
-    queued: int
-    """How many texts were queued for their vectors through here."""
+    """The embedding model of new agents and archives; None: they are not embedded."""
+    changed_scopes: set[int]
+    """The numbers of the scopes whose vectors this transaction has changed."""
+    queued_texts: int
+    """How many texts were queued for embedding through this connection."""
     for_update: str
-    """What a select ends with that locks its rows until the transaction ends; empty where there is nothing to lock."""
+    """The suffix of a select that locks its rows until the transaction ends; empty where no lock is needed."""
 
-    of_conversation: str
-    """What stands behind `messages` in a statement about one conversation, so that its index is gone by: by the key
-    alone the database would go through what an agent's other conversations said meanwhile."""
+    conversation_index: str
+    """The suffix of `messages` in a statement about one conversation, which makes the database use that index. By the
+    primary key it would read the messages of the agent's other conversations too."""
 
     def is_settled(self, number: int) -> bool:
-        """Whether all that is seen of a scope is committed, and as of one moment."""
+        """Whether everything read of a scope is committed and of one moment."""
         ...
 
-    def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
-        """The condition that a column is one of many numbers, and its parameter, by this name."""
+    def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        """The condition that a column equals one of many numbers, and its parameter, which has this name."""
         ...
 
-    def picked(self, table: str, column: str, name: str, values: Sequence[int]) -> tuple[str, str, dict[str, Any]]:
-        """The same of the rows of one table, where numbers often follow each other: what to select from, the condition,
-        and the parameter."""
+    def select_numbers(
+        self, table: str, column: str, name: str, values: Sequence[int]
+    ) -> tuple[str, str, dict[str, Any]]:
+        """`in_numbers` for a table whose numbers are often consecutive: the source, the condition, the parameter."""
         ...
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
-        """The rows of a statement that selects whole numbers, `AS number`, in its order."""
+        """The result of a statement that selects integers `AS number`, in its order."""
         ...
 
-    def joined(self, column: str, by: str = "") -> str:
-        """The aggregate of a column as text with commas between, NULL where there is none; in order of `by`, which is
-        the key of the table that is read, or without it in that of an ordered query in parentheses."""
+    def concat(self, column: str, by: str = "") -> str:
+        """The aggregate that joins a column with commas, NULL for no rows. The order is that of `by`, the table's key;
+        without it that of the ordered subquery."""
         ...
 
-    def joined_bytes(self, column: str, by: str) -> str:
-        """The same of a column of bytes, end to end."""
+    def concat_bytes(self, column: str, by: str) -> str:
+        """The aggregate that concatenates a column of bytes in order of `by`."""
         ...
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
-        """The number of rows it changed."""
+        """Run a statement and return the number of rows it changed."""
         ...
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None: ...
@@ -123,34 +129,34 @@ class Database(Protocol):
     def update(
         self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
     ) -> Sequence[Row]:
-        """Change rows and read them as they then are. `where` must still hold of what was changed."""
+        """Update rows and return them. `where` must also hold after the update."""
         ...
 
     def full_text_table(self, table: str) -> None:
-        """Create the index `table`: rows of (scope number, sequence number, labels, words)."""
+        """Create the full-text index `table` of rows (scope number, sequence number, labels, words)."""
         ...
 
     def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
-        """Add rows of (sequence number, labels, words); labels, like words, with a space between them."""
+        """Add rows (sequence number, labels, words); spaces separate labels, and words."""
         ...
 
     def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
         """Remove rows that were added with exactly these values."""
         ...
 
-    mends_words: bool
-    """Whether `unindex_words` needs no more than the sequence number."""
+    removes_by_number: bool
+    """Whether `unindex_words` needs only the sequence number."""
 
-    def indexed(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
-        """sequence number -> `index_mark` of the rows that the index has of a scope, between two numbers."""
+    def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+        """Sequence number -> `index_mark` of each index row of a scope between two numbers, both included."""
         ...
 
     def index_mark(self, number: int, label: str, words: str) -> Any:
-        """What tells an index row from those of other texts, as well as it can be told."""
+        """A fingerprint of an index row; different texts may share one."""
         ...
 
     def integrity(self) -> Sequence[str]:
-        """What the database itself finds wrong with its file, in its own words; it reads all of it."""
+        """The faults that the database's own check finds in its file. It reads the whole file."""
         ...
 
     def full_text(
@@ -163,14 +169,14 @@ class Database(Protocol):
         all_labels: bool = False,
         below: int | None = None,
     ) -> FullText:
-        """How to match all of the clauses within one scope; with `labels`, rows of any of these only, or of all of
-        them; with `below`, those with lower sequence numbers."""
+        """Build a match of all the clauses within one scope. `labels` keeps rows with any of them, or with all of them
+        if `all_labels`; `below` keeps lower sequence numbers."""
         ...
 
 
-@functools.lru_cache(maxsize=64)  # a unit of work writes the same moment into many rows
+@functools.lru_cache(maxsize=64)  # a unit of work writes the same time into many rows
 def iso(at: datetime) -> str:
-    """The time as text that sorts: UTC, microseconds."""
+    """The time as sortable text, in UTC with microseconds."""
     return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(timespec="microseconds")
 
 
@@ -205,22 +211,22 @@ def load(text: str | None) -> Any:
                 ) from error
 
 
-# Ids of a deleted agent's rows are there until the rows are gone.
+# The ids of a deleted agent's rows stay in the directory until the rows are removed.
 _NOT_DELETED = "NOT EXISTS (SELECT 1 FROM agents a WHERE a.id = ids.owner_id AND a.org_id = :deleted)"
 
 
 _DELETED = "/deleted"
 NOT_DELETED = f"org_id NOT LIKE '%{_DELETED}'"
-"""The condition of rows, of any organisation, that are not deleted."""
+"""The condition of rows of any organisation that are not deleted."""
 
 
 def deleted_org(org_id: OrgId) -> str:
-    """Where the things of an organisation stand that are deleted and not gone yet."""
+    """The organisation that holds another one's deleted things until their rows are removed."""
     return f"{org_id}{_DELETED}"
 
 
 def own_agent(db: Database, org_id: OrgId, agent_id: AgentId, *, lock: bool = False) -> OwnId:
-    """The agent's id, if the organisation has it; `lock` keeps others from changing it. Raises: NotFound."""
+    """Check that the agent belongs to the organisation; `lock` locks its row. Raises: NotFound."""
     rows = db.rows(
         f"SELECT id FROM agents WHERE id = :id AND org_id = :org_id{db.for_update if lock else ''}",
         {"id": storable(agent_id), "org_id": org_id},
@@ -231,17 +237,17 @@ def own_agent(db: Database, org_id: OrgId, agent_id: AgentId, *, lock: bool = Fa
 
 
 def revise_settings(db: Database, agent_id: OwnId) -> None:
-    """Count that something which shapes an agent's requests has changed."""
+    """Increment the agent's settings revision: something that shapes its requests has changed."""
     db.run("UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id", {"id": agent_id})
 
 
 def next_number(db: Database) -> int:
-    """A fresh number for a root row, from 1: the order of creation, and the scope in full-text indexes."""
+    """A new number for a root row, from 1: its order of creation, and its scope in full-text indexes."""
     return int(db.rows("UPDATE counters SET value = value + 1 WHERE name = 'number' RETURNING value", {})[0][0])
 
 
 def register(db: Database, org_id: OrgId, owner_id: str, rows: Sequence[tuple[str, int]]) -> None:
-    """Put (id, seq) pairs into the directory."""
+    """Add (id, seq) pairs of one owner to the directory of ids."""
     db.run_many(
         "INSERT INTO ids (id, org_id, owner_id, seq) VALUES (:id, :org_id, :owner_id, :seq)",
         [{"id": id_, "org_id": org_id, "owner_id": owner_id, "seq": seq} for id_, seq in rows],
@@ -249,8 +255,8 @@ def register(db: Database, org_id: OrgId, owner_id: str, rows: Sequence[tuple[st
 
 
 def find(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int] | None:
-    """(owner, seq) of an id, if it is of this kind and the directory has it."""
-    if not id_.startswith(f"{PREFIXES[kind]}-"):  # the number would be another thing's
+    """(owner, seq) of an id of this kind; None if the directory does not have it."""
+    if not id_.startswith(f"{PREFIXES[kind]}-"):  # an id of another kind
         return None
     rows = db.rows(
         f"SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id AND {_NOT_DELETED}",
@@ -260,7 +266,7 @@ def find(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int] | 
 
 
 def find_run_of(db: Database, org_id: OrgId, id_: str) -> tuple[str, int] | None:
-    """(agent, seq) of the run that an id leads to, if there is one."""
+    """(agent, seq) of the run whose id is part of this id; None if there is none."""
     run_id = run_of(id_)
     return None if run_id is None else find(db, org_id, "run", run_id)
 
@@ -274,7 +280,7 @@ def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
 
 
 def find_all(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
-    """(id, owner, seq) of those among many that the directory has."""
+    """(id, owner, seq) of those ids that the directory has."""
     names = {f"id{index}": storable(id_) for index, id_ in enumerate(dict.fromkeys(ids))}
     if not names:
         return ()

@@ -63,22 +63,24 @@ class PostgresDatabase:
     clustered = ""
     blob = "BYTEA"
     row_key = "BIGINT"
-    of_conversation = ""
+    conversation_index = ""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
-        self._connection, self.read_only, self.queued = connection, read_only, 0
-        self.touched: set[int] = set()
+        self._connection, self.read_only, self.queued_texts = connection, read_only, 0
+        self.changed_scopes: set[int] = set()
         self.embedding: str | None = None
         self.for_update = "" if read_only else " FOR UPDATE"
 
     def is_settled(self, number: int) -> bool:
-        return self.read_only  # each statement of a write sees what others have committed meanwhile
+        return self.read_only  # each statement of a write transaction sees later commits of others
 
-    def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+    def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
 
-    def picked(self, table: str, column: str, name: str, values: Sequence[int]) -> tuple[str, str, dict[str, Any]]:
-        return table, *self.among(column, name, values)
+    def select_numbers(
+        self, table: str, column: str, name: str, values: Sequence[int]
+    ) -> tuple[str, str, dict[str, Any]]:
+        return table, *self.in_numbers(column, name, values)
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
@@ -88,10 +90,10 @@ class PostgresDatabase:
 
         return np.array([row[0] for row in self.rows(sql, params)], np.int64)
 
-    def joined(self, column: str, by: str = "") -> str:
+    def concat(self, column: str, by: str = "") -> str:
         return f"string_agg(CAST({column} AS TEXT), ','{f' ORDER BY {by}' if by else ''})"
 
-    def joined_bytes(self, column: str, by: str) -> str:
+    def concat_bytes(self, column: str, by: str) -> str:
         return f"string_agg({column}, CAST('' AS BYTEA) ORDER BY {by})"
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
@@ -126,9 +128,9 @@ class PostgresDatabase:
             [{"number": number, "seq": seq} for seq, _, _ in rows],
         )
 
-    mends_words = True
+    removes_by_number = True
 
-    def indexed(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+    def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
         rows = self.rows(
             f"SELECT seq, label, length(words) FROM {table} WHERE number = :number AND seq BETWEEN :first AND :last",
             {"number": number, "first": first, "last": last},
@@ -139,7 +141,7 @@ class PostgresDatabase:
         return label, len({word.rpartition(":")[0] for word in _tsvector(words).split(" ") if word})
 
     def integrity(self) -> Sequence[str]:
-        return ()  # its administrator's work: amcheck needs rights that we don't ask for
+        return ()  # amcheck needs an administrator's rights
 
     def full_text(
         self,
@@ -168,10 +170,10 @@ class PostgresDatabase:
 
 
 def _tsvector(words: str) -> str:
-    """The words as a literal with positions.
+    """The words as a tsvector literal with positions.
 
-    PostgreSQL's own parser is not used: it would split again what `core.text.words` has split, and it drops symbols.
-    A tsvector holds 1 MB at most; of a longer text the beginning is indexed.
+    PostgreSQL's parser would split words again and drop symbols. A tsvector holds at most 1 MB, so only the beginning
+    of a longer text is indexed.
     """
     literal: list[str] = []
     size, seen = 0, set[str]()
@@ -221,7 +223,7 @@ class PostgresStore:
                 )
                 pool.open(wait=True, timeout=10)
             except psycopg.Error as error:
-                raise _typed(error) from error
+                raise _store_error(error) from error
             return pool
 
         return cls(await asyncio.get_running_loop().run_in_executor(None, prepare), org_id, limits)
@@ -245,7 +247,7 @@ class PostgresStore:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _run(self, unit: Callable[[Tx], T], *, snapshot: bool) -> T:
-        # A unit is a pure function of the transaction, so one that lost a deadlock or a race is simply run again.
+        # A unit depends on its transaction only, so one that lost a deadlock or a race is run again.
         for attempt in range(SERIALIZATION_TRIES):
             try:
                 with self._pool.connection() as connection:
@@ -259,7 +261,7 @@ class PostgresStore:
                 if attempt == SERIALIZATION_TRIES - 1:
                     raise StoreBusy(f"the database was too busy with competing transactions: {error}") from error
             except psycopg.Error as error:
-                raise _typed(error) from error
+                raise _store_error(error) from error
         raise AssertionError("unreachable: the last attempt returns or raises")
 
 
@@ -273,8 +275,8 @@ def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], migrations: Sequen
     migrate(db, migrations, at=iso(at))
 
 
-def _typed(error: psycopg.Error) -> StoreError:
-    """Our error for one of PostgreSQL's."""
+def _store_error(error: psycopg.Error) -> StoreError:
+    """Perdure's error for an error of PostgreSQL."""
     match error:
         case psycopg.errors.DiskFull():
             return StoreFull(f"no space left in the database: {error}")

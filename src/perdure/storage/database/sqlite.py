@@ -23,7 +23,7 @@ from perdure.core.errors import (
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText, Row, iso
 from perdure.storage.database.sqlite_file import is_store
-from perdure.storage.database.sqlite_forms import RUN_BITS, column_lengths, numbered, runs_of, word_rows
+from perdure.storage.database.sqlite_forms import RUN_BITS, column_lengths, pack_runs, positional, word_rows
 from perdure.storage.migrations import MIGRATIONS, Migration, migrate, version_of
 from perdure.storage.tx import Tx
 
@@ -36,16 +36,16 @@ __all__ = ["Outcome", "SqliteDatabase", "connect", "damaged", "run_unit", "store
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BUSY_TIMEOUT_S = 5.0
 LIMIT_SLACK_BYTES = 1 << 20
-"""What one commit may have had to write beyond a file's size, where the size is limited."""
+"""The bytes that one commit may need beyond the present size of a file."""
 
 FAULTS_MAX = 20
-"""So many that `integrity` tells: where there is one, the file can't be trusted."""
+"""The number of faults that `integrity` returns; any fault means that the file can't be trusted."""
 
 READER_CACHE_KB = 8_000
-"""Of each reader; SQLite's own 2,000 leave a search in 100,000 texts to read 280 pages anew, which takes 0.7 ms."""
+"""The page cache of each reader. With SQLite's default of 2,000 a search in 100,000 texts reads 280 pages again."""
 
 Outcome = tuple[Any, BaseException | None]
-"""What a unit of work gave, or what it raised."""
+"""The result of a unit of work, and its error."""
 
 
 class SqliteDatabase:
@@ -54,33 +54,35 @@ class SqliteDatabase:
     clustered = "WITHOUT ROWID"
     blob = "BLOB"
     row_key = "INTEGER"
-    of_conversation = " INDEXED BY messages_by_conversation"  # it keeps no statistics, and guesses wrong
+    conversation_index = " INDEXED BY messages_by_conversation"  # without statistics SQLite picks another
     for_update = ""  # a write transaction has the whole file to itself
 
     def __init__(self, connection: sqlite3.Connection, *, read_only: bool = False) -> None:
-        self._cursor = connection.cursor()  # one for all statements: each has given all its rows before the next
-        self.read_only, self.queued = read_only, 0
-        self.touched: set[int] = set()
+        self._cursor = connection.cursor()  # one cursor for all statements: each result is fetched whole
+        self.read_only, self.queued_texts = read_only, 0
+        self.changed_scopes: set[int] = set()
         self.embedding: str | None = None
 
     def begin(self) -> None:
-        """Begin to write; nobody else does until the transaction ends."""
+        """Begin a write transaction; other writers wait until it ends."""
         self._cursor.execute("BEGIN IMMEDIATE")
-        self.touched.clear()
+        self.changed_scopes.clear()
 
     def commit(self) -> None:
         self._cursor.execute("COMMIT")
 
     def is_settled(self, number: int) -> bool:
-        return number not in self.touched
+        return number not in self.changed_scopes
 
-    # Numbers in the statement itself would make each statement a new one to parse and to keep.
-    def among(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+    # Numbers in the text would make every statement a new one to parse and cache.
+    def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} IN (SELECT value FROM json_each(:{name}))", {name: f"[{','.join(map(str, values))}]"}
 
-    # Going on to the next row takes a fifth of looking for one; but a run ends with a row that is not wanted.
-    def picked(self, table: str, column: str, name: str, values: Sequence[int]) -> tuple[str, str, dict[str, Any]]:
-        runs = runs_of(values)
+    # Stepping to the next row takes a fifth of a look-up, but each run also reads one row behind its end.
+    def select_numbers(
+        self, table: str, column: str, name: str, values: Sequence[int]
+    ) -> tuple[str, str, dict[str, Any]]:
+        runs = pack_runs(values)
         if 4 * len(runs) > 3 * len(values):
             return (
                 f"(SELECT value AS one FROM json_each(:{name})) CROSS JOIN {table}",
@@ -94,42 +96,42 @@ class SqliteDatabase:
         )
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        statement, values = numbered(sql)
+        statement, values = positional(sql)
         return self._cursor.execute(statement, values(params)).fetchall()
 
-    # One text with all of them takes half as long as a row for each, and numpy reads it in a fifth of Python's time.
+    # One text of all numbers takes half the time of a row for each, and numpy parses it five times faster.
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
         import numpy as np
 
         joined = self.rows(f"SELECT group_concat(number) FROM ({sql})", params)[0][0]
         return np.fromstring(joined, np.int64, sep=",") if joined else np.zeros(0, np.int64)
 
-    # A table is read in the order of its key, and what is read is joined in that order.
-    def joined(self, column: str, by: str = "") -> str:
+    # SQLite reads a table in the order of its key, and concatenates in the order of reading.
+    def concat(self, column: str, by: str = "") -> str:
         return f"group_concat({column})"
 
-    # Bytes become text and bytes again as they are: no encoding is looked at or changed.
-    def joined_bytes(self, column: str, by: str) -> str:
+    # The casts between bytes and text change no byte.
+    def concat_bytes(self, column: str, by: str) -> str:
         return f"CAST(group_concat({column}, '') AS BLOB)"
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
-        statement, values = numbered(sql)
+        statement, values = positional(sql)
         return self._cursor.execute(statement, values(params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
-        statement, values = numbered(sql)
+        statement, values = positional(sql)
         self._cursor.executemany(statement, map(values, params))
 
-    # SQLite keeps what RETURNING gives in a table of its own, made anew each time: two statements take half as long.
+    # RETURNING fills a temporary table each time; two statements take half as long.
     def update(
         self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
     ) -> Sequence[Row]:
         changed = self.run(f"UPDATE {table} SET {change} WHERE {where}", params)
         return self.rows(f"SELECT {returning} FROM {table} WHERE {where}", params) if changed else ()
 
-    # The index keeps no copy of the text (`content=''`). Its row number packs scope and sequence number: a scope is a
-    # range of rows, which the index goes to at once. A token that all of them hold would have to be stepped through for
-    # every word: 33 ms instead of 4 for a question to 100,000 rows.
+    # The index keeps no copy of the text (`content=''`). Its row id packs scope and sequence number, so a scope is a
+    # range of rows that SQLite seeks to. A token for the scope would have to be intersected with every word: 33 ms
+    # instead of 4 for a query of 100,000 rows.
     def full_text_table(self, table: str) -> None:
         self.run(f"CREATE VIRTUAL TABLE {table} USING fts5 (scope, words, content='', tokenize='ascii')", {})
 
@@ -144,10 +146,10 @@ class SqliteDatabase:
             word_rows(number, rows),
         )
 
-    mends_words = False
+    removes_by_number = False
 
-    # The only thing that is kept of each row: how many words its two columns have, as variable-length integers.
-    def indexed(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+    # FTS5 keeps only the number of words of each row's two columns, as variable-length integers.
+    def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
         rows = self.rows(
             f"SELECT id & 4294967295, sz FROM {table}_docsize WHERE id BETWEEN :first AND :last",
             {"first": (number << 32) + first, "last": (number << 32) + last},
@@ -190,7 +192,7 @@ class SqliteDatabase:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode; transactions are begun by name.
+    """Open a connection in autocommit mode; `BEGIN` starts a transaction.
 
     Raises: StoreReadOnly, NotAStore, StoreError.
     """
@@ -220,7 +222,7 @@ def upgrade(
     Raises: StoreTooNew: a newer Perdure wrote it; NotAStore: it is something else; StoreDamaged. None is touched.
     """
     try:
-        connection.execute("BEGIN")  # one snapshot: another process may be making the tables just now
+        connection.execute("BEGIN")  # one snapshot: another process may be creating the tables
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
         connection.execute("COMMIT")
@@ -243,7 +245,7 @@ def upgrade(
         _use_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            # A second process may have waited here while the first one migrated; then there is nothing left to do.
+            # Another process may have migrated the file while this one waited; then nothing is left to run.
             migrate(SqliteDatabase(connection), migrations, at=iso(at))
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("COMMIT")
@@ -256,7 +258,7 @@ def upgrade(
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """SQLite itself does not wait here: while another process opens the same new file, it says `locked` at once."""
+    """Switch to WAL. SQLite does not wait here for another process that opens the same new file, so this retries."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -269,14 +271,14 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _check_writable(connection: sqlite3.Connection) -> None:
-    """Raises: OperationalError: the file is read-only. Its connection stays so, also when the disk is well again."""
+    """Raises: OperationalError: the file is read-only. Such a connection stays read-only when the disk recovers."""
     waits = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     connection.execute("PRAGMA busy_timeout = 0")
     try:
         connection.execute("BEGIN")  # an immediate one succeeds on a read-only file
         connection.execute("UPDATE counters SET value = value WHERE name = ''")
     except sqlite3.OperationalError as error:
-        if not error.sqlite_errorname.startswith("SQLITE_BUSY"):  # who is busy writing can write
+        if not error.sqlite_errorname.startswith("SQLITE_BUSY"):  # a busy file is writable
             raise
     finally:
         if connection.in_transaction:
@@ -285,12 +287,12 @@ def _check_writable(connection: sqlite3.Connection) -> None:
 
 
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    """Our error for one of SQLite's."""
+    """Perdure's error for an error of SQLite."""
     name = getattr(error, "sqlite_errorname", None) or ""
     text = str(error)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(f"{path} was locked by another process for more than {BUSY_TIMEOUT_S:.0f} s: try again")
-    # SHMSIZE: the small file beside the store that its processes share can't grow, as at a start on a full disk.
+    # SHMSIZE: the shared-memory file beside the store can't grow, as at a start on a full disk.
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")):
         return StoreFull(f"no space left for {path}: free some, then send again; nothing of this was written")
     if name.startswith("SQLITE_READONLY"):
@@ -301,7 +303,7 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
         if is_store(path):
             return damaged(path, "its header is gone")
         return NotAStore(f"{path} is not a Perdure store: choose another path")
-    if text.startswith("Could not decode to UTF-8"):  # what follows quotes the text
+    if text.startswith("Could not decode to UTF-8"):  # the rest of the message quotes the text
         return damaged(path, "a text in it is not UTF-8")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_IOERR_CORRUPTFS", "SQLITE_IOERR_SHORT_READ")):
         return damaged(path, text)
@@ -318,7 +320,7 @@ def damaged(path: Path, what: str) -> StoreDamaged:
 
 
 def _disk_failed(path: Path, name: str) -> StoreError:
-    """SQLite tells a file-size limit, a quota and a broken disk by one name."""
+    """The error of a failed write. SQLite reports a file-size limit, a quota and a broken disk alike."""
     limit = _file_size_limit()
     sizes = [file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
     if limit is not None and max(sizes, default=0) + LIMIT_SLACK_BYTES > limit:
@@ -342,15 +344,15 @@ def _file_size_limit() -> int | None:
 
 
 def run_unit(connection: sqlite3.Connection, tx: Tx, unit: Callable[[Tx], Any], path: Path) -> Outcome:
-    """The result of one unit of the open transaction. Its failure is undone, and its neighbours stay.
+    """Run one unit of the open transaction. If it fails, only its own changes are rolled back.
 
-    Raises: sqlite3.Error: all of the transaction failed.
+    Raises: sqlite3.Error: the whole transaction failed.
     """
     connection.execute("SAVEPOINT unit")
     try:
         result = unit(tx)
     except BaseException as error:
-        # SQLite itself rolls everything back on a full disk or an input/output error: then all units failed.
+        # On a full disk or an I/O error SQLite rolls back the whole transaction: then all units failed.
         if not connection.in_transaction:
             raise
         connection.execute("ROLLBACK TO unit")
@@ -363,7 +365,7 @@ def run_unit(connection: sqlite3.Connection, tx: Tx, unit: Callable[[Tx], Any], 
 
 
 def too_large(error: OverflowError) -> InvalidInput:
-    """Python's numbers have no end, a column holds 64 bits."""
+    """The error for an integer of more than the 64 bits that a column holds."""
     refused = InvalidInput("a number is too large for the database")
     refused.__cause__ = error
     return refused

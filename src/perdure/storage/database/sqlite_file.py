@@ -1,9 +1,8 @@
-"""The files of a store as they lie on the disk: what SQLite itself passes over in silence.
+"""Checks of a store's files for losses that SQLite does not report.
 
-SQLite takes an empty file beside a log for a new database and deletes the log, and it does not miss a log that is gone.
-So a small file beside the store remembers the newest mark: a number in the store that grows with the time, is written
-with a commit at most once a second, and noted in the file after that commit. A store that has an older mark than the
-file, and was not touched since, has lost what its log held.
+SQLite takes an empty file beside a log for a new database and deletes the log, and it does not notice a missing log. So
+a commit writes a mark, a growing number, into the store at most once a second, and after it into a small file beside
+the store. A store with an older mark than that file, and not changed since, has lost the commits in its log.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ MARK_EVERY_S = 1.0
 MARK_BYTES = 64
 
 LOG_HEAD_BYTES = 32
-"""Of a log without any commit."""
+"""The size of a log without a commit."""
 
-LOOKED_AT_BYTES = 1 << 20
+SCAN_BYTES = 1 << 20
 OWN_TABLE = b"CREATE TABLE message_revisions"
 OWN_ID_AT, OWN_ID = 68, b"PERD"
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
+class _Note:
     mark: int
     inode: int
     at_ns: int
 
 
 class MarkFile:
-    """The newest mark of a store, noted beside it. A file that can't be written is none: nothing is noticed then.
+    """The file with the newest mark of a store. If it can't be written, losses go unnoticed.
 
-    The mark is the time in milliseconds, or one more than the last, whichever is more.
+    A mark is the time in milliseconds, and at least one more than the last mark.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +62,7 @@ class MarkFile:
         return int(writer.execute("SELECT value FROM counters WHERE name = 'mark'").fetchone()[0])
 
     def note(self, mark: int) -> None:
-        """Remember a mark that is committed. It is not flushed: an older mark than the store's says nothing."""
+        """Write a committed mark to the file. It is not flushed, because an older mark there does no harm."""
         self._next_s = time.monotonic() + MARK_EVERY_S
         with contextlib.suppress(OSError):
             text = b"%d %d" % (mark, self._path.stat().st_ino)
@@ -71,15 +70,14 @@ class MarkFile:
             file = _mark_path(self._path)
             if not file.exists():
                 file.touch(mode=0o600)
-            with file.open("r+b", buffering=0) as noted:  # one small write: nobody sees half of it
+            with file.open("r+b", buffering=0) as noted:  # one small write, which is atomic for readers
                 noted.write(line)
 
 
 def check_log(path: Path) -> int:
-    """What the store at this path must at least have as its mark; 0: nothing is known of it. To be called before it is
-    opened.
+    """The lowest mark that the store at this path must have; 0: unknown. Call it before the store is opened.
 
-    Raises: StoreDamaged: the store is empty, and its log is not.
+    Raises: StoreDamaged: the store is empty but its log is not.
     """
     with contextlib.suppress(OSError):
         log = _log_path(path)
@@ -89,22 +87,22 @@ def check_log(path: Path) -> int:
                 " or replaced. Nothing was touched. Put back the file that belongs to this log; or restore a backup,"
                 f" and move {log.name} and {path.name}-shm away"
             )
-    noted = _noted(path)
-    if noted is None or _touched_since(path, noted):
+    noted = _load_note(path)
+    if noted is None or _changed_since(path, noted):
         return 0
     return noted.mark
 
 
 def check_mark(path: Path, connection: sqlite3.Connection, least: int) -> None:
-    """Raises: StoreDamaged: the store has not the mark that `check_log` found, so commits are lost."""
+    """Raises: StoreDamaged: the store's mark is lower than `check_log` returned, so commits are lost."""
     if not least:
         return
     try:
         rows = connection.execute("SELECT value FROM counters WHERE name = 'mark'").fetchall()
     except sqlite3.OperationalError as error:
-        if "no such table" not in str(error):  # whatever else is wrong is told when it is opened
+        if "no such table" not in str(error):  # opening the store reports any other error
             return
-        rows = []  # the log held all there was
+        rows = []  # the log held the whole store
     except sqlite3.Error:
         return
     mark = int(rows[0][0]) if rows else 0
@@ -119,40 +117,40 @@ def check_mark(path: Path, connection: sqlite3.Connection, least: int) -> None:
 
 
 def forget_mark(path: Path) -> None:
-    """Go on with the store as it is, whatever was lost."""
+    """Accept the store as it is, with any loss."""
     _mark_path(path).unlink(missing_ok=True)
 
 
 def is_store(path: Path) -> bool:
-    """Whether a file that SQLite can't read was a store of ours."""
+    """Whether a file that SQLite can't read was a Perdure store."""
     try:
         if _mark_path(path).exists():
             return True
         with path.open("rb") as file:
-            head = file.read(LOOKED_AT_BYTES)
+            head = file.read(SCAN_BYTES)
     except OSError:
         return False
     return head[OWN_ID_AT : OWN_ID_AT + 4] == OWN_ID or OWN_TABLE in head
 
 
-def _noted(path: Path) -> _Noted | None:
+def _load_note(path: Path) -> _Note | None:
     try:
         file = _mark_path(path)
         text, _, digest = file.read_bytes()[:MARK_BYTES].strip().rpartition(b" ")
         mark, inode = map(int, text.split())
         if int(digest, 16) != zlib.crc32(text):
             return None
-        return _Noted(mark, inode, file.stat().st_mtime_ns)
+        return _Note(mark, inode, file.stat().st_mtime_ns)
     except (OSError, ValueError):
         return None
 
 
-def _touched_since(path: Path, noted: _Noted) -> bool:
-    """Whether the file is another one, or was written since: a backup that was put in its place has an older mark, and
-    lacks nothing. What SQLite itself moves from the log into the file since then has the mark."""
+def _changed_since(path: Path, noted: _Note) -> bool:
+    """Whether the store was replaced or written after the note: a restored backup has an older mark and lacks nothing.
+    A later checkpoint of the log has the mark."""
     try:
-        there = path.stat()
-        if there.st_ino != noted.inode or max(there.st_mtime_ns, there.st_ctime_ns) > noted.at_ns:
+        status = path.stat()
+        if status.st_ino != noted.inode or max(status.st_mtime_ns, status.st_ctime_ns) > noted.at_ns:
             return True
         log = _log_path(path)
         return log.exists() and log.stat().st_size > LOG_HEAD_BYTES and log.stat().st_mtime_ns > noted.at_ns

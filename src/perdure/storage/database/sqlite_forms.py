@@ -1,4 +1,4 @@
-"""How statements, runs of numbers and rows of the full-text index are written for SQLite, and read again."""
+"""Statements, runs of numbers and rows of the full-text index in the form that SQLite takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["RUN_BITS", "column_lengths", "numbered", "runs_of", "word_rows"]
+__all__ = ["RUN_BITS", "column_lengths", "pack_runs", "positional", "word_rows"]
 
 RUN_BITS = 12
 
@@ -16,13 +16,13 @@ _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
 @functools.lru_cache(maxsize=1024)
-def numbered(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Sequence[Any]]]:
-    """The statement with `?1` for the first `:name` and so on, and what takes its values out of the parameters.
+def positional(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Sequence[Any]]]:
+    """The statement with `?1`, `?2`, ... for its names, and a function that returns their values in order.
 
-    `sqlite3` asks SQLite for each name anew at every execution and lets go of the interpreter lock each time.
+    `sqlite3` looks each name up at every execution, and releases the interpreter lock each time.
     """
     names = list(dict.fromkeys(_PARAMETER.findall(sql)))
-    statement = _PARAMETER.sub(lambda found: f"?{names.index(found[1]) + 1}", sql)
+    statement = _PARAMETER.sub(lambda match: f"?{names.index(match[1]) + 1}", sql)
     match names:
         case []:
             return statement, lambda params: ()
@@ -32,8 +32,8 @@ def numbered(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Sequence[Any]
             return statement, operator.itemgetter(*names)
 
 
-def runs_of(numbers: Sequence[int]) -> list[int]:
-    """Runs of numbers that follow each other, each as its first one and, in the last `RUN_BITS`, how many follow it."""
+def pack_runs(numbers: Sequence[int]) -> list[int]:
+    """Runs of consecutive numbers: each as its first number and, in the lowest `RUN_BITS`, how many follow it."""
     runs: list[int] = []
     last = most = -2
     for number in sorted(set(numbers)):
@@ -55,11 +55,11 @@ def word_rows(number: int, rows: Sequence[tuple[int, str, str]]) -> list[dict[st
 
 
 def column_lengths(sizes: bytes) -> list[int]:
-    """The numbers in a `sz` of FTS5: seven bits in each byte, the first one highest, all but the last marked."""
-    found, number = [], 0
+    """Decode FTS5's column `sz`: integers of seven bits per byte, highest first, all but the last with the top bit."""
+    lengths, number = [], 0
     for byte in sizes:
         number = number << 7 | byte & 0x7F
         if byte < 0x80:
-            found.append(number)
+            lengths.append(number)
             number = 0
-    return found
+    return lengths

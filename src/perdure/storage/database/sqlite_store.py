@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 GROUP_COMMIT_UNITS = 256
 GROUP_COMMIT_S = 0.05
-"""Of CPU: so long units are taken into one transaction. Small ones share a commit, large ones don't wait for each
-other."""
+"""CPU seconds after which no further unit joins the transaction: small units share a commit, large ones don't wait for
+each other."""
 READERS = 4
 
 
@@ -49,7 +49,7 @@ class _Job:
 class SqliteStore:
     """`Store` over one SQLite file. Open it with `SqliteStore.open`.
 
-    Units are run in the writer's thread or in a reader's, so that the caller's loop goes on meanwhile.
+    Units run in the writer's thread or in a reader's, not in the caller's event loop.
     """
 
     def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -83,13 +83,13 @@ class SqliteStore:
         """
         least = check_log(path)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # what people told their agents is their own
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # private to the user
         except OSError as error:
             raise StoreReadOnly(
                 f"the data folder {path.parent} can't be created ({error.strerror}): name another one with PERDURE_HOME"
             ) from error
         if not path.exists():
-            with contextlib.suppress(OSError):  # where this fails SQLite fails too, and says why
+            with contextlib.suppress(OSError):  # if this fails, SQLite fails too and reports the reason
                 path.touch(mode=0o600)
         connection = connect(path)
         try:
@@ -109,7 +109,7 @@ class SqliteStore:
         return await loop.run_in_executor(self._pool, self._read, unit, args, kwargs)
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        # Nothing is awaited from here on until it is put: a job that is put behind the last one would never be done.
+        # No await between this check and `put`: a job behind the writer's last one would never run.
         if self._closed:
             raise StoreClosed
         if self._broken is not None:
@@ -123,7 +123,7 @@ class SqliteStore:
             del future  # its error's traceback holds this frame
 
     async def close(self) -> None:
-        """Finish what was accepted, then close. Closing twice is no error."""
+        """Finish all accepted units, then close. Closing twice is not an error."""
         if self._closed:
             return
         self._closed = True
@@ -153,17 +153,17 @@ class SqliteStore:
             raise too_large(error) from error
 
     def _write_jobs(self) -> None:
-        """The writer's thread: take what is waiting, write it, then tell."""
+        """The writer's thread: take the waiting jobs, write them, then resolve their futures."""
         while True:
             jobs, last = self._next_jobs()
             while jobs:
                 outcomes = self._write([job.unit for job in jobs])
-                jobs = _resolve(jobs, outcomes)
+                jobs = _resolve_jobs(jobs, outcomes)
             if last:
                 return
 
     def _next_jobs(self) -> tuple[list[_Job], bool]:
-        """What is waiting, at least one job; and whether nothing will come after it."""
+        """The waiting jobs, after waiting for the first; and whether they are the last."""
         jobs: list[_Job] = []
         job = self._jobs.get()
         while job is not None:
@@ -177,10 +177,10 @@ class SqliteStore:
         return jobs, True
 
     def _write(self, units: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
-        """Run the units in one transaction and commit it; the outcomes of the first ones, if they take long."""
+        """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""
         outcomes: list[Outcome] = []
         try:
-            if self._broken is not None:  # these waited already when it broke
+            if self._broken is not None:  # these were queued before it broke
                 raise self._broken
             self._database.begin()
             began = time.thread_time()
@@ -188,23 +188,23 @@ class SqliteStore:
                 outcomes.append(run_unit(self._writer, self._tx, unit, self._path))
                 if time.thread_time() - began > GROUP_COMMIT_S:
                     break
-            self._commit(marked=any(raised is None for _, raised in outcomes))
+            self._commit(with_mark=any(raised is None for _, raised in outcomes))
         except BaseException as error:
-            outcomes = [(None, self._failed(error))] * len(units)
+            outcomes = [(None, self._roll_back(error))] * len(units)
         return outcomes
 
-    def _commit(self, *, marked: bool) -> None:
-        mark = self._marks.put(self._writer) if marked and self._marks.is_due else 0
+    def _commit(self, *, with_mark: bool) -> None:
+        mark = self._marks.put(self._writer) if with_mark and self._marks.is_due else 0
         self._database.commit()
         if mark:
             self._marks.note(mark)
 
-    def _failed(self, error: BaseException) -> BaseException:
+    def _roll_back(self, error: BaseException) -> BaseException:
         failure = store_error(error, self._path) if isinstance(error, sqlite3.Error) else error
         with contextlib.suppress(sqlite3.Error):
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
-        # After a failed fsync nobody knows what is on the disk, and a second fsync may lie: no more writes.
+        # After a failed fsync the disk's state is unknown, and a second fsync may falsely succeed: stop writing.
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"):
             self._broken = StoreUnavailable(
                 f"{self._path}: the disk could not confirm a write, so nobody knows what is on it: check the disk, then"
@@ -213,14 +213,14 @@ class SqliteStore:
         return failure
 
 
-def _resolve(jobs: list[_Job], outcomes: list[Outcome]) -> list[_Job]:
-    """Tell the callers of the first jobs what came of them; the other jobs.
+def _resolve_jobs(jobs: list[_Job], outcomes: list[Outcome]) -> list[_Job]:
+    """Resolve the futures of the first jobs, and return the other jobs.
 
-    The list is emptied: an error's traceback holds the frame that made the list, which would keep both alive.
+    It empties `outcomes`: an error's traceback holds the frame of the list, which would keep both alive.
     """
     count = len(outcomes)
     for job in jobs[:count]:
-        # The caller's loop may have ended meanwhile; what it asked for is durable all the same.
+        # The caller's loop may have ended; its changes are durable all the same.
         with contextlib.suppress(RuntimeError):
             job.loop.call_soon_threadsafe(_set_outcome, job.future, *outcomes.pop(0))
     return jobs[count:]

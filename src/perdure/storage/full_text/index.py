@@ -33,7 +33,7 @@ def unindex_words(db: Database, table: str, number: int, rows: Sequence[Words]) 
 
 def _made_anew(db: Database, table: str, number: int, rows: Sequence[Words]) -> Sequence[Words]:
     """Those that are in the part of the new index that is made."""
-    if db.mends_words:
+    if db.removes_by_number:
         return ()
     found = db.rows(
         "SELECT number, next_seq FROM rebuilding WHERE name = :name AND number < :end", {"name": table, "end": IN_USE}

@@ -39,7 +39,7 @@ def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, in
     table = TABLES[kind]
     found = _begun(db, table)
     if not found:
-        if not db.mends_words:
+        if not db.removes_by_number:
             db.run(f"DROP TABLE IF EXISTS {next_table(table)}", {})
             db.full_text_table(next_table(table))
         db.run(
@@ -85,15 +85,15 @@ def words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> 
 
 
 def _make(db: Database, table: str, number: int, first: int, last: int, words: Sequence[Words]) -> None:
-    if db.mends_words:
-        db.unindex_words(table, number, [(seq, "", "") for seq in db.indexed(table, number, first, last)])
+    if db.removes_by_number:
+        db.unindex_words(table, number, [(seq, "", "") for seq in db.index_marks(table, number, first, last)])
         db.index_words(table, number, words)
     else:
         db.index_words(next_table(table), number, words)
 
 
 def _take_its_place(db: Database, table: str) -> tuple[int, int] | None:
-    if db.mends_words:
+    if db.removes_by_number:
         db.run("DELETE FROM rebuilding WHERE name = :name", {"name": table})
         return None
     db.run(f"ALTER TABLE {table} RENAME TO {table}_old", {})

@@ -55,7 +55,7 @@ class Captures:
             "org_id": self._org_id,
         }
         ((tokens, last),) = self._db.rows(
-            f"SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1) FROM messages{self._db.of_conversation}"
+            f"SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1) FROM messages{self._db.conversation_index}"
             f" WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq AND seq > :upto_seq{below}"
             f" AND kind = 'message' AND role IN ('user', 'assistant') AND {SHOWN} AND {OWN_AGENT}",
             params if before_seq is None else params | {"before_seq": before_seq},

@@ -62,7 +62,7 @@ class Conversations:
     def __init__(self, db: Database, org_id: OrgId) -> None:
         self._db, self._org_id = db, org_id
         self._agents = Agents(db, org_id)
-        self._opening = _opening(db.joined("b.id || ':' || b.version"))
+        self._opening = _opening(db.concat("b.id || ':' || b.version"))
 
     def add(
         self,
@@ -184,7 +184,8 @@ class Conversations:
     def shown(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
         """The newest messages that the conversation shows the model, oldest first, without the engine's own."""
         rows = self._db.rows(
-            f"SELECT id FROM messages{self._db.of_conversation} WHERE agent_id = :agent_id AND conversation_seq = :seq"
+            f"SELECT id FROM messages{self._db.conversation_index}"
+            " WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq >= COALESCE((SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
             " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
             f" AND kind = 'message' AND {SHOWN} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
@@ -247,7 +248,7 @@ class Conversations:
             # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
             changes += (
                 ", prefix_seq = :prefix_seq, view_tokens = (SELECT COALESCE(SUM(tokens), 0) FROM"
-                f" messages{self._db.of_conversation} WHERE agent_id = :agent_id AND conversation_seq = :seq"
+                f" messages{self._db.conversation_index} WHERE agent_id = :agent_id AND conversation_seq = :seq"
                 f" AND seq >= :from_seq AND {SHOWN})"
             )
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}

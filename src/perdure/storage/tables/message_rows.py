@@ -139,7 +139,7 @@ def _repeats(part: Part) -> bool:
 
 
 def read_rows(db: Database, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
-    source = f"messages{db.of_conversation if of_conversation else ''}"
+    source = f"messages{db.conversation_index if of_conversation else ''}"
     messages = [message_of(row) for row in db.rows(f"SELECT {COLUMNS} FROM {source} WHERE {where}", params)]
     if any(message.revision for message in messages):
         return [_revised(db, message) if message.revision else message for message in messages]

@@ -183,9 +183,9 @@ class Messages:
             found.setdefault(agent_id, []).append(seq)
         reset: set[MessageId] = set()
         for agent_id, seqs in found.items():
-            source, among, params = self._db.picked("messages", "seq", "seqs", seqs)
+            source, condition, params = self._db.select_numbers("messages", "seq", "seqs", seqs)
             rows = self._db.rows(
-                f"SELECT id FROM {source} WHERE agent_id = :agent_id AND {among}"
+                f"SELECT id FROM {source} WHERE agent_id = :agent_id AND {condition}"
                 f" AND (removed = 2 OR removed = 0 AND {being_reset('messages')})",
                 {"agent_id": agent_id, **params},
             )
@@ -231,7 +231,7 @@ class Messages:
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
             return self._read(f"{where} AND {SHOWN} ORDER BY seq", params, of_conversation=True)
-        sql = f"SELECT {COLUMNS} FROM messages{self._db.of_conversation} WHERE {OWN_AGENT} AND {where} ORDER BY seq"
+        sql = f"SELECT {COLUMNS} FROM messages{self._db.conversation_index} WHERE {OWN_AGENT} AND {where} ORDER BY seq"
         rows = map(message_of, self._db.rows(sql, params | {"org_id": self._org_id}))
         shown = (as_of_settings(self._db, row, settings_revision) if row.revision else row for row in rows)
         return [message for message in shown if message is not None]
@@ -270,7 +270,7 @@ class Messages:
         """How many of those that `list` gives have higher numbers."""
         where, params = listed(agent_id, conversation_seq, seq, None)
         found = f"{where} AND kind IN ('message', 'approval') AND {SHOWN} AND {OWN_AGENT}"
-        index = "" if conversation_seq is None else self._db.of_conversation
+        index = "" if conversation_seq is None else self._db.conversation_index
         sql = f"SELECT COUNT(*) FROM messages{index} WHERE {found}"
         return int(self._db.rows(sql, params | {"org_id": self._org_id})[0][0])
 
@@ -353,10 +353,10 @@ class Messages:
         """Number -> text of those that were not removed."""
         if not seqs:
             return {}
-        source, among, params = self._db.picked("messages", "seq", "seqs", seqs)
+        source, condition, params = self._db.select_numbers("messages", "seq", "seqs", seqs)
         rows = self._db.rows(
             f"SELECT seq, parts, revision FROM {source} WHERE {OWN_AGENT} AND agent_id = :agent_id AND {SHOWN}"
-            f" AND {among}",
+            f" AND {condition}",
             {"agent_id": agent_id, "org_id": self._org_id, **params},
         )
         found = {row[0]: row_text(row[1]) for row in rows if not row[2]}
@@ -436,10 +436,10 @@ def read_messages(
     """seq -> message, without the removed ones, and without those of before a reset unless asked for."""
     if not seqs:
         return {}
-    among, params = db.among("seq", "seqs", seqs)
+    condition, params = db.in_numbers("seq", "seqs", seqs)
     found = read_rows(
         db,
-        f"agent_id = :agent_id AND {among} AND {shown(reset)} AND {OWN_AGENT}",
+        f"agent_id = :agent_id AND {condition} AND {shown(reset)} AND {OWN_AGENT}",
         {"agent_id": agent_id, "org_id": org_id, **params},
     )
     return {message.seq: message for message in found}
@@ -467,7 +467,7 @@ def message_words_of(
     source = "messages"
     if conversation_seq is not None:
         where, params = f"{where} AND conversation_seq = :conversation", params | {"conversation": conversation_seq}
-        source += db.of_conversation
+        source += db.conversation_index
     for seq, role, parts, revision in db.rows(f"SELECT seq, role, parts, revision FROM {source} WHERE {where}", params):
         stored = revised_parts(db, agent_id, seq, revision) if revision else parts
         # Parts are made only of what may hold some that search leaves out: most messages are one text.

@@ -258,9 +258,9 @@ class Passages:
         """Those that are there, in the order of `seqs`."""
         if not seqs:
             return PassageTexts()
-        source, among, params = self._db.picked("passages", "seq", "seqs", seqs)
+        source, condition, params = self._db.select_numbers("passages", "seq", "seqs", seqs)
         rows = self._db.rows(
-            f"SELECT {_COLUMNS}, uses FROM {source} WHERE {OWN_ARCHIVE} AND archive_id = :archive_id AND {among}",
+            f"SELECT {_COLUMNS}, uses FROM {source} WHERE {OWN_ARCHIVE} AND archive_id = :archive_id AND {condition}",
             {"archive_id": archive_id, "org_id": self._org_id, **params},
         )
         there = {row[2]: row for row in rows}
@@ -282,9 +282,9 @@ class Passages:
         """Count that these were shown to an agent that looked for them."""
         if not seqs:
             return
-        among, params = self._db.among("seq", "seqs", seqs)
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
         self._db.run(
-            f"UPDATE passages SET uses = uses + 1 WHERE archive_id = :archive_id AND {among} AND {OWN_ARCHIVE}",
+            f"UPDATE passages SET uses = uses + 1 WHERE archive_id = :archive_id AND {condition} AND {OWN_ARCHIVE}",
             {"archive_id": archive_id, "org_id": self._org_id, **params},
         )
 
@@ -316,8 +316,8 @@ class Passages:
     def by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]:
         if not seqs:
             return []
-        among, params = self._db.among("p.seq", "seqs", seqs)
-        rows = self._read(f"p.archive_id = :archive_id AND {among}", {"archive_id": archive_id} | params)
+        condition, params = self._db.in_numbers("p.seq", "seqs", seqs)
+        rows = self._read(f"p.archive_id = :archive_id AND {condition}", {"archive_id": archive_id} | params)
         found = {passage.seq: passage for passage in rows}
         return [found[seq] for seq in seqs if seq in found]
 

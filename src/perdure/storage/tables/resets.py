@@ -69,7 +69,7 @@ class Resets:
         params |= {"next": next_seq, "upto": next_seq - 1, "first": first_seq}
         # All of the conversation's rows from `first_seq` on are in view, but those that a revision removed.
         shown = "agent_id = :agent_id AND conversation_seq = :seq AND removed = 0"
-        source = f"messages{self._db.of_conversation}"
+        source = f"messages{self._db.conversation_index}"
         if not self._db.rows(f"SELECT 1 FROM {source} WHERE {shown} AND seq >= :first LIMIT 1", params):
             return None
         known = 0
@@ -129,7 +129,7 @@ class Resets:
             return False
         (number, embedded), (seq, first, upto) = agents[0], found[0]
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "first": first, "upto": upto, "limit": limit}
-        source = f"messages{self._db.of_conversation}"
+        source = f"messages{self._db.conversation_index}"
         rows = self._db.rows(
             f"SELECT seq, kind, LENGTH(parts) FROM {source} WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq BETWEEN :first AND :upto ORDER BY seq LIMIT :limit",

@@ -114,9 +114,9 @@ class Tools:
         """Those of several tools; tools that run no source are left out."""
         if not tool_ids:
             return {}
-        among, names = _among("id", "id", tool_ids)
+        condition, names = _among("id", "id", tool_ids)
         rows = self._db.rows(
-            f"SELECT id, code FROM tools WHERE org_id = :org_id AND code IS NOT NULL AND {among}",
+            f"SELECT id, code FROM tools WHERE org_id = :org_id AND code IS NOT NULL AND {condition}",
             names | {"org_id": self._org_id},
         )
         return {ToolId(row[0]): code for row in rows if (code := _code(row[1])) is not None}
@@ -252,12 +252,12 @@ def _conditions(where: ToolFilter) -> tuple[str, dict[str, Any]]:
     params: dict[str, Any] = {}
     for column, wanted in (("name", where.names), ("id", where.ids), ("tool_type", where.types)):
         if wanted is not None:
-            among, names = _among(column, f"w_{column}", wanted)
-            clauses.append(among)
+            condition, names = _among(column, f"w_{column}", wanted)
+            clauses.append(condition)
             params |= names
     if where.not_types:
-        among, names = _among("tool_type", "w_not", where.not_types)
-        clauses.append(f"NOT {among}")
+        condition, names = _among("tool_type", "w_not", where.not_types)
+        clauses.append(f"NOT {condition}")
         params |= names
     if where.letta is not None:
         clauses.append(f"tool_type {'LIKE' if where.letta else 'NOT LIKE'} 'letta!_%' ESCAPE '!'")

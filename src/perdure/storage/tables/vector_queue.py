@@ -17,7 +17,7 @@ def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
         f"{QUEUE} DO UPDATE SET tries = 0, not_before = '', failure = NULL",
         [{"number": number, "seq": seq} for seq in seqs],
     )
-    db.queued += len(seqs)
+    db.queued_texts += len(seqs)
 
 
 def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
@@ -25,16 +25,16 @@ def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
     if not seqs:
         return
     # The queue first: a worker that is storing a vector just now holds its row, and is waited for.
-    among, params = db.among("seq", "seqs", seqs)
-    db.run(f"DELETE FROM embedding_queue WHERE number = :number AND {among}", {"number": number} | params)
-    keys, params = db.among("key", "keys", [number << 32 | seq for seq in seqs])
+    condition, params = db.in_numbers("seq", "seqs", seqs)
+    db.run(f"DELETE FROM embedding_queue WHERE number = :number AND {condition}", {"number": number} | params)
+    keys, params = db.in_numbers("key", "keys", [number << 32 | seq for seq in seqs])
     there = db.rows(f"SELECT key, generation FROM vectors WHERE {keys} AND vector IS NOT NULL", params)
     if not there:
         return
     scope = db.rows(f"SELECT generation FROM vector_scopes WHERE number = :number{db.for_update}", {"number": number})
     if not scope:
         return
-    db.touched.add(number)
+    db.changed_scopes.add(number)
     counted = sum(row[1] == scope[0][0] for row in there)
     changed = {"number": number, "counted": counted}
     db.run(

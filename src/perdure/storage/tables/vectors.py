@@ -52,7 +52,7 @@ class Vectors:
     @property
     def queued(self) -> int:
         """How many texts were queued through this connection: a unit of work that queued some has made it larger."""
-        return self._db.queued
+        return self._db.queued_texts
 
     @contextlib.contextmanager
     def embedding_new(self, model: str) -> Iterator[None]:
@@ -90,7 +90,7 @@ class Vectors:
     def restart(self, number: int, model: str) -> Scope:
         """Begin again with `model`: no vector is left, every text is looked at again. Raises: NotFound."""
         params = self._own(number) | {"model": storable(model)}
-        self._db.touched.add(number)
+        self._db.changed_scopes.add(number)
         self._db.run(
             "UPDATE vector_scopes SET model = :model, dimensions = NULL, generation = generation + 1,"
             " version = version + 1, row_count = 0, fill_from = 0 WHERE number = :number AND org_id = :org_id",
@@ -120,7 +120,7 @@ class Vectors:
         params = self._own(number) | {"first": number << 32, "last": number << 32 | _MASK, "limit": limit}
         if not self._db.rows("SELECT 1 FROM vector_scopes WHERE number = :number AND org_id = :org_id", params):
             return True
-        self._db.touched.add(number)
+        self._db.changed_scopes.add(number)
         some = "" if limit is None else " LIMIT :limit"
         keys = f"SELECT key FROM vectors WHERE key BETWEEN :first AND :last ORDER BY key{some}"
         gone = self._db.run(f"DELETE FROM vectors WHERE key IN ({keys})", params)
@@ -157,7 +157,7 @@ class Vectors:
             done = {row[0] & _MASK for row in have}
             missing = [{"number": scope.number, "seq": seq} for seq in seqs if seq not in done]
             self._db.run_many(f"{QUEUE} DO NOTHING", missing)
-            self._db.queued += len(missing)
+            self._db.queued_texts += len(missing)
         self._db.run(
             "UPDATE vector_scopes SET fill_from = :from WHERE number = :number",
             {"from": seqs[-1] + 1 if len(seqs) == limit else None, "number": scope.number},
@@ -186,20 +186,20 @@ class Vectors:
         Raises: NotFound: no such scope; EmbeddingMismatch: it holds vectors of another model or length.
         """
         vectors = dict(rows)
-        among, listed = self._db.among("seq", "seqs", list(vectors))
+        condition, listed = self._db.in_numbers("seq", "seqs", list(vectors))
         queued = {"number": number} | listed
         if claimed is not None:
             held = self._db.rows(
-                f"SELECT seq FROM embedding_queue WHERE number = :number AND not_before = :claimed AND {among}"
+                f"SELECT seq FROM embedding_queue WHERE number = :number AND not_before = :claimed AND {condition}"
                 f"{self._db.for_update}",
                 queued | {"claimed": iso(claimed)},
             )
             vectors = {row[0]: vectors[row[0]] for row in held}
-            among, listed = self._db.among("seq", "seqs", list(vectors))
+            condition, listed = self._db.in_numbers("seq", "seqs", list(vectors))
             queued = {"number": number} | listed
         if not vectors:
             return []
-        self._db.touched.add(number)
+        self._db.changed_scopes.add(number)
         scope = self._there(number, lock=True)
         if scope.model != model or scope.dimensions not in (None, dimensions):
             raise EmbeddingMismatch(
@@ -211,7 +211,7 @@ class Vectors:
             )
         if wrong := [len(vector) for vector in vectors.values() if len(vector) != 2 * dimensions]:
             raise ValueError(f"a vector of {dimensions} 16-bit floats has {wrong[0]} bytes")
-        keys, params = self._db.among("key", "keys", [number << 32 | seq for seq in vectors])
+        keys, params = self._db.in_numbers("key", "keys", [number << 32 | seq for seq in vectors])
         have = self._db.rows(
             f"SELECT COUNT(*) FROM vectors WHERE {keys} AND generation = :generation AND vector IS NOT NULL",
             params | {"generation": scope.generation},
@@ -241,7 +241,7 @@ class Vectors:
                 for seq, vector in vectors.items()
             ],
         )
-        self._db.run(f"DELETE FROM embedding_queue WHERE number = :number AND {among}", queued)
+        self._db.run(f"DELETE FROM embedding_queue WHERE number = :number AND {condition}", queued)
         return list(vectors)
 
     def remove(self, number: int, seqs: Sequence[int]) -> None:
@@ -263,7 +263,7 @@ class Vectors:
         params = self._between(scope, first, min(first + limit - 1, _MASK)) | {"size": size}
         count, right, last, seqs, versions, vectors = db.rows(
             f"SELECT COUNT(*), SUM(CASE WHEN LENGTH(vector) = :size THEN 1 ELSE 0 END), MAX({_SEQ}),"
-            f" {db.joined(_SEQ, 'key')}, {db.joined('version', 'key')}, {db.joined_bytes('vector', 'key')}"
+            f" {db.concat(_SEQ, 'key')}, {db.concat('version', 'key')}, {db.concat_bytes('vector', 'key')}"
             f" FROM {wanted}",
             params,
         )[0]
@@ -302,7 +302,7 @@ class Vectors:
         """(number, vector) of those that have one, in any order."""
         if not self._is_own(scope.number):
             return ()
-        keys, params = self._db.among("key", "keys", [scope.number << 32 | seq for seq in seqs])
+        keys, params = self._db.in_numbers("key", "keys", [scope.number << 32 | seq for seq in seqs])
         rows = self._db.rows(
             f"SELECT key, vector FROM vectors WHERE {keys} AND generation = :generation AND vector IS NOT NULL",
             params | {"generation": scope.generation},
@@ -409,7 +409,7 @@ class Vectors:
 
     def cached(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
         """hash -> vector of texts that were embedded lately."""
-        slots, params = self._db.among("slot", "slots", [_slot(digest) for digest in hashes])
+        slots, params = self._db.in_numbers("slot", "slots", [_slot(digest) for digest in hashes])
         wanted = set(hashes)
         rows = self._db.rows(
             f"SELECT hash, vector FROM embedding_cache WHERE {slots} AND model = :model",

@@ -80,7 +80,7 @@ def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
             " WHERE number = (SELECT number FROM archives WHERE id = :id) RETURNING number",
             params,
         )
-        db.touched.update(row[0] for row in scopes)
+        db.changed_scopes.update(row[0] for row in scopes)
     _remove_some(db, org_id, table, own, limit=ROWS_AT_ONCE, chars=CHARS)
 
 
@@ -151,7 +151,7 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     # The organisation is the first column of its key, without which every secret would be looked at.
     db.run("DELETE FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id", params)
     if db.run("UPDATE vector_scopes SET org_id = :deleted WHERE number = :number", params):
-        db.touched.add(number)
+        db.changed_scopes.add(number)
 
 
 def _remove_some_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:

@@ -169,7 +169,7 @@ class _Part:
         table, number = TABLES[self._owner.kind], self._owner.number
         words = words_of(self._db, self._owner.kind, self._owner.id, self._first, self._last)
         expected = {row[0]: row for row in words}
-        there = self._db.indexed(table, number, self._first, self._last)
+        there = self._db.index_marks(table, number, self._first, self._last)
         missing = [row for seq, row in expected.items() if seq not in there]
         stale = [
             seq
@@ -179,10 +179,10 @@ class _Part:
         if self._repair:  # in this index alone: one that is made anew beside it is made of the texts
             self._db.index_words(table, number, missing)
         self._found("words", "not found by their words", len(missing))
-        if stale and self._repair and self._db.mends_words:
+        if stale and self._repair and self._db.removes_by_number:
             word_index.unindex_words(self._db, table, number, [(seq, "", "") for seq in stale])
             word_index.index_words(self._db, table, number, [expected[seq] for seq in stale if seq in expected])
-        self._found("stale words", "found by words they don't have", len(stale), mended=self._db.mends_words)
+        self._found("stale words", "found by words they don't have", len(stale), mended=self._db.removes_by_number)
 
     def tags(self) -> None:
         rows = self._db.rows(
