@@ -128,8 +128,8 @@ def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]
 def open_calls(tx: Tx, conversation: Conversation) -> tuple[ToolCall, ...]:
     """The calls that a conversation's next run goes on with, decided or not, with what they are run with as decided."""
     pending = find_pending(tx, conversation)
-    found = () if pending is None else pending.open_calls
-    return tuple(ToolCall(one.call.call_id, one.call.name, one.arguments, one.call.awaits) for one in found)
+    calls = () if pending is None else pending.open_calls
+    return tuple(ToolCall(one.call.call_id, one.call.name, one.arguments, one.call.awaits) for one in calls)
 
 
 def client_specs(tx: Tx, agent_id: AgentId, digest: str | None) -> dict[str, ToolSpec]:
@@ -156,13 +156,13 @@ def client_skills(tx: Tx, agent_id: AgentId, digest: str) -> Sequence[Mapping[st
 def waits_by_tool(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
     """The tools whose calls wait for somebody, of those that a run has: name -> for whom."""
     approved, waived = rules_of(settings).approved, settings.get("approval_waived") or ()
-    found: dict[str, Waits] = {}
+    waits: dict[str, Waits] = {}
     for name, tool in tools.items():
         if tool.spec.kind == "client":
-            found[name] = "client"
+            waits[name] = "client"
         elif name in approved or (tool.spec.requires_approval and tool.id not in waived):
-            found[name] = "approval"
-    return found
+            waits[name] = "approval"
+    return waits
 
 
 def with_waits(
@@ -179,14 +179,14 @@ def with_waits(
     will be refused, or is one of the `refused`."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     waits = waits_by_tool(tools, settings)
-    found = (
+    states = (
         expected_states(log.rule_scope, log.called, [call.name for call in calls]) if log.rule_scope is not None else ()
     )
     changed: dict[str, ToolCall] = {}
     for place, call in enumerate(calls):
-        arguments = prefilled(call.arguments, found[place].filled.get(call.name)) if found else call.arguments
+        arguments = prefilled(call.arguments, states[place].filled.get(call.name)) if states else call.arguments
         wait = waits.get(call.name)
-        broken = call.call_id in refused or (bool(found) and found[place].violation(call.name) is not None)
+        broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         if wait is not None and (broken or not is_usable(tools[call.name].spec, arguments)):
             wait = None
         digest = tool_digest(tx, tools[call.name]) if wait == "approval" else None
@@ -211,15 +211,15 @@ def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[
     """The calls under ids that nobody was asked about of late: or an answer that is sent again, or comes after its call
     was given up, could be taken for one to these."""
     taken = recent_approval_ids(tx, log) | {call.call_id for message in log.messages for call in message.calls}
-    found: dict[str, ToolCall] = {}
+    renamed: dict[str, ToolCall] = {}
     for old, call in calls.items():
         call_id, count = call.call_id, 1
         while call.awaits is not None and (call_id in taken or (call_id != old and call_id in calls)):
             count += 1
             call_id = f"{call.call_id}-{count}"
         taken.add(call_id)
-        found[old] = ToolCall(call_id, call.name, call.arguments, call.awaits, call.tool_digest)
-    return found
+        renamed[old] = ToolCall(call_id, call.name, call.arguments, call.awaits, call.tool_digest)
+    return renamed
 
 
 def recent_approval_ids(tx: Tx, log: RunLog) -> set[str]:
@@ -241,10 +241,10 @@ def check_answers(
         don't fit the tool.
     """
     waiting = {one.call.call_id: one for one in pending.waiting}
-    given = [answer.call_id for answer in answers]
-    known = not given or {*given} <= {*waiting} if partial else {*given} == {*waiting}
-    if not known or len({*given}) < len(given):
-        raise AnswerInvalid(f"Invalid tool call IDs. Expected '{list(waiting)}', but received '{given}'.")
+    call_ids = [answer.call_id for answer in answers]
+    known = not call_ids or {*call_ids} <= {*waiting} if partial else {*call_ids} == {*waiting}
+    if not known or len({*call_ids}) < len(call_ids):
+        raise AnswerInvalid(f"Invalid tool call IDs. Expected '{list(waiting)}', but received '{call_ids}'.")
     tools = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(agent.id)}
     for answer in answers:
         call = waiting[answer.call_id].call

@@ -111,12 +111,12 @@ def _answered_rows(tx: Tx, run: Run, calls: int) -> Sequence[Message]:
 
 def _answers_in(rows: Iterable[Message]) -> StoredAnswers:
     """call id -> what was answered, in the rows from the calls on."""
-    found: dict[str, ToolDecision | ToolResult] = {}
+    stored: dict[str, ToolDecision | ToolResult] = {}
     for row in rows:
-        found |= {decision.call_id: decision for decision in row.decisions}
+        stored |= {decision.call_id: decision for decision in row.decisions}
         for result in row.results:
-            found.setdefault(result.call_id, result)
-    return found
+            stored.setdefault(result.call_id, result)
+    return stored
 
 
 def _decision_ids(rows: Iterable[Message]) -> tuple[str, ...]:

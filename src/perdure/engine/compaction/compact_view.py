@@ -49,15 +49,15 @@ def compact_view(
         nodes: the summary nodes in view, oldest first.
     """
     counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs
-    gone: tuple[Message, ...] = ()
-    kept, pinned, from_seq = view.rows, view.pinned, prefix.from_message_seq
+    dropped: tuple[Message, ...] = ()
+    rows, pinned, from_seq = view.rows, view.pinned, prefix.from_message_seq
     nodes = list(nodes)
     node: SummaryNode | None = None
     before = 0
     if isinstance(smaller, Evict):
         stay = {message.seq for message in smaller.pinned}
-        gone = tuple(message for message in (*pinned, *smaller.messages) if message.seq not in stay)
-        kept = tuple(message for message in kept if message.seq >= smaller.from_seq)
+        dropped = tuple(message for message in (*pinned, *smaller.messages) if message.seq not in stay)
+        rows = tuple(message for message in rows if message.seq >= smaller.from_seq)
         pinned, from_seq = smaller.pinned, smaller.from_seq
     if summary is not None:
         node = tx.nodes.add(_node(agent, conversation, smaller, summary, inputs))
@@ -69,7 +69,7 @@ def compact_view(
             before = sum(old.tokens for old in smaller.nodes)
         else:
             nodes.append(node)
-            before = sum(row_tokens(message, stubs, counter) for message in gone)
+            before = sum(row_tokens(message, stubs, counter) for message in dropped)
     opening = tx.conversations.opening(agent.id, conversation.seq)
     agent, memory = opening.agent, read_memory(tx, opening)
     compiled = compile_prefix(
@@ -86,16 +86,18 @@ def compact_view(
         marker=prefix.marker,
     )
     rewritten = store_prefix(tx, conversation, memory, compiled)
-    left = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in gone}}
-    view_tokens = sum(row_tokens(message, left, counter) for message in (*pinned, *kept))
+    remaining_stubs = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in dropped}}
+    view_tokens = sum(row_tokens(message, remaining_stubs, counter) for message in (*pinned, *rows))
     if conversation.prefix_seq is None:  # nothing was sent, so nothing was measured
         begun = replace(conversation, view_tokens=view_tokens)
         overcount = overcount_behind(tx, agent, begun, None, rewritten, counter)
     else:
         overcount = overcount_behind(tx, agent, conversation, prefix, rewritten, counter)
         estimated = prefix.tokens + conversation.view_tokens
-        overcount = dropped_rows(overcount, gone, stubs, counter, estimated=estimated)
-    tx.conversations.fit(agent.id, conversation.seq, view_tokens=view_tokens, stubs=left, overcount=overcount)
+        overcount = dropped_rows(overcount, dropped, stubs, counter, estimated=estimated)
+    tx.conversations.fit(
+        agent.id, conversation.seq, view_tokens=view_tokens, stubs=remaining_stubs, overcount=overcount
+    )
     return Compaction(rewritten, node, before)
 
 

@@ -7,10 +7,10 @@ the log; nothing of a half-made one was stored.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.plan import Evict, Merge, Stub
+from perdure.core.conversations import Conversation
 from perdure.core.events import Event, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
@@ -39,11 +39,11 @@ async def make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
         before = await before_compaction(room.log, by=by, budget_tokens=budget, ports=ports)
         if before.log.run.ended:
             return before
-        made = await _make_room(room, views, ports)
-        after = await after_compaction(made.log, by=by, ports=ports)
+        compacted = await _make_room(room, views, ports)
+        after = await after_compaction(compacted.log, by=by, ports=ports)
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, room.log.run.key))
-    return Progress(after.log, (*before.events, *made.events, *after.events))
+    return Progress(after.log, (*before.events, *compacted.events, *after.events))
 
 
 async def _make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
@@ -65,25 +65,27 @@ def _store_smaller(
     tx: Tx, room: RoomPlan, smaller: Evict | Merge, summary: Summary | None, inputs: UnitInputs
 ) -> Progress:
     """The node that stands for what leaves, and the prefix that begins behind it."""
-    held = _held(tx, room, inputs)
-    if held is None:
+    conversation = _planned_conversation(tx, room, inputs)
+    if conversation is None:
         return Progress(load_run_log(tx, room.log.run.key))
-    left = compact_view(tx, room.agent, held, room.view, room.nodes, smaller, summary, inputs, reason="window")
+    compaction = compact_view(
+        tx, room.agent, conversation, room.view, room.nodes, smaller, summary, inputs, reason="window"
+    )
     events: list[Event] = []
-    if left.node is not None and summary is not None:
+    if compaction.node is not None and summary is not None:
         tx.runs.spend(room.log.run.key, summary.usage)
-        events.append(_compacted(left.node, merged=isinstance(smaller, Merge), before=left.tokens_before))
-    events.append(PrefixRewritten(left.prefix.seq, left.prefix.reason))
+        events.append(_compacted(compaction.node, merged=isinstance(smaller, Merge), before=compaction.tokens_before))
+    events.append(PrefixRewritten(compaction.prefix.seq, compaction.prefix.reason))
     return _progress(tx, room, events, inputs)
 
 
 def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: UnitInputs) -> Progress:
     """How much is shown of some rows from now on. Where a model has seen more of them, that is a rewrite too."""
-    held = _held(tx, room, inputs)
-    if held is None:
+    conversation = _planned_conversation(tx, room, inputs)
+    if conversation is None:
         return Progress(load_run_log(tx, room.log.run.key))
     counter, view = inputs.counter, room.view
-    changed = {seq: chars for seq, chars in stub.stubs.items() if held.stubs.get(seq) != chars}
+    changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]
     if stub.sent:
         rewritten = _same_prefix(tx, room, inputs)
@@ -91,13 +93,17 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: UnitInputs) -> Progr
     rows = (*view.pinned, *view.rows)
     cut = [message for message in rows if message.seq in changed]
     tx.conversations.fit(
-        held.agent_id,
-        held.seq,
+        conversation.agent_id,
+        conversation.seq,
         view_tokens=sum(row_tokens(message, stub.stubs, counter) for message in rows),
         stubs=stub.stubs,
         # What is shown of them now was measured with the rest of them, so it counts as new.
         overcount=dropped_rows(
-            held.overcount, cut, held.stubs, counter, estimated=view.prefix.tokens + held.view_tokens
+            conversation.overcount,
+            cut,
+            conversation.stubs,
+            counter,
+            estimated=view.prefix.tokens + conversation.view_tokens,
         ),
     )
     return _progress(tx, room, events, inputs)
@@ -110,7 +116,7 @@ def _same_prefix(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Prefix:
     return prefix
 
 
-def _held(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Any:
+def _planned_conversation(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Conversation | None:
     """The conversation, if its state is still the one that was planned for; None if there is nothing to do."""
     log = room.log
     log = log.after(run=tx.runs.hold(log.run.key, log.lease, until=inputs.until))

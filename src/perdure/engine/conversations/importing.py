@@ -129,10 +129,10 @@ def _plan(shown: _Shown, inputs: UnitInputs) -> Evict | Merge | None:
         counter=inputs.counter,
     )
     try:
-        found = plan(situation)
+        smaller = plan(situation)
     except IrreducibleFloor:
         return None  # its next run says so, if it still is so
-    return found if isinstance(found, (Evict, Merge)) else None
+    return smaller if isinstance(smaller, (Evict, Merge)) else None
 
 
 def _leave(tx: Tx, shown: _Shown, smaller: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:

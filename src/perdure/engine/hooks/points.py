@@ -194,10 +194,10 @@ async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
 async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None) -> Progress:
     """The log after the hooks had their say: of a run that is about to `finish`, or that has ended."""
     failure = log.run.failure if finish is None else finish.failure
-    said = [message.text for message in log.messages if message.role == "assistant" and message.text]
+    texts = [message.text for message in log.messages if message.role == "assistant" and message.text]
     reason = finish.reason if finish is not None else log.run.stop_reason or "error"
     payload = RunEnd(
-        **_about(log), stop_reason=reason, text="\n".join(said), error=None if failure is None else failure.message
+        **_about(log), stop_reason=reason, text="\n".join(texts), error=None if failure is None else failure.message
     )
     if finish is None:
         await ports.hooks.fire(payload)  # logged where it fails; the run's events are over

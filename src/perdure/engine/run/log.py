@@ -140,12 +140,12 @@ class RunLog:
     @property
     def questions(self) -> tuple[Question, ...]:
         """What the newest answer's calls ask the user, in the order of their results."""
-        found: list[Question] = []
+        newest_first: list[Question] = []
         for message in reversed(self.messages):
             if message.role == "assistant":
                 break
-            found += [result.question for result in reversed(message.results) if result.question is not None]
-        return tuple(reversed(found))
+            newest_first += [result.question for result in reversed(message.results) if result.question is not None]
+        return tuple(reversed(newest_first))
 
     @property
     def last_step(self) -> Step | None:

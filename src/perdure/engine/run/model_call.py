@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -60,7 +60,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
     message_id = answer_id(log.run.id, step.index, ports.ids)
     previews = _Previews(log, ports) if log.run.background else None
     reply: ModelReply | None = None
-    deltas = _Deltas(log, request.agent, step, message_id, ports)
+    deltas = _Deltas(log, request.agent, step, message_id, ports, CallNames(log))
     try:
         async with holding(log.run.key, log.lease, ports):
             model = ports.models.find(step.model)
@@ -267,31 +267,34 @@ def _cut(text: str) -> str:
     return text if len(text) <= TOLD_CHARS else f"{text[:TOLD_CHARS]}… [cut: {len(text):,} characters]"
 
 
+@dataclass(slots=True)
 class _Deltas:
     """The deltas of one answer: its calls under the ids that they are kept under, and with what they wait for, as far
     as that is known before they are whole."""
 
-    def __init__(self, log: RunLog, agent: Agent, step: Step, message_id: MessageId, ports: Ports) -> None:
-        self._log, self._settings, self._ports = log, agent.settings, ports
-        self._step, self._message_id = step, message_id
-        self._waits: Mapping[str, Waits] | None = None
-        self._avoid: Collection[str] | None = None
-        self.names = CallNames(log)
+    log: RunLog
+    agent: Agent
+    step: Step
+    message_id: MessageId
+    ports: Ports
+    names: CallNames
+    waits: Mapping[str, Waits] | None = None
+    recent_ids: Collection[str] | None = None
 
     async def of(self, piece: ModelDelta) -> Delta:
         if piece.kind in ("text", "reasoning"):
-            return Delta(self._step.id, self._message_id, piece.kind, piece.text)
+            return Delta(self.step.id, self.message_id, piece.kind, piece.text)
         awaits: Waits | None = None
         avoid: Collection[str] = ()
         if piece.kind == "tool_name":
-            if self._waits is None:
-                self._waits = await self._ports.store.read(_waits, self._log.run, self._settings)
-            if (awaits := self._waits.get(piece.text)) is not None:
-                if self._avoid is None:
-                    self._avoid = await self._ports.store.read(recent_approval_ids, self._log)
-                avoid = self._avoid
+            if self.waits is None:
+                self.waits = await self.ports.store.read(_waits, self.log.run, self.agent.settings)
+            if (awaits := self.waits.get(piece.text)) is not None:
+                if self.recent_ids is None:
+                    self.recent_ids = await self.ports.store.read(recent_approval_ids, self.log)
+                avoid = self.recent_ids
         call_id = self.names.name_of(piece.index, piece.call_id, avoid=avoid)
-        return Delta(self._step.id, self._message_id, piece.kind, piece.text, piece.index, call_id, awaits)
+        return Delta(self.step.id, self.message_id, piece.kind, piece.text, piece.index, call_id, awaits)
 
 
 def _waits(tx: Tx, run: Run, settings: Mapping[str, Any]) -> Mapping[str, Waits]:

@@ -56,21 +56,24 @@ class _View:
 def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPlan | None:
     """What the first request of a claimed run needs; None: nothing."""
     run = run_log.run
-    said = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
+    texts = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
     if run.input_waits and (waiting := tx.runs.waiting_input(run.key)) is not None:
         drafts, _ = decode_drafts(waiting)
-        said += [text_of(draft.parts) for draft in drafts if draft.role == "user" and draft.kind == "message"]
-    return plan_recall(tx, run.key.agent_id, run.conversation_seq, said, inputs)
+        texts += [text_of(draft.parts) for draft in drafts if draft.role == "user" and draft.kind == "message"]
+    return plan_recall(tx, run.key.agent_id, run.conversation_seq, texts, inputs)
 
 
 def plan_recall(
-    tx: Tx, agent_id: AgentId, conversation_seq: int, said: Sequence[str], inputs: UnitInputs
+    tx: Tx, agent_id: AgentId, conversation_seq: int, texts: Sequence[str], inputs: UnitInputs
 ) -> RecallPlan | None:
     """What the first request after these messages of a user needs; None: nothing. Raises: NotFound."""
-    opening = tx.conversations.opening(agent_id, conversation_seq)
-    agent, conversation = opening.agent, opening.conversation
+    agent = tx.agents.get(agent_id)
     setting = auto_recall_of(agent.settings)
-    if setting is None or bypasses(agent.settings, conversation) or not (query := _query(said)):
+    if setting is None or not (query := _query(texts)):
+        return None
+    opening = tx.conversations.opening(agent_id, conversation_seq)
+    conversation = opening.conversation
+    if bypasses(agent.settings, conversation):
         return None
     view = _view(tx, conversation, inputs)
     if not _has_more(tx, agent, conversation, read_memory(tx, opening), view):
@@ -89,7 +92,7 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
     try:
         importlib.import_module("perdure.search.recall")  # with numpy: longer than a search
         async with asyncio.timeout(limit_s):
-            found = await ports.search.recall(
+            recalled = await ports.search.recall(
                 plan.scope,
                 plan.query,
                 budget_tokens=plan.setting.budget_tokens,
@@ -104,7 +107,7 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
     except Exception as error:
         log.exception("automatic recall stopped at a defect")
         return _without(f"{type(error).__name__}: {error}")
-    return AutoRecalled(found.text, _event(found)) if found.sources else NO_RECALL
+    return AutoRecalled(recalled.text, _event(recalled)) if recalled.sources else NO_RECALL
 
 
 def _without(problem: str) -> AutoRecalled:
@@ -112,8 +115,8 @@ def _without(problem: str) -> AutoRecalled:
     return AutoRecalled("", MemoryRecalled(tokens=0, sources=(), problem=problem))
 
 
-def _event(found: Recalled) -> MemoryRecalled:
-    return MemoryRecalled(tokens=found.tokens, sources=tuple(map(_shape, found.sources)))
+def _event(recalled: Recalled) -> MemoryRecalled:
+    return MemoryRecalled(tokens=recalled.tokens, sources=tuple(map(_shape, recalled.sources)))
 
 
 def _shape(source: Source) -> Mapping[str, Any]:
@@ -122,17 +125,17 @@ def _shape(source: Source) -> Mapping[str, Any]:
 
 def _name(source: Source) -> str:
     if source.kind == "passage":
-        told = source.source or {}
+        place = source.source or {}
         name = source.path or source.archive_name or ""
-        page = f" (page {told['page']})" if told.get("page") else ""
+        page = f" (page {place['page']})" if place.get("page") else ""
         return name if source.lines is None else f"{name}:{source.lines[0]}-{source.lines[1]}{page}"
-    said = source.name or source.role or "turn"
-    return f"{said} {source.occurred_at:%Y-%m-%d}" if source.occurred_at else said
+    speaker = source.name or source.role or "turn"
+    return f"{speaker} {source.occurred_at:%Y-%m-%d}" if source.occurred_at else speaker
 
 
-def _query(said: Sequence[str]) -> str:
+def _query(texts: Sequence[str]) -> str:
     """What the user says; nothing where that is a number or a sign, as the choice among options is."""
-    text = "\n".join(said).strip()
+    text = "\n".join(texts).strip()
     if not any(map(str.isalpha, text)):
         return ""
     half = QUERY_CHARS // 2
